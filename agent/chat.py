@@ -15,8 +15,9 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role, ToolCall, assistant, user
+from ludus.messages import Message, Role, TextPart, ToolCall, assistant, user
 
+from .images import ImageFormat, PlacedImage, expand, placed
 from .parsing import ToolFormat
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks
 from .templates.text import TemplateRefused, apply_template
@@ -61,6 +62,7 @@ class ChatFormat:
         stop_ids: tokens that end a turn besides the template's own and the tokenizer's
             `eos_token`, such as those of the model's generation config.
         fallbacks: repairs of what the template cannot show; see `templates.probe`.
+        images: how images become tokens; None for a model that reads none.
 
     Raises:
         ConfigError: the template ends an assistant's turn without a special token, so that a
@@ -74,11 +76,15 @@ class ChatFormat:
         *,
         stop_ids: Sequence[int] = (),
         fallbacks: Fallbacks = NO_FALLBACKS,
+        images: ImageFormat | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.tool_format = tool_format
         self.fallbacks = fallbacks
+        self.images = images
         self._marks = _special_marks(tokenizer)
+        if images is not None and images.placeholder not in self._marks:
+            self._marks.append(images.placeholder)
         self._extensions: dict[bytes, list[int] | None] = {}
         self._prompts: dict[bytes, list[int]] = {}
         self._encoded: dict[str, list[int]] = {}
@@ -143,6 +149,12 @@ class ChatFormat:
         if len(key) <= CACHED_BYTES:
             _keep(self._extensions, key, None if made is None else list(made))
         return made
+
+    def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
+        """Return where the images of `messages` stand in `ids`, the result of `prompt` or
+        `extension` for these messages.
+        """
+        return placed(ids, messages, self.images)
 
     def encode_text(self, text: str) -> list[int]:
         """The ids of a given text, in which no special token can be spelled out."""
@@ -298,7 +310,8 @@ class ChatFormat:
         rows, offered = self.fallbacks.shape(
             [self._row(message) for message in messages], tools, self.tool_format
         )
-        return apply_template(self.tokenizer, rows, offered, prompt=prompt)
+        rendered = apply_template(self.tokenizer, rows, offered, prompt=prompt)
+        return expand(rendered, messages, self.images)
 
     def _row(self, message: Message) -> dict[str, Any]:
         """Return a message for the template, with format marks broken up in text that the policy
@@ -307,11 +320,21 @@ class ChatFormat:
         A tool that echoes `<|im_end|>` must not end a turn, nor `</tool_response>` the result: a
         zero-width space inside the mark keeps the tokenizer from producing the special token.
         """
+        marks = [*self._marks, *(TOOL_TAGS if message.role == Role.TOOL else ())]
+        if message.role == Role.ASSISTANT:  # may write its own marks, but show no image
+            marks = [self.images.placeholder] if self.images is not None else []
+
+        def broken(text: str) -> str:
+            for mark in [mark for mark in marks if mark in text]:
+                text = text.replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
+            return text
+
         row = as_template_message(message)
-        if message.role != Role.ASSISTANT:
-            tags = TOOL_TAGS if message.role == Role.TOOL else ()
-            for mark in [mark for mark in (*self._marks, *tags) if mark in row["content"]]:
-                row["content"] = row["content"].replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
+        if isinstance(row["content"], str):
+            row["content"] = broken(row["content"])
+        for part in row["content"] if isinstance(row["content"], list) else ():
+            if "text" in part:
+                part["text"] = broken(part["text"])
         return row
 
     def _encode(self, text: str) -> list[int]:
@@ -352,7 +375,7 @@ def _special_marks(tokenizer: Tokenizer) -> list[str]:
 
 def as_template_message(message: Message) -> dict[str, Any]:
     """Return a message in the form that chat templates read."""
-    row: dict[str, Any] = {"role": str(message.role), "content": message.text}
+    row: dict[str, Any] = {"role": str(message.role), "content": _template_content(message)}
     if message.tool_calls:
         row["tool_calls"] = [
             {
@@ -367,3 +390,13 @@ def as_template_message(message: Message) -> dict[str, Any]:
     if message.tool_call_id:
         row["tool_call_id"] = message.tool_call_id
     return row
+
+
+def _template_content(message: Message) -> str | list[dict[str, str]]:
+    """Return text, or parts where a message shows images: many templates take nothing but text."""
+    if isinstance(message.content, str) or not message.images:
+        return message.text
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+        for part in message.content
+    ]

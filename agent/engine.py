@@ -13,6 +13,7 @@ import msgspec
 
 from ludus.errors import BrokenGeneration
 
+from .images import PlacedImage
 from .trajectory import Finish
 
 
@@ -87,11 +88,15 @@ class Engine(Protocol):
         """The most tokens of prompt and answer together."""
         ...
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
-        """Sample a continuation of `ids`."""
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
+        """Sample a continuation of `ids`, in which `images` stand; see `agent/images.py`."""
         ...
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         """Return the log-probability of each of `ids` given the ids before; the first is 0."""
         ...
 

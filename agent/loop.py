@@ -21,6 +21,7 @@ from ludus.errors import LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Message, Observation, as_messages, system
 from ludus.verdict import Verdict
 
+from .images import ImageRefused
 from .policy import Player, Policy, ReadsOn
 from .trajectory import (
     FAILURES,
@@ -194,6 +195,8 @@ class _Game:
         """
         try:
             return await self.player.act(messages, briefing.tools)
+        except ImageRefused:  # shown by the environment, whose failure it is
+            raise
         except Exception as error:
             raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
 
@@ -203,6 +206,8 @@ class _Game:
             return
         try:
             self.player.read_on(messages, briefing.tools)
+        except ImageRefused:
+            raise
         except Exception as error:
             raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
 
@@ -223,6 +228,7 @@ class _Game:
         )
         if stop in TRUNCATED and isinstance(self.player, ReadsOn):
             made.state_ids = self.player.state_ids
+            made.state_images = self.player.state_images
         made.metrics = self.metrics | _context_counts(made)
         # A failed verdict stands; an ok verdict is rebuilt from the rewards that were earned.
         made.verdict = (

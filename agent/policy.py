@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 from ludus.envs import ToolSpec
 from ludus.messages import Message, as_action
 
+from .images import PlacedImage
 from .trajectory import Segment, Stop, Turn
 
 
@@ -46,6 +47,8 @@ class ReadsOn(Protocol):
     """The window that would have been answered next, up to the length of a row; see
     `Trajectory.state_ids`.
     """
+    state_images: list[PlacedImage]
+    """The images that stand in `state_ids`."""
 
     def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Read the messages after the last turn without answering."""

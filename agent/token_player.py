@@ -26,6 +26,7 @@ from .context import (
     read_summary,
 )
 from .engine import Generation, refuse_broken
+from .images import PlacedImage
 from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 
@@ -44,6 +45,8 @@ class Span:
     """Whether the window shows the environment's latest answer; only used for summaries."""
     history: History | None = None
     """The episode before the span."""
+    images: Sequence[PlacedImage] = ()
+    """The images that stand in the ids."""
 
 
 class SpanSampler(Protocol):
@@ -80,6 +83,7 @@ class TokenPlayer:
     ) -> None:
         self.segments: list[Segment] = []
         self.state_ids: list[int] = []
+        self.state_images: list[PlacedImage] = []
         self._format = chat_format
         self._sampler = sampler
         self._context = context.begin()
@@ -92,6 +96,8 @@ class TokenPlayer:
         self._summaries = 0
         self._ids: list[int] = []
         """All ids of the current segment."""
+        self._images: list[PlacedImage] = []
+        """The images that stand in these ids."""
         self._base: list[Message] = []
         """The messages that the window shows before messages[since:]."""
         self._since = 0
@@ -111,27 +117,39 @@ class TokenPlayer:
         """Answer the conversation; see `Player.act`."""
         turn = await self._answer(messages, tools)
         if isinstance(turn, Stop):
-            self.state_ids = self._ids[: self._row]
+            self._keep_state(self._ids, self._images)
         return turn
 
     def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Read the messages after the last turn without answering; see `ReadsOn`."""
         offered = [*tools, *self._context.tools]
-        if self._next is not None:
-            ids = self._format.prompt(self._next.messages, offered)
+        fresh = [*self._unread, *messages[self._seen :]]
+        added = None if self._next is not None else self._extension(fresh)
+        if added is None:
+            view = self._view(messages) if self._next is None else self._next.messages
+            ids = self._format.prompt(view, offered)
+            self._keep_state(ids, self._format.placed(ids, view))
         else:
-            added = self._extension([*self._unread, *messages[self._seen :]])
-            view = self._view(messages)
-            ids = self._format.prompt(view, offered) if added is None else [*self._ids, *added]
-        self.state_ids = ids[: self._row]
+            new = [one.moved(len(self._ids)) for one in self._format.placed(added, fresh)]
+            self._keep_state([*self._ids, *added], [*self._images, *new])
+
+    def _keep_state(self, ids: list[int], images: list[PlacedImage]) -> None:
+        """Keep the state at which the episode was cut, up to the length of a row; an image that
+        crosses the end leaves with all tokens after its first.
+        """
+        crossing = [one.start for one in images if one.start < self._row < one.end]
+        end = min([self._row, *crossing])
+        self.state_ids = ids[:end]
+        self.state_images = [one for one in images if one.end <= end]
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         offered = [*tools, *self._context.tools]
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
+        obs_images: list[PlacedImage] = []
         decision, fresh = self._before_turn(messages, offered), False
         if decision is None:
-            obs_ids = self._append(observation, self._view(messages), offered)
+            obs_ids, obs_images = self._append(observation, self._view(messages), offered)
         while True:
             match decision:
                 case Stop():
@@ -146,7 +164,7 @@ class TokenPlayer:
                     continue
                 case Reopen():
                     self._open(decision, messages, offered)
-                    obs_ids, fresh = [], True
+                    obs_ids, obs_images, fresh = [], [], True
                 case None:
                     pass
             length = len(self._ids)
@@ -160,7 +178,7 @@ class TokenPlayer:
                 return Stop.CONTEXT_FULL
             if decision is None:
                 break
-        turn = Turn(obs_ids=obs_ids, observation=observation)
+        turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
         history = self._history(messages, offered)
         room = self._window - len(self._ids)
         await self._write(turn, min(self._max_tokens, room), offered, history)
@@ -227,7 +245,7 @@ class TokenPlayer:
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
         turn.observation = [*shown, step.instruction]
         view.append(step.instruction)
-        turn.obs_ids = self._append(turn.observation, view, tools)
+        turn.obs_ids, turn.obs_images = self._append(turn.observation, view, tools)
         room = self._row - len(self._ids)
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
@@ -266,7 +284,7 @@ class TokenPlayer:
             self.segments.pop()
         segment = self.segments[-1]
         segment.break_reason = ""
-        self._ids = segment.ids()
+        self._ids, self._images = segment.ids(), segment.images()
         view = self._view(messages)
         if self._unread:  # the last turn is a call that the manager has answered
             said = len(view) - len(self._unread) - 1
@@ -276,7 +294,7 @@ class TokenPlayer:
         if step.drop_last:  # the newest answer is never shown
             dropped = segment.turns.pop()
             segment.discarded.append(dropped)
-            self._ids = segment.ids()
+            self._ids, self._images = segment.ids(), segment.images()
             return dropped.observation, view[:said]
         if step.show_newest or self._unread:
             return observation, view
@@ -290,8 +308,14 @@ class TokenPlayer:
         self._next, self._base, self._since = None, window.messages, len(messages)
         self._unread = []
         self._opened = len(self.segments)
-        self._ids = self._format.prompt(window.messages, tools)
-        self.segments.append(Segment(prompt_ids=list(self._ids)))
+        self._begin_segment(window.messages, tools)
+
+    def _begin_segment(self, shown: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        self._ids = self._format.prompt(shown, tools)
+        self._images = self._format.placed(self._ids, shown)
+        self.segments.append(
+            Segment(prompt_ids=list(self._ids), prompt_images=list(self._images))
+        )
 
     def _close(self, reason: str) -> None:
         """End the current segment, noting the reason. Tokens after the last turn were never
@@ -301,20 +325,21 @@ class TokenPlayer:
 
     def _append(
         self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> list[int]:
+    ) -> tuple[list[int], list[PlacedImage]]:
         """Append `new`, or start a segment that renders all of `view` if the template cannot extend
-        the ids.
+        the ids. Returns the appended ids, and the images that stand there.
         """
         added = self._extension(new)
         if added is not None:
+            images = self._format.placed(added, new)
+            self._images += [one.moved(len(self._ids)) for one in images]
             self._ids += added
-            return added
+            return added, images
         # The template would rewrite earlier text. A row must be what the engine saw, so a new
         # segment starts.
         self._close("drift")
-        self._ids = self._format.prompt(view, tools)
-        self.segments.append(Segment(prompt_ids=list(self._ids)))
-        return []
+        self._begin_segment(view, tools)
+        return [], []
 
     def _extension(self, new: Sequence[Message]) -> list[int] | None:
         """Return the ids that append `new` to the current segment, or None if the template
@@ -341,7 +366,7 @@ class TokenPlayer:
         # A seed of its own for each span makes a repeated episode sample the same; engines take
         # 31 bits.
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
-        span = Span(turn.kind, budget, seed, shows_newest, history)
+        span = Span(turn.kind, budget, seed, shows_newest, history, tuple(self._images))
         generation = await self._sampler.speak(self._ids, span)
         refuse_broken(generation, budget)
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs

@@ -69,7 +69,7 @@ class TokenPolicy:
             seed=span.seed,
             stop_token_ids=self.chat_format.stop_token_ids,
         )
-        return await self.engine.generate(ids, sampling)
+        return await self.engine.generate(ids, sampling, images=span.images)
 
     def check(self, opening: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Refuse settings that cannot work for episodes with this opening.

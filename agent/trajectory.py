@@ -22,6 +22,8 @@ import msgspec
 from ludus.messages import Message
 from ludus.verdict import Verdict
 
+from .images import PlacedImage
+
 
 class TurnKind(StrEnum):
     """The purpose of a sampled span."""
@@ -86,6 +88,8 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Environment and template tokens between the last span and this one; not trained. Empty in
     a segment's first turn.
     """
+    obs_images: list[PlacedImage] = []
+    """The images shown in `obs_ids`, with positions in `obs_ids`."""
     out_ids: list[int] = []
     """The sampled tokens, the end-of-turn token included."""
     logprobs: list[float] = []
@@ -115,9 +119,9 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A context window: `prompt_ids`, then the turns' `obs_ids` and `out_ids` in order."""
 
     prompt_ids: list[int] = []
+    prompt_images: list[PlacedImage] = []
+    """The images shown in `prompt_ids`."""
     turns: list[Turn] = []
-    attachments: list[str] = []
-    """Digests of images and other inputs that are not tokens."""
     break_reason: str = ""
     """Why the next segment began: drift, summary, or the name of the context manager that cut;
     empty in the last segment.
@@ -134,6 +138,13 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
             row += turn.obs_ids
             row += turn.out_ids
         return row
+
+    def images(self) -> list[PlacedImage]:
+        """Return the images of the row, with positions in `ids()`."""
+        shown = list(self.prompt_images)
+        for start, turn in self.spans():
+            shown += [one.moved(start - len(turn.obs_ids)) for one in turn.obs_images]
+        return shown
 
     def spans(self) -> Iterator[tuple[int, Turn]]:
         """Yield each turn with the index of the first sampled token in `ids()`."""
@@ -159,6 +170,8 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     after truncation, which a value head can judge. Empty where the environment ended the
     episode, and for policies without tokens.
     """
+    state_images: list[PlacedImage] = []
+    """The images shown in `state_ids`."""
     closing: list[Message] = []
     """What the environment showed after the last action, where that is anything: no policy has read
     it, a person and a verifier of images may want to.

@@ -14,6 +14,7 @@ BUILTIN: dict[str, str] = {
     "ludus/repair-v0": "ludus.envs.families.repair:CodeRepair",
     "ludus/research-v0": "ludus.envs.families.research:Research",
     "ludus/search-v0": "ludus.envs.families.search:Search",
+    "ludus/shapes-v0": "ludus.envs.families.shapes:ShapesQuiz",
     "ludus/sql-v0": "ludus.envs.families.sql:Sql",
     "ludus/tally-v0": "ludus.envs.families.tally:Tally",
     "ludus/textworld-v0": "ludus.envs.families.textworld:TextWorld",

@@ -49,6 +49,10 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer_format: str = ""
     """How the final answer has to be given, in words; shown after the system prompt."""
     max_turns: int | None = None
+    shows_images: bool = False
+    """Whether an observation that the policy answers may hold images: a model that reads text
+    alone is then refused before the episode.
+    """
 
 
 class TextEnv(ABC):
@@ -62,6 +66,8 @@ class TextEnv(ABC):
     answer_format: ClassVar[str] = ""
     max_turns: ClassVar[int | None] = None
     """Turns after which the episode is truncated; None leaves the end of an episode to `step`."""
+    shows_images: bool = False
+    """Whether an observation that the policy answers, or a tool's result, may hold images."""
     deterministic: bool = True
     """Whether task, seed and actions fix the episode. False when a judge or a simulated user is
     inside.
@@ -151,4 +157,5 @@ class TextEnv(ABC):
             tools=[tool.spec for tool in self.tools.values()],
             answer_format=self.answer_format,
             max_turns=self.max_turns,
+            shows_images=self.shows_images,
         )

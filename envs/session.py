@@ -188,7 +188,7 @@ class EnvSession:
             if results[-1].terminated:
                 break
         told = [
-            tool_result(result.content, call)
+            tool_result(result.shown, call)
             for result, call in zip(results, message.tool_calls, strict=False)
         ]
         info: Info = {

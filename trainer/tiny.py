@@ -63,9 +63,14 @@ def briefing_phrases(briefing: Briefing) -> list[str]:
     return list(dict.fromkeys(phrase for phrase in (told, *tools, *arguments, *roles) if phrase))
 
 
-def build_tokenizer(phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """Build a fast tokenizer over bytes, the chat marks and `phrases`; no text fails to encode."""
-    special = (PAD, TURN_START, TURN_END)
+def build_tokenizer(
+    phrases: Sequence[str] = (), *, marks: Sequence[str] = (), template: str = CHAT_TEMPLATE
+) -> PreTrainedTokenizerFast:
+    """Build a fast tokenizer over bytes, the chat marks and `phrases`; no text fails to encode.
+
+    `marks` are further special tokens, which follow the three of the chat format.
+    """
+    special = (PAD, TURN_START, TURN_END, *marks)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate((*special, *alphabet))}
     core = Tokenizer(models.BPE(vocabulary, merges=[]))
@@ -77,7 +82,7 @@ def build_tokenizer(phrases: Sequence[str] = ()) -> PreTrainedTokenizerFast:
         tokenizer_object=core,
         pad_token=PAD,
         eos_token=TURN_END,
-        chat_template=CHAT_TEMPLATE,
+        chat_template=template,
         clean_up_tokenization_spaces=False,
     )
 
@@ -141,5 +146,8 @@ def tiny_or_folder(path: str, folder: Path, briefing: Callable[[], Briefing], *,
     """Return `path`, or the folder of a newly written tiny policy if `path` is "tiny"."""
     if path != TINY:
         return path
-    phrases = briefing_phrases(briefing())
-    return str(write_tiny_policy(folder / "model", phrases=phrases, seed=seed))
+    from .tiny_vision import write_tiny_vision_policy  # which is made of the functions above
+
+    told = briefing()
+    write = write_tiny_vision_policy if told.shows_images else write_tiny_policy
+    return str(write(folder / "model", phrases=briefing_phrases(told), seed=seed))

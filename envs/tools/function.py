@@ -29,6 +29,7 @@ from typing import Any, Literal, TypeVar, overload
 import msgspec
 
 from ludus.errors import InvalidTool, LudusError, ToolError
+from ludus.messages import ImagePart
 
 from .docstrings import read_docstring
 from .signature import Arguments, arguments_of, call_with, name_of, schema_of
@@ -170,12 +171,14 @@ class Tool:
                 return value
             if isinstance(value, str):
                 return ToolResult(content=value)
+            if isinstance(value, ImagePart):
+                return ToolResult(content="", images=[value])
             try:
                 return ToolResult(content=msgspec.json.encode(value).decode())
             except TypeError as error:
                 raise TypeError(
-                    f"tool {name!r} must return text, what is JSON, or a ToolResult, got "
-                    f"{type(value).__name__}: {value!r:.80}"
+                    f"tool {name!r} must return text, an image, what is JSON, or a ToolResult, "
+                    f"got {type(value).__name__}: {value!r:.80}"
                 ) from error
         except ToolError as error:
             return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")

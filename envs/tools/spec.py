@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from ludus.messages import ImagePart, Part, TextPart
+
 DEFAULT_TIMEOUT_S = 30.0
 MAX_ARGUMENT_BYTES = 256 * 1024
 """The most bytes that the arguments of a call may have, as JSON."""
@@ -65,6 +67,15 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the call failed; failures are counted, and shown to the policy as any result."""
     fault: ToolFault | None = None
     """How the call failed, if that is known."""
+    images: list[ImagePart] = []
+    """Images shown to the policy after the text."""
+
+    @property
+    def shown(self) -> str | list[Part]:
+        """The content of the message that tells the policy this result."""
+        if not self.images:
+            return self.content
+        return [*([TextPart(self.content)] if self.content else []), *self.images]
 
     @classmethod
     def failed(cls, fault: ToolFault, content: str) -> ToolResult:

@@ -97,7 +97,7 @@ def assistant(content: str = "", tool_calls: Sequence[ToolCall] = ()) -> Message
     return Message(role=Role.ASSISTANT, content=content, tool_calls=list(tool_calls))
 
 
-def tool_result(content: str, call: ToolCall) -> Message:
+def tool_result(content: str | list[Part], call: ToolCall) -> Message:
     """Return the message with a tool's result for `call`."""
     return Message(role=Role.TOOL, content=content, tool_call_id=call.id, name=call.name)
 

@@ -6,12 +6,32 @@ Axes: B rows, Q new tokens a row, T positions, D hidden size, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
+from ludus.agent.images import PlacedImage
+from ludus.errors import ConfigError
+
+from ..vision import ImageReader, RowImages, decode_rows, see
 from .kv_cache import RowCache
 from .models import CausalLM
 from .requests import spans
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A prompt to compute, of which the first `base` ids are in the cache already."""
+
+    ids: tuple[int, ...]
+    base: int = 0
+    images: tuple[PlacedImage, ...] = ()
+    """The images that stand in `ids`."""
+
+    @property
+    def new(self) -> tuple[int, ...]:
+        """The ids to compute, at least one."""
+        return self.ids[self.base :]
 
 
 class CachedModel:
@@ -20,70 +40,111 @@ class CachedModel:
     Args:
         model: with full attention.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
+        reader: of images; None for a model that reads none.
     """
 
-    def __init__(self, model: CausalLM, prefill_tokens: int) -> None:
+    def __init__(
+        self, model: CausalLM, prefill_tokens: int, reader: ImageReader | None = None
+    ) -> None:
         self.model = model
         self.prefill_tokens = prefill_tokens
-        self.cache = RowCache(int(model.config.num_hidden_layers))
+        self.reader = reader
+        self.cache = RowCache(int(model.config.get_text_config().num_hidden_layers))
 
     def prompt_logits(
-        self, news: Sequence[tuple[int, ...]], bases: Sequence[int], first: int
+        self, rows: Sequence[PromptRow], first: int
+    ) -> tuple[torch.Tensor, list[int]]:
+        """Run the new ids of the rows from `first` onwards.
+
+        Returns:
+            Each row's last logits, [B, V], and what is added to the index of each row's later
+            tokens to have their rotary positions: not 0 after images.
+        """
+        made = [
+            self._compute_rows(rows[part], first + part.start)
+            for part in spans([len(row.new) for row in rows], self.prefill_tokens)
+        ]
+        return torch.cat([logits for logits, _ in made]), [one for _, some in made for one in some]
+
+    def next_logits(
+        self, tokens: Sequence[int], positions: Sequence[int], deltas: Sequence[int]
     ) -> torch.Tensor:
-        """Run new tokens of the rows from `first` onwards; returns each row's last logits, [B, V].
+        """Run a new token in each row from 0 onwards; returns the logits, [B, V].
 
         Args:
-            news: the new ids of each row, at least one.
-            bases: how many positions of each row are in the cache already.
-            first: the first row.
-        """
-        parts = spans([len(new) for new in news], self.prefill_tokens)
-        logits = [self._compute_rows(news[part], bases[part], first + part.start) for part in parts]
-        return torch.cat(logits)
-
-    def next_logits(self, tokens: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
-        """Run a new token in each row from 0 onwards, at `positions`; returns the logits, [B,
-        V].
+            tokens: the ids.
+            positions: the index of each id in its row.
+            deltas: what is added to the index to have the rotary position.
         """
         tokens_B1 = torch.tensor(tokens).unsqueeze(1)
         positions_B1 = torch.tensor(positions).unsqueeze(1)
-        return self._forward(tokens_B1, positions_B1, 0, torch.zeros(len(tokens), dtype=torch.long))
+        rotary = None
+        if any(deltas):
+            rotary = (positions_B1 + torch.tensor(deltas).unsqueeze(1)).expand(3, -1, -1)
+        last_B = torch.zeros(len(tokens), dtype=torch.long)
+        return self._forward(tokens_B1, positions_B1, 0, last_B, rotary=rotary)
 
     def _compute_rows(
-        self, news: Sequence[tuple[int, ...]], bases: Sequence[int], first: int
-    ) -> torch.Tensor:
+        self, rows: Sequence[PromptRow], first: int
+    ) -> tuple[torch.Tensor, list[int]]:
         """Run rows that fit in a single pass, or a long row in several passes; returns the last
-        logits [B, V].
+        logits [B, V], and the deltas.
         """
-        width = max(map(len, news))
-        step = max(1, self.prefill_tokens) if len(news) == 1 else width
+        shown, deltas = None, [0] * len(rows)
+        if any(row.images for row in rows):
+            shown = self._see(rows)
+            deltas = shown.deltas_B.tolist()
+        width = max(len(row.new) for row in rows)
+        step = max(1, self.prefill_tokens) if len(rows) == 1 else width
         starts = range(0, width, step)
         for start in starts[:-1]:
-            self._compute(news, bases, first, start, start + step)
-        return self._compute(news, bases, first, starts[-1], width)
+            self._compute(rows, first, start, start + step, shown)
+        return self._compute(rows, first, starts[-1], width, shown), deltas
+
+    def _see(self, rows: Sequence[PromptRow]) -> RowImages:
+        if self.reader is None:
+            raise ConfigError("a prompt shows images, and this engine's model reads none")
+        width = max(len(row.ids) for row in rows)
+        padded = [[*row.ids, *([0] * (width - len(row.ids)))] for row in rows]
+        ids_BT = torch.tensor(padded, device=self.model.device)
+        bases = [row.base for row in rows]
+        return see(self.model, ids_BT, [row.images for row in rows], self.reader, computed=bases)
 
     def _compute(
         self,
-        news: Sequence[tuple[int, ...]],
-        bases: Sequence[int],
+        rows: Sequence[PromptRow],
         first: int,
         start: int,
         stop: int,
+        shown: RowImages | None,
     ) -> torch.Tensor:
         """Run columns `start` to `stop` of the prompts in a single pass; returns the logits after
         each row, [B, V].
         """
         # Padding on the right writes keys past a row's end. Later tokens overwrite these before
         # any query may read them.
+        news = [row.new for row in rows]
         padded = [[*new[start:stop], *([0] * (stop - start - len(new[start:])))] for new in news]
-        positions_BQ = torch.tensor(bases).unsqueeze(1) + torch.arange(start, stop)
+        bases = torch.tensor([row.base for row in rows])
+        positions_BQ = bases.unsqueeze(1) + torch.arange(start, stop)
         last_B = torch.tensor([min(len(new), stop) - start - 1 for new in news])
-        return self._forward(torch.tensor(padded), positions_BQ, first, last_B)
+        return self._forward(torch.tensor(padded), positions_BQ, first, last_B, shown=shown)
 
     def _forward(
-        self, tokens_BQ: torch.Tensor, positions_BQ: torch.Tensor, first: int, last_B: torch.Tensor
+        self,
+        tokens_BQ: torch.Tensor,
+        positions_BQ: torch.Tensor,
+        first: int,
+        last_B: torch.Tensor,
+        *,
+        shown: RowImages | None = None,
+        rotary: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the logits at query `last_B` of each row, float32 [B, V]."""
+        """Return the logits at query `last_B` of each row, float32 [B, V].
+
+        `shown` holds the images of whole rows; `rotary` positions [3, B, Q] differ from
+        `positions_BQ` after an image.
+        """
         device = self.model.device
         length = int(positions_BQ.max()) + 1
         positions_BQ = positions_BQ.to(device)
@@ -91,13 +152,20 @@ class CachedModel:
         plan.start, plan.positions_BQ, plan.length = first, positions_BQ, length
         # Each query reads the keys up to its own position: causal, and blind to padding.
         mask_BQT = torch.arange(length, device=device) <= positions_BQ.unsqueeze(2)
-        hidden_BQD = self.model.base_model(
-            input_ids=tokens_BQ.to(device),
-            position_ids=positions_BQ,
-            attention_mask=mask_BQT.unsqueeze(1),
-            past_key_values=self.cache,
-            use_cache=True,
-        ).last_hidden_state
+        inputs = {
+            "attention_mask": mask_BQT.unsqueeze(1),
+            "past_key_values": self.cache,
+            "use_cache": True,
+        }
+        tokens_BQ = tokens_BQ.to(device)
+        if shown is not None:
+            hidden_BQD = decode_rows(self.model, tokens_BQ, shown.at(positions_BQ), **inputs)
+        else:
+            hidden_BQD = self.model.base_model(
+                input_ids=tokens_BQ,
+                position_ids=positions_BQ if rotary is None else rotary.to(device),
+                **inputs,
+            ).last_hidden_state
         # The head runs on one position a row: logits of all positions would be [B, Q, V].
         rows = torch.arange(len(last_B), device=device)
         return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()

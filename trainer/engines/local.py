@@ -21,12 +21,14 @@ from typing import Any, TypeVar
 import torch
 
 from ludus.agent import Finish, Generation, Sampling
+from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, LudusError
 
-from .cached_model import CachedModel
+from ..vision import ImageReader
+from .cached_model import CachedModel, PromptRow
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import GenerationRequest, deliver, draw, fail, first_of_each, taken
+from .requests import GenerationRequest, check_placed, deliver, draw, fail, first_of_each, taken
 from .scoring import Scoring, score_rows
 
 T = TypeVar("T")
@@ -53,6 +55,7 @@ class LocalEngine:
         kept_tokens: how many tokens of keys and values are kept between turns.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
         version: of the initial weights; a resumed run continues counting from there.
+        images: reads the images of prompts; None for a model that reads none.
     """
 
     def __init__(
@@ -64,8 +67,9 @@ class LocalEngine:
         kept_tokens: int = 200_000,
         prefill_tokens: int = 16_384,
         version: int = 0,
+        images: ImageReader | None = None,
     ) -> None:
-        config = model.config
+        config = model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ConfigError(
@@ -77,7 +81,8 @@ class LocalEngine:
         positions = int(config.max_position_embeddings)
         self._max_length = min(max_length or positions, positions)
         self._version = version
-        self._cached = CachedModel(self.model, prefill_tokens)
+        self._cached = CachedModel(self.model, prefill_tokens, images)
+        self.images = images
         self._cache = self._cached.cache
         self._prefixes = PrefixStore(kept_tokens)
         self._active: list[GenerationRequest] = []
@@ -106,7 +111,9 @@ class LocalEngine:
         """The most tokens of prompt and answer together."""
         return self._max_length
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         """Sample a continuation of `ids`; see `Engine.generate`."""
         if not ids:
             raise ConfigError("cannot continue an empty prompt")
@@ -115,19 +122,30 @@ class LocalEngine:
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self._max_length}"
             )
+        self._refuse_misplaced(ids, images)
         future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        rng = random.Random(sampling.seed)
         request = GenerationRequest(
-            list(ids), sampling, future, random.Random(sampling.seed), len(ids)
+            list(ids), sampling, future, rng, len(ids), images=tuple(images)
         )
         self._submit(self._waiting, request)
         return await future
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         """Return the log-probability of each id at temperature 1; the first is 0."""
-        row = Scoring(list(ids))
+        self._refuse_misplaced(ids, images)
+        row = Scoring(list(ids), tuple(images))
         self._unscored.put(row)
         await self._on_thread(self._score_waiting)
         return row.result()
+
+    def _refuse_misplaced(self, ids: Sequence[int], images: Sequence[PlacedImage]) -> None:
+        if images and self.images is None:
+            raise ConfigError("a prompt shows images, and the model of this engine reads none")
+        if images and self.images is not None:
+            check_placed(ids, images, self.images.token_id)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
         """Copy new weights in. Running requests continue with the new weights, and kept prefixes
@@ -228,10 +246,10 @@ class LocalEngine:
         # Rollouts of a group share their prompt: compute each distinct prompt once.
         sharing: dict[tuple[int, ...], list[GenerationRequest]] = {}
         for request in arrived:
-            sharing.setdefault(tuple(request.ids), []).append(request)
+            sharing.setdefault(request.key(request.prompt_length), []).append(request)
         first = len(self._active)
         prompts = list(sharing)
-        logits_BV, bases = self._compute_prompts(prompts, first)
+        logits_BV, bases = self._compute_prompts(sharing, first)
         # Save prompts that were computed from the start, since others may share their beginning. A
         # prompt that extends a saved one is the next turn of an episode: `_retire` saves its row.
         new = [index for index, base in enumerate(bases) if not base]
@@ -246,23 +264,31 @@ class LocalEngine:
         self._retire()
 
     def _compute_prompts(
-        self, prompts: list[tuple[int, ...]], first: int
+        self, sharing: Mapping[tuple[int, ...], Sequence[GenerationRequest]], first: int
     ) -> tuple[torch.Tensor, list[int]]:
         """Run the part of each prompt that is not kept; returns the logits after each prompt, [B,
         V], and how many tokens were kept.
         """
-        found = [self._prefixes.longest(ids) for ids in prompts]
+        found = [self._prefixes.longest(key) for key in sharing]
         bases = [length for length, _ in found]
         self._cache.load_rows(first, [saved for _, saved in found], bases)
-        news = [ids[base:] for ids, base in zip(prompts, bases, strict=True)]
-        self.computed_prompt_tokens += sum(map(len, news))
-        return self._cached.prompt_logits(news, bases, first), bases
+        rows = [
+            PromptRow(tuple(some[0].ids), base, some[0].images)
+            for some, base in zip(sharing.values(), bases, strict=True)
+        ]
+        self.computed_prompt_tokens += sum(len(row.new) for row in rows)
+        logits_BV, deltas = self._cached.prompt_logits(rows, first)
+        for some, delta in zip(sharing.values(), deltas, strict=True):
+            for request in some:
+                request.rope_delta = delta
+        return logits_BV, bases
 
     def _decode(self) -> None:
         """Sample a token for every active row."""
         tokens = [request.ids[-1] for request in self._active]
         positions = [len(request.ids) - 1 for request in self._active]
-        self._append(self._active, self._cached.next_logits(tokens, positions))
+        deltas = [request.rope_delta for request in self._active]
+        self._append(self._active, self._cached.next_logits(tokens, positions, deltas))
         self._retire()
 
     def _append(self, requests: list[GenerationRequest], logits_BV: torch.Tensor) -> None:
@@ -283,7 +309,8 @@ class LocalEngine:
         # Keys that were computed with older weights must not serve a later turn.
         kept = [row for row in gone if not self._active[row].stale]
         # The last sampled token was never fed to the model, so the cache has no keys of it.
-        self._keep([tuple(self._active[row].ids[:-1]) for row in kept], kept)
+        ended = [self._active[row] for row in kept]
+        self._keep([one.key(len(one.ids) - 1) for one in ended], kept)
         leaving = [
             (request, request.answer(finish))
             for request, finish in zip(self._active, ends, strict=True)
@@ -329,7 +356,10 @@ class LocalEngine:
 
     def _score_waiting(self) -> None:
         """Score every row that waits, so that later callers find the work done."""
-        score_rows(self.model, list(taken(self._unscored)), max_tokens=self._cached.prefill_tokens)
+        rows = list(taken(self._unscored))
+        score_rows(
+            self.model, rows, max_tokens=self._cached.prefill_tokens, reader=self.images
+        )
 
     def _copy_weights(self, weights: Mapping[str, object], version: int) -> None:
         mine = dict(self.model.named_parameters())

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    GenerationConfig,
+)
 from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
 from ludus.errors import ConfigError
 
+from ..vision import ImageReader, load_image_reader, reads_images
 from .model_paths import locate_model
 
 CausalLM = Any
@@ -33,9 +40,10 @@ def load_model(
     _quiet()
     folder = locate_model(path)
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation="sdpa"
-        )
+        auto = AutoModelForCausalLM
+        if reads_images(AutoConfig.from_pretrained(folder)):
+            auto = AutoModelForImageTextToText  # with its vision tower
+        model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load a model from {str(path)!r}: {_first_line(error)}"
@@ -93,11 +101,15 @@ def load_stop_ids(path: str | Path) -> tuple[int, ...]:
     return (ends,) if isinstance(ends, int) else tuple(ends)
 
 
-def save_model(model: CausalLM, tokenizer: Any, path: str | Path) -> None:
-    """Write a folder that `from_pretrained` can load."""
+def save_model(
+    model: CausalLM, tokenizer: Any, path: str | Path, *, images: ImageReader | None = None
+) -> None:
+    """Write a folder that `from_pretrained` can load; `images` brings the image processor."""
     _quiet()
     model.save_pretrained(str(path))
     tokenizer.save_pretrained(str(path))
+    if images is not None:
+        images.save(path)
 
 
 def _quiet() -> None:

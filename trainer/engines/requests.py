@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 import torch
 
 from ludus.agent import Finish, Generation, Sampling
+from ludus.agent.images import PlacedImage
+from ludus.errors import ConfigError
 
+from ..vision.reader import digest_of
 from .sampler import sample
 
 T = TypeVar("T")
@@ -30,8 +33,21 @@ class GenerationRequest:
     prompt_length: int
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    images: tuple[PlacedImage, ...] = ()
+    """The images that stand in the prompt."""
+    rope_delta: int = 0
+    """What is added to the index of a sampled token to have its rotary position: an image moves
+    the positions after it.
+    """
     stale: bool = False
     """Whether some of the request's keys were computed with earlier weights."""
+
+    def __post_init__(self) -> None:
+        self._prompt_key = cache_key(self.ids, self.images)
+
+    def key(self, length: int) -> tuple[int, ...]:
+        """Return the name of the first `length` ids in the prefix store."""
+        return (*self._prompt_key[:length], *self.ids[self.prompt_length : length])
 
     def finished(self) -> Finish | None:
         if self.future.cancelled():
@@ -48,6 +64,33 @@ class GenerationRequest:
             finish=finish,
             versions=self.versions,
         )
+
+
+def cache_key(ids: Sequence[int], images: Sequence[PlacedImage]) -> tuple[int, ...]:
+    """Return a name for ids whose images count: each image's first id is replaced by a negative
+    number from the image's digest, since every image has the same placeholders.
+    """
+    key = list(ids)
+    for one in images:
+        key[one.start] = -1 - int.from_bytes(digest_of(one.image)[:16])
+    return tuple(key)
+
+
+def check_placed(ids: Sequence[int], images: Sequence[PlacedImage], token_id: int) -> None:
+    """Refuse images that do not stand on their own placeholders.
+
+    Raises:
+        ConfigError: an image lies outside the ids, on other tokens, or on another image.
+    """
+    free = 0
+    for one in images:
+        where = ids[one.start : one.end]
+        if one.start < free or len(where) != one.tokens or set(where) != {token_id}:
+            raise ConfigError(
+                f"an image of {one.tokens} tokens cannot stand at {one.start} in {len(ids)} ids: "
+                f"these positions must hold its placeholder {token_id} and no other image"
+            )
+        free = one.end
 
 
 def draw(

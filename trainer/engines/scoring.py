@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
+from ..vision import ImageReader, last_hidden
 from .models import CausalLM
 from .requests import spans
 
@@ -22,6 +24,8 @@ class Scoring:
     """A row that waits to be scored."""
 
     ids: list[int]
+    images: tuple[PlacedImage, ...] = ()
+    """The images that stand in `ids`."""
     logprobs: list[float] = field(default_factory=list[float])
     error: Exception | None = None
 
@@ -32,18 +36,21 @@ class Scoring:
         return self.logprobs
 
 
-def score_rows(model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int) -> None:
+def score_rows(
+    model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int, reader: ImageReader | None = None
+) -> None:
     """Score rows, short rows together; each row holds the result or the error afterwards.
 
     Args:
         model: a causal language model.
         rows: to be scored.
         max_tokens: padded tokens in one pass; a longer row goes alone.
+        reader: of images; None for a model that reads none.
     """
     usable = sorted((row for row in rows if _is_usable(row, model)), key=lambda row: len(row.ids))
     for part in spans([len(row.ids) for row in usable], max_tokens):
         try:
-            _score(model, usable[part])
+            _score(model, usable[part], reader)
         except Exception as error:  # such as memory: told to those of this pass
             for row in usable[part]:
                 row.error = error
@@ -60,14 +67,14 @@ def _is_usable(row: Scoring, model: CausalLM) -> bool:
     return row.error is None
 
 
-def _score(model: CausalLM, rows: Sequence[Scoring]) -> None:
+def _score(model: CausalLM, rows: Sequence[Scoring], reader: ImageReader | None) -> None:
     """Score rows in a single pass; padding comes last, where no token of a row attends."""
     if not rows:
         return
     longest = max(len(row.ids) for row in rows)
     padded = [row.ids + [0] * (longest - len(row.ids)) for row in rows]
     ids_BT = torch.tensor(padded, device=model.device)
-    hidden_BTD = model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state
+    hidden_BTD = last_hidden(model, ids_BT, [row.images for row in rows], reader)
     for row, ids_T, hidden_TD in zip(rows, ids_BT, hidden_BTD, strict=True):
         length = len(row.ids)
         row.logprobs = [0.0, *_next_logprobs(model, hidden_TD[: length - 1], ids_T[1:length])]

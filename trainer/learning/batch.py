@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ludus.agent import Segment
+from ludus.agent.images import PlacedImage
 
 from ..recipes import Inputs
 
@@ -26,6 +27,8 @@ class Row:
     """1 where the policy sampled the token."""
     logprobs: list[float]
     """The sampler's log-probabilities; 0 elsewhere."""
+    images: tuple[PlacedImage, ...] = ()
+    """The images that the row shows, with positions in `ids`."""
 
     @property
     def trained(self) -> int:
@@ -47,6 +50,8 @@ class Batch:
     """[B] int: tokens of each row without padding."""
     inputs: Inputs = field(default_factory=Inputs)
     """Anything else that a loss reads, with the values of rollouts repeated for each row."""
+    images: tuple[tuple[PlacedImage, ...], ...] = ()
+    """The images of each row, B tuples; () where no row shows any."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,7 +64,8 @@ class Batch:
             return tensor[rows, :width] if tensor.dim() == 2 else tensor[rows]
 
         tensors = (cut(self.ids), cut(self.mask), cut(self.sampler_logp), self.lengths[rows])
-        return Batch(*tensors, self.inputs.each(cut))
+        images = tuple(self.images[row] for row in rows.tolist()) if self.images else ()
+        return Batch(*tensors, self.inputs.each(cut), images)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the same batch on another device."""
@@ -69,6 +75,7 @@ class Batch:
             sampler_logp=self.sampler_logp.to(device),
             lengths=self.lengths.to(device),
             inputs=self.inputs.each(lambda tensor: tensor.to(device)),
+            images=self.images,
         )
 
 
@@ -82,7 +89,7 @@ def as_row(segment: Segment) -> Row | None:
         logprobs[start:end] = turn.logprobs or [0.0] * len(turn.out_ids)
     if mask:
         mask[0] = 0
-    return Row(ids, mask, logprobs) if any(mask) else None
+    return Row(ids, mask, logprobs, tuple(segment.images())) if any(mask) else None
 
 
 def pad(rows: Sequence[Row]) -> Batch:
@@ -97,6 +104,7 @@ def pad(rows: Sequence[Row]) -> Batch:
         mask=stack([row.mask for row in rows], torch.float32),
         sampler_logp=stack([row.logprobs for row in rows], torch.float32),
         lengths=torch.tensor([len(row.ids) for row in rows]),
+        images=tuple(row.images for row in rows) if any(row.images for row in rows) else (),
     )
 
 

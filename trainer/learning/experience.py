@@ -125,10 +125,12 @@ def _state_after(trajectory: Trajectory) -> Row | None:
     """
     if trajectory.terminated or trajectory.stop not in TRUNCATED or not trajectory.segments:
         return None
-    ids = trajectory.state_ids or trajectory.segments[-1].ids()
+    last = trajectory.segments[-1]
+    ids = trajectory.state_ids or last.ids()
+    images = trajectory.state_images if trajectory.state_ids else last.images()
     if not ids:
         return None
-    return Row([*ids, 0], [*([0] * len(ids)), 1], [0.0] * (len(ids) + 1))
+    return Row([*ids, 0], [*([0] * len(ids)), 1], [0.0] * (len(ids) + 1), tuple(images))
 
 
 def _padded(rows: Sequence[Sequence[float]], filler: int) -> Tensor:
@@ -153,5 +155,6 @@ def responses_of(experience: Experience, logp: Tensor) -> list[list[Row]]:
     for row, (owner, length) in enumerate(zip(owners, lengths, strict=True)):
         mask = [int(one) for one in batch.mask[row, :length].tolist()]
         ids, logprobs = batch.ids[row, :length].tolist(), logp[row, :length].tolist()
-        found[owner].append(Row(ids, mask, logprobs))
+        images = batch.images[row] if batch.images else ()
+        found[owner].append(Row(ids, mask, logprobs, images))
     return found

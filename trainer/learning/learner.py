@@ -18,6 +18,7 @@ from ludus.errors import UpdateRefused
 
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
+from ..vision import ImageReader, last_hidden
 from .batch import Batch, passes, units
 from .guard import broken_units, is_finite, told
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
@@ -55,6 +56,7 @@ class Learner:
         planned_updates: number of updates in the run, over which `config.lr_decay` falls; 0 is
             unknown.
         logits_at_once: largest number of logits held at a time; any number gives the same gradient.
+        images: reads the images of rows; None for a model that reads none.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Learner:
         autocast: torch.dtype | None = None,
         planned_updates: int = 0,
         logits_at_once: int = LOGITS_AT_ONCE,
+        images: ImageReader | None = None,
     ) -> None:
         self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
         self.config = config
@@ -74,6 +77,7 @@ class Learner:
         self.autocast = autocast
         self.planned_updates = planned_updates
         self.logits_at_once = logits_at_once
+        self.images = images
         self.updates = 0
         self.value_head = _value_head(model) if values else None
         self.optimizer = torch.optim.AdamW(
@@ -251,7 +255,7 @@ class Learner:
     def _hidden(self, batch: Batch) -> Tensor:
         """Return the last hidden states [N, D] before the trained tokens."""
         with self._precision():
-            hidden = self.model.base_model(input_ids=batch.ids, use_cache=False).last_hidden_state
+            hidden = last_hidden(self.model, batch.ids, batch.images, self.images)
         trained: Tensor = hidden[:, :-1][batch.mask[:, 1:].bool()]
         return trained
 
@@ -306,7 +310,8 @@ def _score_norm(every: Tensor, chosen: Tensor) -> Tensor:
 
 
 def _value_head(model: CausalLM) -> torch.nn.Linear:
-    head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
+    width = model.config.get_text_config().hidden_size
+    head = torch.nn.Linear(width, 1, device=model.device)
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
     return head

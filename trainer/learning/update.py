@@ -196,6 +196,7 @@ class Updater:
                 prompt_tokens=prompt_tokens(corrected.mask, experience),
                 **self._of_whole_batch(corrected.mask, credit.advantages, known),
             ),
+            batch.images,
         )
         self._value_scale = self._weight_of_values(ready)
         refuse_broken({"weights": corrected.weights}, ready, rollouts)

@@ -19,6 +19,7 @@ import torch
 from ludus.errors import ConfigError, UpdateRefused
 
 from ..engines.models import CausalLM, save_model
+from ..vision import ImageReader
 
 _NAME = re.compile(r"step-(\d{6,})")
 STATE_FILE = "trainer.pt"
@@ -32,8 +33,10 @@ def save_checkpoint(
     state: Mapping[str, Any],
     *,
     keep: int,
+    images: ImageReader | None = None,
 ) -> Path:
-    """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints.
+    """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints; `images`
+    brings the model's image processor.
 
     Raises:
         UpdateRefused: the weights are not finite; nothing is written, and nothing removed.
@@ -48,7 +51,7 @@ def save_checkpoint(
     partial = folder / f".partial-{step:06d}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    save_model(model, tokenizer, partial)
+    save_model(model, tokenizer, partial, images=images)
     torch.save(dict(state), partial / STATE_FILE)
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)

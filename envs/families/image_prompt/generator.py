@@ -74,11 +74,11 @@ class ShapeRenderer:
             top = row * cell + number // 2 * (cell // 2)
             left = column * cell + number % 2 * (cell // 2)
             side = cell // 2 - 3
-            mask = _mask(shape, side)
+            mask = shape_mask(shape, side)
             pixels[top + 1 : top + 1 + side, left + 1 : left + 1 + side][mask] = colour
 
 
-def _mask(shape: str, side: int) -> NDArray[np.bool_]:
+def shape_mask(shape: str, side: int) -> NDArray[np.bool_]:
     """Return a mask [side, side] of the pixels that a shape covers."""
     down, across = np.mgrid[0:side, 0:side] + 0.5
     if shape == "square":

@@ -1,0 +1,118 @@
+"""Images inside token ids: where the tokens of each image stand, and how many there are.
+
+A chat template writes one placeholder for an image. The placeholder is repeated until the text has
+a token for each feature that the model's vision tower makes of the image; the ids are then encoded
+as any other text. The pixels themselves stay outside: a `PlacedImage` names the bytes and the
+tokens that stand for them, and travels beside the ids to the engine and to the learner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ludus.errors import ConfigError, LudusError
+from ludus.messages import ImagePart, Message
+
+
+class ImageRefused(LudusError, ValueError):
+    """An image that cannot be shown to a model: unreadable, or beyond the bounds on images."""
+
+
+class PlacedImage(msgspec.Struct, frozen=True):
+    """An image together with the tokens that stand for the image."""
+
+    image: ImagePart
+    start: int
+    """Index of the first token, in the ids that the list of placed images belongs to."""
+    tokens: int
+    """How many tokens stand for the image, all with the model's placeholder id."""
+
+    @property
+    def end(self) -> int:
+        """The index after the last token."""
+        return self.start + self.tokens
+
+    def moved(self, by: int) -> PlacedImage:
+        """Return the same image with `by` tokens more before the image."""
+        return PlacedImage(self.image, self.start + by, self.tokens)
+
+
+class ImageFormat(Protocol):
+    """What a chat format needs to know of a model that reads images."""
+
+    @property
+    def placeholder(self) -> str:
+        """The special token that the template writes where an image stands."""
+        ...
+
+    @property
+    def token_id(self) -> int:
+        """The id of the placeholder."""
+        ...
+
+    def tokens(self, image: ImagePart) -> int:
+        """Return how many tokens stand for an image.
+
+        Raises:
+            ImageRefused: the image is unreadable or beyond the bounds.
+        """
+        ...
+
+
+def images_of(messages: Sequence[Message]) -> list[ImagePart]:
+    """Return the images of a conversation, in order."""
+    return [image for message in messages for image in message.images]
+
+
+def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | None) -> str:
+    """Repeat the placeholder of each image in a rendered conversation.
+
+    Args:
+        rendered: the text of the template, in which only images wrote a placeholder.
+        messages: the conversation.
+        images: the image format of the model; None for a model without images.
+
+    Raises:
+        ConfigError: the template did not write a placeholder for each image.
+        ImageRefused: an image cannot be shown.
+    """
+    shown = images_of(messages)
+    if not shown:
+        return rendered
+    if images is None:
+        raise ConfigError(
+            f"a conversation shows {len(shown)} images to a model that reads none; take a model "
+            "with a vision tower, or an environment that shows text alone"
+        )
+    first, *rest = rendered.split(images.placeholder)
+    if len(rest) != len(shown):
+        roles = sorted({str(message.role) for message in messages if message.images})
+        raise ConfigError(
+            f"the chat template wrote {len(rest)} placeholders {images.placeholder} for "
+            f"{len(shown)} images in messages of {', '.join(roles)}: the model would not see what "
+            "it is shown; take a template that renders images in these messages"
+        )
+    parts = [first]
+    for image, text in zip(shown, rest, strict=True):
+        parts += [images.placeholder * images.tokens(image), text]
+    return "".join(parts)
+
+
+def placed(
+    ids: Sequence[int], messages: Sequence[Message], images: ImageFormat | None
+) -> list[PlacedImage]:
+    """Return where the images of `messages` stand in the ids that `messages` were rendered to."""
+    shown = images_of(messages)
+    if not shown or not ids or images is None:
+        return []
+    made: list[PlacedImage] = []
+    position = -1
+    for image in shown:
+        position = ids.index(images.token_id, position + 1)
+        made.append(PlacedImage(image, position, images.tokens(image)))
+        position = made[-1].end - 1
+    return made
+

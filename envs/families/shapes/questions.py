@@ -1,0 +1,57 @@
+"""Questions about pictures of shapes, with their answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from ..image_prompt.words import NUMBERS
+from .pictures import Page, Thing
+
+
+class Kind(StrEnum):
+    """What a question asks for."""
+
+    COLOUR = "colour"
+    """The colour of the thing in a cell; six answers."""
+    SHAPE = "shape"
+    """The shape of the thing in a cell; three answers."""
+    COUNT = "count"
+    """How many things have a colour, on all pages together."""
+
+
+class Question(NamedTuple):
+    """A question in words, and the only right answer."""
+
+    text: str
+    answer: str
+    pages: tuple[int, ...]
+    """The pages, from 1, that one has to see to know the answer."""
+
+
+def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> Question:
+    """Draw a question of a kind about some pictures."""
+    if kind is Kind.COUNT:
+        colour = rng.choice(sorted({thing.colour for page in pages for thing in page}))
+        counted = sum(thing.colour == colour for page in pages for thing in page)
+        where = "" if len(pages) == 1 else " on all pages"
+        everything = tuple(range(1, len(pages) + 1))
+        return Question(f"How many shapes are {colour}{where}?", str(counted), everything)
+    number = rng.randint(1, len(pages))
+    thing: Thing = rng.choice(pages[number - 1])
+    where = thing.place if len(pages) == 1 else f"{thing.place} of page {number}"
+    if kind is Kind.SHAPE:
+        return Question(f"What shape is at the {where}?", thing.shape, (number,))
+    return Question(f"What colour is at the {where}?", thing.colour, (number,))
+
+
+def read_answer(text: str) -> str:
+    """Return the word of an answer, in lower case and without a full stop; a number as digits.
+
+    >>> read_answer(" Red. "), read_answer("three"), read_answer("a red circle")
+    ('red', '3', 'a red circle')
+    """
+    word = text.strip().lower().removesuffix(".").strip()
+    return str(NUMBERS.get(word, word))
