@@ -17,7 +17,7 @@ from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, TextPart, ToolCall, assistant, user
 
-from .images import ImageFormat, PlacedImage, expand, placed
+from .images import ImageFormat, PlacedImage, expand, placed, refuse_images
 from .parsing import ToolFormat
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks
 from .templates.text import TemplateRefused, apply_template
@@ -307,6 +307,8 @@ class ChatFormat:
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
     ) -> str:
+        if self.images is None:
+            refuse_images(messages)
         rows, offered = self.fallbacks.shape(
             [self._row(message) for message in messages], tools, self.tool_format
         )

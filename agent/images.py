@@ -62,9 +62,45 @@ class ImageFormat(Protocol):
         ...
 
 
+def refuse_unseen(
+    images: ImageFormat | None, env_id: str, *, declared: bool, opening: Sequence[Message]
+) -> None:
+    """Refuse an environment that shows images to a model that reads none.
+
+    Args:
+        images: of the model.
+        env_id: the environment, for the message.
+        declared: whether the environment's briefing says that observations may hold images.
+        opening: the messages that begin an episode.
+
+    Raises:
+        ConfigError: the model would not see what it is shown.
+    """
+    if images is not None or not (declared or images_of(opening)):
+        return
+    raise ConfigError(
+        f"{env_id} shows images, and this model reads text alone: every picture would be lost; "
+        "take a model with a vision tower of the Qwen-VL shape (for ludus sft, --model.path tiny "
+        "makes one), or an environment without images"
+    )
+
+
 def images_of(messages: Sequence[Message]) -> list[ImagePart]:
     """Return the images of a conversation, in order."""
     return [image for message in messages for image in message.images]
+
+
+def refuse_images(messages: Sequence[Message]) -> None:
+    """Refuse a conversation that shows images, on behalf of a model that reads none.
+
+    Raises:
+        ConfigError: with the number of images.
+    """
+    if shown := images_of(messages):
+        raise ConfigError(
+            f"a conversation shows {len(shown)} images to a model that reads none; take a model "
+            "with a vision tower, or an environment that shows text alone"
+        )
 
 
 def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | None) -> str:
@@ -72,7 +108,7 @@ def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | Non
 
     Args:
         rendered: the text of the template, in which only images wrote a placeholder.
-        messages: the conversation.
+        messages: the conversation, which passed `refuse_images`.
         images: the image format of the model; None for a model without images.
 
     Raises:
@@ -80,13 +116,8 @@ def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | Non
         ImageRefused: an image cannot be shown.
     """
     shown = images_of(messages)
-    if not shown:
+    if not shown or images is None:
         return rendered
-    if images is None:
-        raise ConfigError(
-            f"a conversation shows {len(shown)} images to a model that reads none; take a model "
-            "with a vision tower, or an environment that shows text alone"
-        )
     first, *rest = rendered.split(images.placeholder)
     if len(rest) != len(shown):
         roles = sorted({str(message.role) for message in messages if message.images})
@@ -115,4 +146,3 @@ def placed(
         made.append(PlacedImage(image, position, images.tokens(image)))
         position = made[-1].end - 1
     return made
-

@@ -313,9 +313,7 @@ class TokenPlayer:
     def _begin_segment(self, shown: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         self._ids = self._format.prompt(shown, tools)
         self._images = self._format.placed(self._ids, shown)
-        self.segments.append(
-            Segment(prompt_ids=list(self._ids), prompt_images=list(self._images))
-        )
+        self.segments.append(Segment(prompt_ids=list(self._ids), prompt_images=list(self._images)))
 
     def _close(self, reason: str) -> None:
         """End the current segment, noting the reason. Tokens after the last turn were never

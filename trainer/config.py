@@ -35,6 +35,10 @@ class ModelConfig:
     """
     tool_format: str = "hermes"
     """Format in which the model writes tool calls."""
+    max_image_pixels: int = 0
+    """Largest number of pixels of an image as the model sees it; larger images are made smaller, at
+    about one token for 1,024 pixels (Qwen3-VL). 0 leaves the bound of the model's processor.
+    """
 
 
 @dataclass(frozen=True)

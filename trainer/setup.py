@@ -34,6 +34,7 @@ from .rollout.verifiers import open_verifiers
 from .run.checkpoint import load_state, newest_checkpoint, step_of
 from .run.folder import RunFolder
 from .run.judges import keep_judges, unmeasured
+from .vision import ImageReader, load_image_reader
 
 
 @dataclass
@@ -102,8 +103,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         groups=config.rollout.tasks_per_step,
         wanted=config.trainer.updates_per_step,
     )
+    images = load_image_reader(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     learner = _learner(
-        config, model_path, values="values" in algorithm.needs, updates=plan.settings.count
+        config, model_path, images, values="values" in algorithm.needs, updates=plan.settings.count
     )
     tasks = _tasks(config, algorithm.recipe, source)
     if start is not None:
@@ -113,7 +115,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
     chat_format = ChatFormat(
-        tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
+        tokenizer,
+        tool_format(config.model.tool_format),
+        stop_ids=load_stop_ids(model_path),
+        images=images,
     )
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
     context = make_context(config.context)
@@ -209,7 +214,14 @@ def run_path(config: TrainConfig) -> Path:
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 
-def _learner(config: TrainConfig, path: str, *, values: bool = False, updates: int = 1) -> Learner:
+def _learner(
+    config: TrainConfig,
+    path: str,
+    images: ImageReader | None,
+    *,
+    values: bool = False,
+    updates: int = 1,
+) -> Learner:
     return Learner(
         load_model(path, device=pick_device(config.model.device)),
         config.trainer,
@@ -217,6 +229,7 @@ def _learner(config: TrainConfig, path: str, *, values: bool = False, updates: i
         values=values,
         autocast=autocast_of(config.model.dtype),
         planned_updates=config.steps * updates,
+        images=images,
     )
 
 
@@ -234,6 +247,7 @@ async def _engine(
         kept_tokens=config.local.kept_tokens,
         prefill_tokens=config.local.prefill_tokens,
         version=version,
+        images=learner.images,
     )
 
 
@@ -248,6 +262,7 @@ async def _vllm_engine(
         dtype=config.model.dtype,
         cpu=pick_device(config.model.device) == "cpu",
         log=folder.path / "vllm.log",
+        images=learner.images,
     )
     try:
         await engine.set_weights(learner.weights(), version)
@@ -265,7 +280,7 @@ def _updater(
     plan: UpdatePlan,
 ) -> Updater:
     wants_reference = "ref_logp" in algorithm.needs
-    reference = _learner(config, config.model.path) if wants_reference else None
+    reference = _learner(config, config.model.path, learner.images) if wants_reference else None
     return Updater(
         algorithm,
         learner,

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ludus.agent import ChatFormat, Episode
 from ludus.agent.context import ContextManager, make_context
+from ludus.agent.images import refuse_unseen
 from ludus.agent.parsing import tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError
@@ -38,6 +39,7 @@ from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step
 from .run.folder import RunFolder
 from .shield import shielded
 from .tiny import tiny_or_folder
+from .vision import load_image_reader
 
 SEEDS_APART = 1 << 24
 """Number of demonstrations between two seeds of an endless set; no run is that long."""
@@ -101,17 +103,24 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
         if start
         else tiny_or_folder(config.model.path, folder.path, session.env.briefing, seed=config.seed)
     )
+    tokenizer = load_tokenizer(model_path)
+    images = load_image_reader(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
+    briefing = session.env.briefing()
+    refuse_unseen(images, session.id, declared=briefing.shows_images, opening=[])
     learner = Learner(
         load_model(model_path, device=pick_device(config.model.device)),
         config.trainer,
+        images=images,
         autocast=autocast_of(config.model.dtype),
         planned_updates=config.steps,
     )
     if start is not None:
         learner.restore(_learner_state(start))
-    tokenizer = load_tokenizer(model_path)
     chat_format = ChatFormat(
-        tokenizer, tool_format(config.model.tool_format), stop_ids=load_stop_ids(model_path)
+        tokenizer,
+        tool_format(config.model.tool_format),
+        stop_ids=load_stop_ids(model_path),
+        images=images,
     )
     losses = deque(_last_losses(folder) if start else (), maxlen=STOP_UPDATES)
     context = make_context(config.context)
@@ -181,6 +190,7 @@ class _WarmUp:
             self.tokenizer,
             self.learner.state(),
             keep=self.config.run.keep,
+            images=self.learner.images,
         )
 
 

@@ -269,6 +269,7 @@ class _Run:
             parts.tokenizer,
             {"learner": parts.learner.state(), "step": self.step, "tasks": self._task_cursor},
             keep=self.config.run.keep,
+            images=parts.learner.images,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ludus.messages import Message, Role
+from ludus.messages import Message, Part, Role, TextPart
 
 LETTERS_PER_TOKEN = 3
 """Characters per token where nothing better is known."""
@@ -82,7 +82,9 @@ def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
     The templates of some models refuse two user messages in a row.
     """
     last = messages[-1] if messages else None
-    if last is None or last.role is not Role.USER or not isinstance(last.content, str):
+    if last is None or last.role is not Role.USER:
         return [*messages, Message(role=Role.USER, content=text)]
-    joined = f"{last.content}\n\n{text}" if last.content else text
+    joined: str | list[Part] = f"{last.content}\n\n{text}" if last.content else text
+    if isinstance(last.content, list):  # parts, among them images
+        joined = [*last.content, TextPart(f"\n\n{text}")]
     return [*messages[:-1], Message(role=Role.USER, content=joined, name=last.name)]

@@ -357,9 +357,7 @@ class LocalEngine:
     def _score_waiting(self) -> None:
         """Score every row that waits, so that later callers find the work done."""
         rows = list(taken(self._unscored))
-        score_rows(
-            self.model, rows, max_tokens=self._cached.prefill_tokens, reader=self.images
-        )
+        score_rows(self.model, rows, max_tokens=self._cached.prefill_tokens, reader=self.images)
 
     def _copy_weights(self, weights: Mapping[str, object], version: int) -> None:
         mine = dict(self.model.named_parameters())

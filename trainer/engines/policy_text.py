@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ludus.agent import ChatFormat, Engine, Finish, Sampling
+from ludus.agent.images import ImageRefused, images_of
 from ludus.messages import Message
 from ludus.rewards import Verifier
 from ludus.rewards.learned.text.policy_text import NoRoomToAnswer, ReadsPolicy
@@ -33,7 +34,16 @@ class EngineText:
         return self.engine.max_length
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a conversation, up to where the policy speaks."""
+        """Return the token ids of a conversation, up to where the policy speaks.
+
+        Raises:
+            ImageRefused: the conversation shows images, which ids alone do not bring along.
+        """
+        if shown := images_of(messages):
+            raise ImageRefused(
+                f"a verifier that reads the policy's own probabilities gets token ids alone, and "
+                f"the conversation shows {len(shown)} images"
+            )
         return self.chat_format.prompt(messages, [])
 
     def encode(self, text: str) -> list[int]:

@@ -1,11 +1,12 @@
-"""Checks of a run's context windows: how long rows may get, and whether the context manager can
-work.
+"""Checks of a run before anything is spent: how long rows may get, whether the context manager can
+work, and whether the model can read what the environment shows.
 """
 
 from __future__ import annotations
 
 from ludus.agent import TokenPolicy, opening_of
 from ludus.agent.context import make_context
+from ludus.agent.images import refuse_unseen
 
 from ..config import TrainConfig
 from . import Collector
@@ -22,13 +23,12 @@ def row_length(config: TrainConfig) -> int | None:
 
 
 async def check_context(config: TrainConfig, collector: Collector) -> None:
-    """Refuse a context manager that could not get past the first task's prompt.
+    """Refuse images that the model would not see, and a context manager that could not get past the
+    first task's prompt.
 
     Raises:
-        ConfigError: with the lengths, and what to change.
+        ConfigError: with what cannot be shown, or with the lengths, and what to change.
     """
-    if config.context.manager == "none":
-        return  # a prompt that does not fit ends its episode at once
     source, policy = collector.source, collector.policy
     assert isinstance(policy, TokenPolicy)
     task = (await source.tasks(config.split, [0]))[0]
@@ -37,4 +37,9 @@ async def check_context(config: TrainConfig, collector: Collector) -> None:
         observation, info = await session.reset(seed=0, options={"task": task.id})
     finally:
         await source.release(session)
-    policy.check(opening_of(info["briefing"], observation), info["briefing"].tools)
+    briefing, opening = info["briefing"], opening_of(info["briefing"], observation)
+    refuse_unseen(
+        policy.chat_format.images, source.id, declared=briefing.shows_images, opening=opening
+    )
+    if config.context.manager != "none":  # there a prompt that does not fit ends its episode
+        policy.check(opening, briefing.tools)

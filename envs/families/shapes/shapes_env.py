@@ -174,9 +174,7 @@ class ShapesQuiz(TextEnv):
         """Return the first drawn pictures and question that belong to the task's split."""
         rng = random.Random(f"shapes/{task.seed}")
         for _ in range(MAX_DRAWS):
-            pages = tuple(
-                draw_page(rng, rng.randint(*self.things)) for _ in range(self.page_count)
-            )
+            pages = tuple(draw_page(rng, rng.randint(*self.things)) for _ in range(self.page_count))
             question = ask(rng, rng.choice(self.kinds), pages)
             if split_of(f"{told(pages)} {question.text}") == task.split:
                 return pages, question

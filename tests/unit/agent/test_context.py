@@ -28,6 +28,7 @@ from ludus.agent.context import (
     make_context,
     read_summary,
 )
+from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv
 from ludus.envs.protocol import Reset, Step
@@ -70,7 +71,9 @@ class Said:
         self.prompts: list[str] = []
         self.acted = 0
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         assert len(ids) + sampling.max_tokens <= self.max_length
         prompt = self.chat.tokenizer.decode(list(ids), skip_special_tokens=False)
         self.prompts.append(prompt)
@@ -90,7 +93,9 @@ class Said:
         self.acted += 1
         return f"{'abcdefghijkl'[self.acted - 1]}{END}"
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         return [0.0] * len(ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...

@@ -20,6 +20,7 @@ from ludus.agent import (
 )
 from ludus.agent.context import Summarize
 from ludus.agent.context.summarize import LastPair
+from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
@@ -88,7 +89,9 @@ class Thinking:
         self.chat, self.rng, self.acted = chat, random.Random(seed), 0
         self.summary_prompts: list[str] = []
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         prompt = self.chat.tokenizer.decode(list(ids), skip_special_tokens=False)
         made = self.chat.tokenizer.encode(self._says(prompt), add_special_tokens=False)
         kept = made[: sampling.max_tokens]
@@ -111,7 +114,9 @@ class Thinking:
             return f"{thought}{call}\n</tool_call>{END}"
         return f"{thought}a{self.acted}.{END}"
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         return [0.0] * len(ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...

@@ -19,6 +19,7 @@ from ludus.agent import (
     Turn,
     play,
 )
+from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv
 from ludus.envs.protocol import Reset, Step
@@ -194,7 +195,9 @@ class Said:
         self.prompts: list[list[int]] = []
         self.samplings: list[Sampling] = []
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         self.prompts.append(list(ids))
         self.samplings.append(sampling)
         made = self.chat.tokenizer.encode(self.answers.pop(0), add_special_tokens=False)
@@ -204,7 +207,9 @@ class Said:
             ids=kept, logprobs=[-0.5] * len(kept), finish=finish, versions=[3] * len(kept)
         )
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         return [0.0] * len(ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
@@ -254,7 +259,9 @@ async def test_sampled_ids_are_kept_though_their_text_has_a_shorter_encoding() -
     letters = [chat.tokenizer.encode(c, add_special_tokens=False)[0] for c in "<tool_call>"]
 
     class Spelling(Said):
-        async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+        async def generate(
+            self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+        ) -> Generation:
             self.prompts.append(list(ids))
             made = [*letters, *sampling.stop_token_ids]
             return Generation(

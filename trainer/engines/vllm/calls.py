@@ -9,6 +9,8 @@ import msgspec
 from ludus.agent import Finish, Generation, Sampling
 from ludus.errors import ConfigError, ServerFault
 
+from .images import Features
+
 GENERATE = "/inference/v1/generate"
 ENGINE_PREFIX = "generate-tokens-"
 """The prefix that the server adds to request ids. An abort of the bare id has no effect."""
@@ -34,7 +36,7 @@ class SamplingBody(msgspec.Struct, kw_only=True):
     detokenize: bool = False
 
 
-class GenerateBody(msgspec.Struct, kw_only=True):
+class GenerateBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The body of a request to continue token ids."""
 
     request_id: str
@@ -43,6 +45,8 @@ class GenerateBody(msgspec.Struct, kw_only=True):
     cache_salt: str
     """Requests share cached keys and values only with requests of the same salt."""
     sampling_params: SamplingBody
+    features: Features | None = None
+    """The images that stand in `token_ids`."""
 
 
 class Logprob(msgspec.Struct):

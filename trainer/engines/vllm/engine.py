@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ludus.agent import Generation, Sampling
+from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, RequestTimeout, ServerFault
 
+from ...vision import ImageReader
 from .calls import (
     ENGINE_PREFIX,
     GENERATE,
@@ -23,6 +25,7 @@ from .calls import (
     sampling_body,
 )
 from .client import VllmClient
+from .images import features_of
 from .probe import Probe, compare
 from .served import Served
 from .server import VllmServer
@@ -66,6 +69,7 @@ class VLLMEngine:
         keep_cache: whether running requests keep keys and values of older weights after a
             publish; otherwise these are recomputed with the new weights.
         request_timeout_s: for one answer, and for loading weights.
+        images: reads the images of prompts, as the learner does; None for a model that reads none.
     """
 
     def __init__(
@@ -78,12 +82,14 @@ class VLLMEngine:
         probe: Probe | None = None,
         keep_cache: bool = False,
         request_timeout_s: float = 600.0,
+        images: ImageReader | None = None,
     ) -> None:
         self.client = client
         self.served = served
         self.probe = probe
         self.keep_cache = keep_cache
         self.request_timeout_s = request_timeout_s
+        self.images = images
         self.publishes = 0
         self.probed = 0.0
         """The difference the last probe found, in nats."""
@@ -110,7 +116,9 @@ class VLLMEngine:
         """
         return self.served.max_model_len - 1
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         """Sample a continuation of `ids`; see `Engine.generate`. The seed is ignored.
 
         Raises:
@@ -124,15 +132,17 @@ class VLLMEngine:
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self.max_length}"
             )
-        reply = await self._generate(ids, sampling_body(sampling))
+        reply = await self._generate(ids, sampling_body(sampling), images)
         return read_generation(reply, unlabelled=self.served.version)
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         """Return the log-probability of each id at temperature 1; the first is 0."""
         if len(ids) > self.max_length:
             raise ConfigError(f"{len(ids)} tokens exceed the engine's {self.max_length}")
         scoring = SamplingBody(max_tokens=1, prompt_logprobs=0)
-        return read_scores(await self._generate(ids, scoring), ids)
+        return read_scores(await self._generate(ids, scoring, images), ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
         """Install new weights while requests run; these continue with the new weights.
@@ -187,14 +197,19 @@ class VLLMEngine:
             if self._server is not None:
                 await self._server.close()
 
-    async def _generate(self, ids: Sequence[int], sampling: SamplingBody) -> GenerateReply:
+    async def _generate(
+        self, ids: Sequence[int], sampling: SamplingBody, images: Sequence[PlacedImage]
+    ) -> GenerateReply:
         request_id = uuid.uuid4().hex
+        # Images are decoded and resized here, which may take a while.
+        features = await asyncio.to_thread(features_of, images, self.images) if images else None
         body = GenerateBody(
             request_id=request_id,
             model=self.served.model,
             token_ids=ids,
             cache_salt=self._salt,
             sampling_params=sampling,
+            features=features,
         )
         self._running.add(request_id)
         try:

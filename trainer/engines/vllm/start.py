@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...config import VLLMConfig
+from ...vision import ImageReader
 from ..models import CausalLM
 from .client import VllmClient
 from .engine import Ignored, VLLMEngine
@@ -14,7 +15,14 @@ from .server import Launch, VllmServer
 
 
 async def start_vllm(
-    settings: VLLMConfig, *, folder: str, model: CausalLM, dtype: str, cpu: bool, log: Path
+    settings: VLLMConfig,
+    *,
+    folder: str,
+    model: CausalLM,
+    dtype: str,
+    cpu: bool,
+    log: Path,
+    images: ImageReader | None = None,
 ) -> VLLMEngine:
     """Return an engine that is ready except for weights: a server started here begins with random
     weights.
@@ -26,6 +34,7 @@ async def start_vllm(
         dtype: the number format of a server started here.
         cpu: whether the server runs without a GPU.
         log: the file for the server's output.
+        images: of the learner; None for a model that reads none.
 
     Raises:
         LudusError: the server cannot be started, or cannot be used for training.
@@ -42,7 +51,7 @@ async def start_vllm(
         served = await inspect(client)
         # A run that was killed during a publish may have left the server paused.
         await client.post("/resume", {}, Ignored)
-        return _engine(settings, client, served, server, model)
+        return _engine(settings, client, served, server, model, images)
     except BaseException:
         await client.close()
         if server is not None:
@@ -56,6 +65,7 @@ def _engine(
     served: Served,
     server: VllmServer | None,
     model: CausalLM,
+    images: ImageReader | None,
 ) -> VLLMEngine:
     vocabulary = int(model.config.get_text_config().vocab_size)
     probe = Probe(
@@ -72,6 +82,7 @@ def _engine(
         probe=probe,
         keep_cache=settings.keep_cache,
         request_timeout_s=settings.request_timeout_s,
+        images=images,
     )
 
 
