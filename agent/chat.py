@@ -15,9 +15,9 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role, TextPart, ToolCall, assistant, user
+from ludus.messages import Message, Role, ToolCall, assistant, user
 
-from .images import ImageFormat, PlacedImage, expand, placed, refuse_images
+from .images import ImageFormat, PlacedImage, expand, placed, refuse_images, template_content
 from .parsing import ToolFormat
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks
 from .templates.text import TemplateRefused, apply_template
@@ -377,7 +377,7 @@ def _special_marks(tokenizer: Tokenizer) -> list[str]:
 
 def as_template_message(message: Message) -> dict[str, Any]:
     """Return a message in the form that chat templates read."""
-    row: dict[str, Any] = {"role": str(message.role), "content": _template_content(message)}
+    row: dict[str, Any] = {"role": str(message.role), "content": template_content(message)}
     if message.tool_calls:
         row["tool_calls"] = [
             {
@@ -392,13 +392,3 @@ def as_template_message(message: Message) -> dict[str, Any]:
     if message.tool_call_id:
         row["tool_call_id"] = message.tool_call_id
     return row
-
-
-def _template_content(message: Message) -> str | list[dict[str, str]]:
-    """Return text, or parts where a message shows images: many templates take nothing but text."""
-    if isinstance(message.content, str) or not message.images:
-        return message.text
-    return [
-        {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
-        for part in message.content
-    ]

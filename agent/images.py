@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from ludus.errors import ConfigError, LudusError
-from ludus.messages import ImagePart, Message
+from ludus.messages import ImagePart, Message, TextPart
 
 
 class ImageRefused(LudusError, ValueError):
@@ -101,6 +101,18 @@ def refuse_images(messages: Sequence[Message]) -> None:
             f"a conversation shows {len(shown)} images to a model that reads none; take a model "
             "with a vision tower, or an environment that shows text alone"
         )
+
+
+def template_content(message: Message) -> str | list[dict[str, str]]:
+    """Return a message's content in the form that chat templates read: text, or parts where the
+    message shows images, since many templates take nothing but text.
+    """
+    if isinstance(message.content, str) or not message.images:
+        return message.text
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+        for part in message.content
+    ]
 
 
 def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | None) -> str:

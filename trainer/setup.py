@@ -16,7 +16,7 @@ from ludus.agent.parsing import tool_format
 from ludus.errors import ConfigError
 
 from .config import TrainConfig
-from .engines import LocalEngine, load_model, load_stop_ids, load_tokenizer
+from .engines import LocalEngine, load_images, load_model, load_stop_ids, load_tokenizer
 from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
@@ -34,7 +34,7 @@ from .rollout.verifiers import open_verifiers
 from .run.checkpoint import load_state, newest_checkpoint, step_of
 from .run.folder import RunFolder
 from .run.judges import keep_judges, unmeasured
-from .vision import ImageReader, load_image_reader
+from .vision import ImageReader
 
 
 @dataclass
@@ -103,7 +103,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         groups=config.rollout.tasks_per_step,
         wanted=config.trainer.updates_per_step,
     )
-    images = load_image_reader(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
+    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     learner = _learner(
         config, model_path, images, values="values" in algorithm.needs, updates=plan.settings.count
     )

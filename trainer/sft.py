@@ -30,7 +30,7 @@ from ludus.wire.arguments import parse_served
 
 from .config import SFTConfig
 from .demonstrations import demonstrate
-from .engines import load_model, load_stop_ids, load_tokenizer
+from .engines import load_images, load_model, load_stop_ids, load_tokenizer
 from .learning.batch import Batch, Row, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
@@ -39,7 +39,6 @@ from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step
 from .run.folder import RunFolder
 from .shield import shielded
 from .tiny import tiny_or_folder
-from .vision import load_image_reader
 
 SEEDS_APART = 1 << 24
 """Number of demonstrations between two seeds of an endless set; no run is that long."""
@@ -104,7 +103,7 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
         else tiny_or_folder(config.model.path, folder.path, session.env.briefing, seed=config.seed)
     )
     tokenizer = load_tokenizer(model_path)
-    images = load_image_reader(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
+    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     briefing = session.env.briefing()
     refuse_unseen(images, session.id, declared=briefing.shows_images, opening=[])
     learner = Learner(

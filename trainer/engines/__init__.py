@@ -1,6 +1,13 @@
 """Engines that sample tokens for a policy."""
 
 from .local import LocalEngine
-from .models import CausalLM, load_model, load_stop_ids, load_tokenizer
+from .models import CausalLM, load_images, load_model, load_stop_ids, load_tokenizer
 
-__all__ = ["CausalLM", "LocalEngine", "load_model", "load_stop_ids", "load_tokenizer"]
+__all__ = [
+    "CausalLM",
+    "LocalEngine",
+    "load_images",
+    "load_model",
+    "load_stop_ids",
+    "load_tokenizer",
+]

@@ -90,6 +90,13 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer
 
 
+def load_images(path: str | Path, tokenizer: Any, *, max_pixels: int = 0) -> ImageReader | None:
+    """Load the image processor of a model from whatever `locate_model` knows; see
+    `load_image_reader`.
+    """
+    return load_image_reader(locate_model(path), tokenizer, max_pixels=max_pixels)
+
+
 def load_stop_ids(path: str | Path) -> tuple[int, ...]:
     """Return the end tokens in `generation_config.json`, or () without such a file."""
     try:
