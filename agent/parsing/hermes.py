@@ -18,44 +18,45 @@ from typing import Any
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .json_calls import CUT, after_space, as_call, as_json, decoder
+from .json_calls import CUT, after_space, as_json, decoder, numbered
 from .scan import MAX_CALLS, scan
-
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
 class HermesFormat:
     """Calls as JSON between `<tool_call>` tags."""
 
     name = "hermes"
+    opening, closing = "<tool_call>", "</tool_call>"
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        return scan(text, _find, partial(_read, complete=complete))
+        return scan(text, self._find, partial(self._read, complete=complete))
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        return "\n".join(f"{OPEN}\n{as_json(call)}\n{CLOSE}" for call in calls)
+        return "\n".join(f"{self.opening}\n{as_json(call)}\n{self.closing}" for call in calls)
 
+    def _find(self, text: str, start: int) -> int:
+        return text.find(self.opening, start)
 
-def _find(text: str, start: int) -> int:
-    return text.find(OPEN, start)
-
-
-def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list[ToolCall], int]:
-    """Return the calls between the tags that begin at `start`, and the position to continue at."""
-    decoded, end, fault = _objects(text, start + len(OPEN))
-    closing = text.find(CLOSE, end)
-    if not fault and text.startswith(OPEN, end):  # the next call begins: this one is whole
-        return _numbered(decoded, identity), end
-    if closing < 0 and not complete:
-        fault = CUT
-    elif not fault and text[end : closing if closing >= 0 else len(text)].strip():
-        fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"
-    after = closing + len(CLOSE) if closing >= 0 else len(text)
-    return (
-        [ToolCall(name="", id=identity, error=fault)] if fault else _numbered(decoded, identity)
-    ), after
+    def _read(
+        self, text: str, start: int, identity: str, *, complete: bool
+    ) -> tuple[list[ToolCall], int]:
+        """Return the calls between the tags that begin at `start`, and the position to continue
+        at.
+        """
+        decoded, end, fault = _objects(text, start + len(self.opening))
+        closing = text.find(self.closing, end)
+        if not fault and text.startswith(self.opening, end):  # the next call begins
+            return numbered(decoded, identity), end
+        if closing < 0 and not complete:
+            fault = CUT
+        elif not fault and text[end : closing if closing >= 0 else len(text)].strip():
+            fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"
+        after = closing + len(self.closing) if closing >= 0 else len(text)
+        if fault:
+            return [ToolCall(name="", id=identity, error=fault)], after
+        return numbered(decoded, identity), after
 
 
 def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
@@ -74,9 +75,3 @@ def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
         if not text.startswith("{", position):
             break
     return values, position, ""
-
-
-def _numbered(decoded: Sequence[Any], identity: str) -> list[ToolCall]:
-    name, _, first = identity.rpartition("_")
-    numbers = range(int(first), int(first) + len(decoded))
-    return [as_call(one, f"{name}_{number}") for one, number in zip(decoded, numbers, strict=True)]

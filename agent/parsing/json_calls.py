@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from ludus.llm.json_text import CUT, decoder, fault_of, read_arguments
+from ludus.llm.json_text import CUT, MAX_NESTED, decoder, fault_of, read_arguments
 from ludus.messages import ToolCall
 
-__all__ = ["CUT", "after_space", "as_call", "as_json", "decoder", "fault_of", "given_arguments"]
+__all__ = [
+    "CUT",
+    "MAX_NESTED",
+    "after_space",
+    "as_call",
+    "as_json",
+    "as_text",
+    "decoder",
+    "fault_of",
+    "given_arguments",
+    "numbered",
+    "read_arguments",
+]
 
 _SPACE = re.compile(r"\s*")
 _NO_CALL = 'a call is an object with "name" and "arguments"'
@@ -26,6 +39,11 @@ def after_space(text: str, start: int) -> int:
 def as_json(call: ToolCall, arguments: str = "arguments") -> str:
     """Return a call as a JSON object with name and arguments."""
     return json.dumps({"name": call.name, arguments: call.arguments}, ensure_ascii=False)
+
+
+def as_text(value: Any) -> str:
+    """Return an argument as formats with tags write it: a string as it is, else JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def as_call(decoded: Any, identity: str) -> ToolCall:
@@ -45,6 +63,13 @@ def as_call(decoded: Any, identity: str) -> ToolCall:
         return ToolCall(name="", id=identity, error=fault_of(error) or error)
     arguments, error = read_arguments(row.get("arguments", row.get("parameters")))
     return ToolCall(name=name, arguments=arguments, id=identity, error=error)
+
+
+def numbered(decoded: Sequence[Any], identity: str) -> list[ToolCall]:
+    """Convert objects to calls whose ids count on from `identity`, such as `call_3`."""
+    name, _, first = identity.rpartition("_")
+    numbers = range(int(first), int(first) + len(decoded))
+    return [as_call(one, f"{name}_{number}") for one, number in zip(decoded, numbers, strict=True)]
 
 
 def given_arguments(decoded: Any) -> bool:

@@ -5,7 +5,7 @@ model would.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
@@ -38,3 +38,39 @@ class ToolFormat(Protocol):
             tools: the tools on offer. A format without argument names looks up whether to add them.
         """
         ...
+
+
+@runtime_checkable
+class HasCallIds(Protocol):
+    """A tool format whose templates and servers have rules for the ids of calls."""
+
+    def call_id(self, call: ToolCall, number: int) -> str:
+        """Return the id of a call: the one it has if that fits, else one made from `number`.
+
+        Args:
+            call: the call.
+            number: how many calls of the conversation, or of the turn, come before.
+        """
+        ...
+
+
+@runtime_checkable
+class WritesTurns(Protocol):
+    """A tool format that marks more of a turn than its calls: text and thoughts too."""
+
+    def write(self, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Return an assistant turn as the model would write it."""
+        ...
+
+
+def written(tool_format: ToolFormat, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
+    """Return an assistant turn as a model of this format would write it."""
+    if isinstance(tool_format, WritesTurns):
+        return tool_format.write(message, tools=tools)
+    parts = [message.text, tool_format.render(message.tool_calls, tools=tools)]
+    return "\n".join(part for part in parts if part)
+
+
+def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:
+    """Return the id that templates and servers of this format want for a call; see `HasCallIds`."""
+    return tool_format.call_id(call, number) if isinstance(tool_format, HasCallIds) else call.id

@@ -1,20 +1,62 @@
-"""The registry of tool formats by name."""
+"""The registry of tool formats by name.
+
+A format of another package is found by its entry point, and one of a script by
+`register_tool_format`:
+
+    [project.entry-points."ludus.tool_formats"]
+    "me-json" = "my_package.formats:MyFormat"
+"""
 
 from __future__ import annotations
 
-from ludus.errors import UnknownName
+from typing import TypeVar
 
+from ludus.errors import ConfigError, UnknownName
+from ludus.offered import load_offered, offered_names
+
+from .deepseek import DeepSeekV3Format, DeepSeekV31Format
+from .gemma import FunctionGemmaFormat, Gemma3Format, Gemma4Format
+from .glm import Glm4Format
+from .harmony import HarmonyFormat
 from .hermes import HermesFormat
+from .kimi import KimiK2Format
 from .llama3 import Llama3JsonFormat
+from .minimax import MiniMaxM1Format, MiniMaxM2Format
+from .mistral import MistralV3Format, MistralV11Format
 from .protocol import ToolFormat
 from .pythonic import Llama3PythonicFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .tags import TagFormat
 
-TOOL_FORMATS: dict[str, type[ToolFormat]] = {
-    one.name: one
-    for one in (HermesFormat, Qwen3CoderFormat, Llama3JsonFormat, Llama3PythonicFormat, TagFormat)
-}
+ENTRY_POINT_GROUP = "ludus.tool_formats"
+_SHIPPED: tuple[type[ToolFormat], ...] = (
+    HermesFormat, Qwen3CoderFormat, Llama3JsonFormat, Llama3PythonicFormat, TagFormat,
+    HarmonyFormat, DeepSeekV3Format, DeepSeekV31Format, Glm4Format, KimiK2Format, MistralV3Format,
+    MistralV11Format, FunctionGemmaFormat, Gemma3Format, Gemma4Format, MiniMaxM1Format,
+    MiniMaxM2Format,
+)  # fmt: skip
+TOOL_FORMATS: dict[str, type[ToolFormat]] = {one.name: one for one in _SHIPPED}
+"""The formats that are shipped or registered, by name."""
+Made = TypeVar("Made", bound=type[ToolFormat])
+
+
+def register_tool_format(made: Made) -> Made:
+    """Register a class of tool formats under its `name`; a class decorator.
+
+    Raises:
+        ConfigError: the class has no name, or the name belongs to another class.
+    """
+    name = getattr(made, "name", "")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{made.__qualname__} needs a class attribute `name` to be registered")
+    known = TOOL_FORMATS.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (
+        made.__module__,
+        made.__qualname__,
+    ):
+        raise ConfigError(f"the tool format {name!r} is {known.__module__}.{known.__qualname__}")
+    TOOL_FORMATS[name] = made
+    return made
 
 
 def tool_format(name: str) -> ToolFormat:
@@ -23,6 +65,11 @@ def tool_format(name: str) -> ToolFormat:
     Raises:
         UnknownName: no such format; the message suggests a near miss.
     """
-    if name not in TOOL_FORMATS:
-        raise UnknownName.near(name, TOOL_FORMATS, hint="tool formats")
-    return TOOL_FORMATS[name]()
+    if name in TOOL_FORMATS:
+        return TOOL_FORMATS[name]()
+    offered = load_offered(ENTRY_POINT_GROUP, name)
+    if offered is not None:
+        made: ToolFormat = offered()
+        return made
+    known = [*TOOL_FORMATS, *offered_names(ENTRY_POINT_GROUP)]
+    raise UnknownName.near(name, known, hint="tool formats")

@@ -12,18 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from ludus.messages import Message, Role, ToolCall
 
-from .thoughts import closing, opening, past
+from .others_words import (
+    begins_line,
+    claim_at,
+    end_of_block,
+    find_mark,
+    find_word,
+    is_quoted,
+    quotation_end,
+)
+from .thoughts import THINK, Thoughts
 
 MAX_CALLS = 128
 """The most calls of a turn that are read; the remaining calls share one error."""
-INVENTED = ("<tool_response>", "<information>")
-"""Tags that environments write around their answers; a policy that writes such a tag invents a
-result.
-"""
-AFTER_INVENTED = "not run: it follows a result that you made up; wait for the real one"
+AFTER_INVENTED = "not run: it follows a result or a turn that you made up; wait for the real one"
+IN_A_FENCE = "not run: it stands in a code block with text after it; write the call by itself"
+_FENCE = "```"
 
 Find = Callable[[str, int], int]
 """Returns the position of the next call from a given position on, or -1."""
@@ -38,7 +46,9 @@ def nowhere(text: str, start: int) -> int:
     return -1
 
 
-def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
+def scan(
+    text: str, find: Find, read: Read, *, stop: Find = nowhere, thoughts: Thoughts = THINK
+) -> Message:
     """Read an assistant turn as a message.
 
     Args:
@@ -46,8 +56,9 @@ def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
         find: finds the next call.
         read: reads calls; an unreadable call is returned with an error.
         stop: finds the position after which nothing is a call.
+        thoughts: how thoughts are written.
     """
-    turn = _Turn(text, find, read, stop)
+    turn = _Turn(text, find, read, stop, thoughts)
     turn.run()
     said = "".join(turn.spoken)
     content = said.strip() if turn.calls else text
@@ -86,76 +97,131 @@ class _Turn:
     find: Find
     read: Read
     stop: Find
+    thoughts: Thoughts
     spoken: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     position: int = 0
     thought: bool = False
     """Whether thoughts have ended; a closing tag after that is text."""
-    invented: bool = False
+    invented_to: int = 0
+    """Calls before this position stand in words that the policy made up for somebody else."""
+    silent: bool = False
+    """Whether what is said is made up too, and left out."""
+    quoted: int = 0
+    """The number of calls that were only quoted."""
+    fenced: bool = False
+    """Whether a Markdown code block is open."""
+    ends: list[_Next] = field(default_factory=list)
+    """The next end of each kind of thoughts."""
+    unclosed: set[str] = field(default_factory=set)
+    """Marks that end results and are not to come."""
 
     def run(self) -> None:
         """Go through the text from tag to tag."""
         # Every kind of tag is searched ahead, and the nearest decides. `_Next` keeps this linear.
-        call, opened = _Next(self.text, self.find), _Next(self.text, opening)
-        closed, stop = _Next(self.text, closing), _Next(self.text, self.stop)
+        call, opened = _Next(self.text, self.find), _Next(self.text, self.thoughts.opening)
+        closed, stop = _Next(self.text, self.thoughts.closing), _Next(self.text, self.stop)
+        marks, words = _Next(self.text, find_mark), _Next(self.text, find_word)
+        self.ends = [
+            _Next(self.text, partial(self.thoughts.end, kind=kind))
+            for kind in range(self.thoughts.kinds)
+        ]
         end = len(self.text)
-        while self.position < end and len(self.calls) < MAX_CALLS:
+        while self.position < end and len(self.calls) + self.quoted < MAX_CALLS:
             at = self.position
             lone = end if self.thought else closed.after(at)
-            nearest = min(call.after(at), opened.after(at), lone)
+            claimed = end if self.invented_to == end else min(marks.after(at), words.after(at))
+            nearest = min(call.after(at), opened.after(at), claimed, lone)
             if stop.after(at) < nearest and lone < opened.after(at):
                 nearest = lone  # the tag to stop at is inside a thought
             if nearest == end or stop.after(at) < nearest != lone:
                 break
             if nearest == call.after(at):
-                self._call(nearest, closed)
+                self._call(nearest, opened, closed)
             elif nearest == opened.after(at):
-                self._think(nearest, closed.after(nearest))
-            else:
+                self._think(nearest)
+            elif nearest == lone:
                 self._thoughts_end(lone)
+            else:
+                self._somebody_else(nearest)
         self._say(end)
         self.calls = bounded(self.calls)
 
-    def _call(self, start: int, closed: _Next) -> None:
+    def _call(self, start: int, opened: _Next, closed: _Next) -> None:
         self._say(start)
         made, after = self.read(self.text, start, f"call_{len(self.calls)}")
         end = closed.after(start)
-        inside = 0 <= opening(self.text, start) < end  # the model thinks in the middle of the call
+        inside = opened.after(start) < end  # the model thinks in the middle of the call
         if not self.thought and any(one.error for one in made) and end < after and not inside:
             self._thoughts_end(end)  # what could not be read was half a thought
             return
-        if self.invented:
-            made = [ToolCall(name=one.name, id=one.id, error=AFTER_INVENTED) for one in made]
+        quoted = quotation_end(self.text, start, after)
+        if quoted >= 0:
+            self.quoted += 1
+            self._say(quoted)
+            return
+        if self.silent or start < self.invented_to:
+            made = [ToolCall(name="", id=one.id, error=AFTER_INVENTED) for one in made]
+        elif self.fenced and self._goes_on(after):
+            made = [ToolCall(name="", id=one.id, error=IN_A_FENCE) for one in made]
         self.calls += made
         self.position = after
 
-    def _think(self, start: int, closed: int) -> None:
+    def _goes_on(self, after: int) -> bool:
+        """Return whether prose follows the code block that is open at `after`."""
+        closed = self.text.find(_FENCE, after)
+        left = self.text[closed + len(_FENCE) :].strip() if closed >= 0 else ""
+        return bool(left) and not left.startswith(_FENCE) and self.find(left, 0) != 0
+
+    def _somebody_else(self, start: int) -> None:
+        """Note from where to where the policy speaks for somebody else."""
+        claim = claim_at(self.text, start)
+        if is_quoted(self.text, start) or (claim.only_after_call and not self.calls):
+            self._say(claim.end)
+            return
+        end = len(self.text)
+        if claim.closing:
+            closed = -1 if claim.closing in self.unclosed else end_of_block(self.text, claim)
+            if closed >= 0:
+                end = closed
+            else:
+                self.unclosed.add(claim.closing)
+                if not self.calls and not begins_line(self.text, start):
+                    self._say(claim.end)  # the tag is only being talked about
+                    return
+        self._say(start)
+        if start >= self.invented_to or end == len(self.text):
+            self.invented_to = len(self.text) if self.calls else end
+        self.silent = bool(self.calls)
+        self._say(claim.end)
+
+    def _think(self, start: int) -> None:
         """Skip a block of thoughts.
 
         A block that is never closed reaches to the end. If thoughts have ended before, the
         unclosed tag is only being talked about and stays text.
         """
+        kind = self.thoughts.kind(self.text, start)
+        closed = self.ends[kind].after(start)
         if closed < len(self.text):
-            self._say(past(self.text, closed))
+            self._say(self.thoughts.past(self.text, closed))
             self.thought = True
+        elif self.thought or not self.thoughts.may_be_open(kind):
+            self._say(self.thoughts.past(self.text, start))
         else:
-            self._say(past(self.text, start) if self.thought else len(self.text))
+            self._say(len(self.text))
 
     def _thoughts_end(self, closed: int) -> None:
         """Treat everything so far as thoughts."""
         self.calls.clear()
-        self.position = past(self.text, closed)
+        self.position = self.thoughts.past(self.text, closed)
         self.spoken[:] = [self.text[: self.position]]
-        self.thought, self.invented = True, False
+        self.thought, self.silent, self.fenced, self.invented_to = True, False, False, 0
 
     def _say(self, end: int) -> None:
-        """Record the text before `end` as spoken, up to where the policy began to answer itself."""
+        """Record the text before `end` as spoken."""
         said = self.text[self.position : end]
         self.position = end
-        if self.calls and not self.invented:
-            marks = [at for mark in INVENTED if (at := said.find(mark)) >= 0]
-            if marks:
-                said, self.invented = said[: min(marks)], True
-                self.spoken.append(said)
-        if not self.invented:
+        self.fenced ^= said.count(_FENCE) % 2 == 1
+        if not self.silent:
             self.spoken.append(said)

@@ -1,23 +1,107 @@
-"""Thought blocks in a model's text, in which calls do not count. Seed-OSS uses `<seed:think>`."""
+"""Thought blocks in a model's text, in which calls do not count.
+
+Most models write `<think>`, Seed-OSS `<seed:think>`, Mistral `[THINK]`. A format whose models
+write thoughts in another way has `Thoughts` of its own.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
 
 CLOSE = "</think>"
-_OPENING, _CLOSING = re.compile(r"<(?:seed:)?think>"), re.compile(r"</(?:seed:)?think>")
+
+
+@dataclass(frozen=True)
+class Thoughts:
+    """The marks around thoughts, as pairs of regular expressions.
+
+    Args:
+        pairs: how thoughts begin and end. A block that never ends reaches to the end of the turn.
+        whole: further pairs, which count only if both are there.
+        lone: an end that counts without a beginning, because templates write the beginning.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    whole: tuple[tuple[str, str], ...] = ()
+    lone: str = r"(?!)"
+
+    def opening(self, text: str, start: int = 0) -> int:
+        """Return the position from `start` on where thoughts begin, or -1."""
+        found = self._opening.search(text, start)
+        return -1 if found is None else found.start()
+
+    def kind(self, text: str, at: int) -> int:
+        """Return the number of the pair whose beginning stands at `at`."""
+        found = self._opening.match(text, at)
+        assert found is not None
+        assert found.lastindex is not None
+        return found.lastindex - 1
+
+    def may_be_open(self, kind: int) -> bool:
+        """Return whether a pair counts without its end."""
+        return kind < len(self.pairs)
+
+    def end(self, text: str, start: int, kind: int) -> int:
+        """Return the position from `start` on where thoughts of a kind end, or -1."""
+        found = self._endings[kind].search(text, start)
+        return -1 if found is None else found.start()
+
+    def closing(self, text: str, start: int = 0) -> int:
+        """Return the position from `start` on of an end that counts by itself, or -1."""
+        found = self._lone.search(text, start)
+        return -1 if found is None else found.start()
+
+    def past(self, text: str, at: int) -> int:
+        """Return the position after the mark at `at`."""
+        ends = (one.match(text, at) for one in (self._opening, self._lone, *self._endings))
+        return max(found.end() for found in ends if found is not None)
+
+    @property
+    def kinds(self) -> int:
+        """The number of pairs."""
+        return len(self.pairs) + len(self.whole)
+
+    @cached_property
+    def _opening(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"({begin})" for begin, _ in (*self.pairs, *self.whole)))
+
+    @cached_property
+    def _endings(self) -> list[re.Pattern[str]]:
+        return [re.compile(end) for _, end in (*self.pairs, *self.whole)]
+
+    @cached_property
+    def _lone(self) -> re.Pattern[str]:
+        return re.compile(self.lone)
+
+
+_ENDS = r"</(?:seed:)?think>"
+_TAGS = (r"<(?:seed:)?think>", _ENDS)
+_OTHERS = tuple(
+    (f"<{tag}>", f"</{tag}>")
+    for tag in ("thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
+)
+THINK = Thoughts((_TAGS,), _OTHERS, _ENDS)
+MISTRAL = Thoughts((_TAGS, (r"\[THINK\]", r"\[/THINK\]")), _OTHERS, rf"{_ENDS}|\[/THINK\]")
+GEMMA = Thoughts(
+    (_TAGS, (r"<\|channel>thought\b", r"<channel\|>")), _OTHERS, rf"{_ENDS}|<channel\|>"
+)
+HARMONY = Thoughts(
+    (_TAGS, (r"<\|channel\|>analysis\s*<\|message\|>", r"<\|end\|>|(?=<\|start\|>)")),
+    _OTHERS,
+    _ENDS,
+)
 
 
 def opening(text: str, start: int = 0) -> int:
-    """Return the position from `start` on where thoughts begin, or -1."""
-    found = _OPENING.search(text, start)
-    return -1 if found is None else found.start()
+    """Return the position from `start` on where thoughts in `<think>` begin, or -1."""
+    return THINK.opening(text, start)
 
 
 def closing(text: str, start: int = 0) -> int:
     """Return the position from `start` on of a tag that ends thoughts, or -1."""
-    found = _CLOSING.search(text, start)
-    return -1 if found is None else found.start()
+    return THINK.closing(text, start)
 
 
 def past(text: str, tag: int) -> int:
@@ -27,7 +111,8 @@ def past(text: str, tag: int) -> int:
 
 def thinks_first(text: str) -> bool:
     """Return whether `text` begins with thoughts."""
-    return _OPENING.match(text.lstrip()) is not None
+    stripped = text.lstrip()
+    return THINK.opening(stripped) == 0
 
 
 def end_of_thoughts(text: str) -> int:
@@ -43,9 +128,17 @@ def end_of_thoughts(text: str) -> int:
     >>> end_of_thoughts("b")
     0
     """
-    begun, closed = thinks_first(text), closing(text)
+    begun = thinks_first(text)
+    if begun:
+        at = opening(text)
+        kind = THINK.kind(text, at)
+        end = THINK.end(text, at, kind)
+        if end >= 0:
+            return past(text, end)
+        return len(text) if THINK.may_be_open(kind) else 0
+    closed = closing(text)
     if closed >= 0:
         opened = opening(text)
-        if begun or opened < 0 or closed < opened:
+        if opened < 0 or closed < opened:
             return past(text, closed)
-    return len(text) if begun else 0
+    return 0

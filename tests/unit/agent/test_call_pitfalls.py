@@ -19,6 +19,7 @@ from ludus.agent.parsing import (
     Qwen3CoderFormat,
     TagFormat,
     ToolFormat,
+    call_id,
     tool_format,
 )
 from ludus.agent.parsing.scan import MAX_CALLS
@@ -267,10 +268,19 @@ def test_text_is_read_by_what_the_schema_allows(schema: Any, text: str, value: A
     assert type(got) is type(value)
 
 
-def test_a_parameter_that_was_not_closed_does_not_swallow_the_next() -> None:
-    text = "<function=write>\n<parameter=path>\na\n<parameter=lines>\n3\n</parameter>\n</function>"
-    (call,) = read(CODER, text).tool_calls
-    assert call.error == "the parameter 'path' is not closed"
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<parameter=path>\na\n<parameter=lines>\n3\n</parameter>\n</function>",
+        "<parameter=path>a<parameter=lines>3</function>",
+        "<parameter=path>\na\n</parameter>\n<parameter=lines>\n3\n</function>\n</tool_call>",
+        "<parameter=path>\na\n<parameter=lines>\n3\n</tool_call>",
+        "<parameter=path>\na\n<parameter=lines>\n3\n",
+    ],
+)
+def test_a_parameter_that_was_not_closed_ends_as_vllm_and_sglang_end_it(body: str) -> None:
+    (call,) = read(CODER, f"<tool_call>\n<function=write>\n{body}").tool_calls
+    assert (call.arguments, call.error) == ({"path": "a", "lines": 3}, "")
 
 
 def test_the_outer_tag_of_seed_models_is_part_of_the_call() -> None:
@@ -293,7 +303,8 @@ def test_a_tag_may_hold_the_arguments_of_a_tool_with_several() -> None:
 def test_parallel_calls_keep_their_order_and_ids(one: ToolFormat) -> None:
     calls = read(one, made(one, *"abcd")).tool_calls
     assert [(call.arguments["query"], call.id) for call in calls] == [
-        (query, f"call_{index}") for index, query in enumerate("abcd")
+        (query, call_id(one, ToolCall(name="search", id=f"call_{index}"), index))
+        for index, query in enumerate("abcd")
     ]
 
 
@@ -357,7 +368,7 @@ def test_whatever_is_written_is_read_alike_each_time_and_can_be_sent_on(
         message = read(one, text, complete=complete)
         assert message == read(one, text, complete=complete)
         assert [call.id for call in message.tool_calls] == [
-            f"call_{index}" for index in range(len(message.tool_calls))
+            call_id(one, call, index) for index, call in enumerate(message.tool_calls)
         ]
         for call in message.tool_calls:
             msgspec.msgpack.encode(call)
@@ -370,7 +381,8 @@ def test_whatever_is_written_is_read_alike_each_time_and_can_be_sent_on(
 def test_a_call_is_found_wherever_prose_without_marks_surrounds_it(
     before: str, after: str, thought: bool
 ) -> None:
-    clean = before.replace("<", "("), after.replace("<", "(")
+    marks = str.maketrans(dict.fromkeys("<[]>\"'`“‘«:", "("))  # quoted is not called
+    clean = before.translate(marks), after.translate(marks)
     head = f"<think>{clean[1]}</think>" if thought else ""
     for one in BETWEEN_TAGS:
         message = read(one, f"{head}{clean[0]}{made(one, 'x')}{clean[1]}")

@@ -15,6 +15,7 @@ from ludus.agent.parsing import (
     Qwen3CoderFormat,
     TagFormat,
     ToolFormat,
+    call_id,
     tool_format,
 )
 from ludus.envs import EnvSession, TextEnv, ToolSpec
@@ -39,11 +40,19 @@ def ids(one: ToolFormat) -> str:
     return one.name
 
 
+def numbered(one: ToolFormat, calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls with the ids that the format gives them."""
+    return [
+        msgspec.structs.replace(call, id=call_id(one, call, index))
+        for index, call in enumerate(calls)
+    ]
+
+
 @pytest.mark.parametrize("one", FORMATS, ids=ids)
 def test_what_is_written_is_read(one: ToolFormat) -> None:
     call = ToolCall(name="search", arguments={"query": 'who "wrote" it?\n</x> é'}, id="call_0")
     message = one.parse(one.render([call]), tools=TOOLS)
-    assert message.tool_calls == [call]
+    assert message.tool_calls == numbered(one, [call])
     assert message.text == ""
 
 
@@ -52,7 +61,7 @@ def test_calls_keep_their_order_and_have_ids_of_their_own(one: ToolFormat) -> No
     made = [
         ToolCall(name="search", arguments={"query": q}, id=f"call_{i}") for i, q in enumerate("ab")
     ]
-    assert one.parse(one.render(made), tools=TOOLS).tool_calls == made
+    assert one.parse(one.render(made), tools=TOOLS).tool_calls == numbered(one, made)
 
 
 @pytest.mark.parametrize("one", FORMATS, ids=ids)
@@ -65,7 +74,8 @@ def test_an_argument_that_is_not_the_first_keeps_its_name(
     one: ToolFormat, arguments: dict[str, Any]
 ) -> None:
     call = ToolCall(name="write", arguments=arguments, id="call_0")
-    assert one.parse(one.render([call], tools=TOOLS), tools=TOOLS).tool_calls == [call]
+    read = one.parse(one.render([call], tools=TOOLS), tools=TOOLS).tool_calls
+    assert read == numbered(one, [call])
 
 
 @pytest.mark.parametrize("one", FORMATS, ids=ids)
@@ -86,7 +96,7 @@ def test_a_call_that_was_cut_is_never_executable(one: ToolFormat) -> None:
         for call in one.parse(whole[:end], complete=False, tools=TOOLS).tool_calls:
             executable += not call.error
             assert call.error or call.arguments == {"query": "how high is it"}
-    assert executable <= len(whole) - len(whole.rstrip("\n")) + len("</function>\n</tool_call>")
+    assert executable <= len("<|tool_calls_section_end|>") + 1  # the call itself is whole there
 
 
 @pytest.mark.parametrize("one", STRUCTURED, ids=ids)
@@ -104,7 +114,7 @@ def test_a_call_inside_thoughts_is_a_thought(one: ToolFormat) -> None:
     for text in (f"<think>{written}</think>no", f"<think>{written}", f"{written}</think>no"):
         assert not one.parse(text, tools=TOOLS).tool_calls
     after = one.parse(f"<think>{written}</think>\n{written}", tools=TOOLS)
-    assert after.tool_calls == [call]
+    assert after.tool_calls == numbered(one, [call])
 
 
 @pytest.mark.parametrize("one", FORMATS, ids=ids)

@@ -1,0 +1,221 @@
+"""The formats of Gemma: values without JSON's quotation marks between marks of their own.
+
+    <start_function_call>call:search{query:<escape>x<escape>,count:3}<end_function_call>
+    <|tool_call>call:search{query:<|"|>x<|"|>,count:3}<tool_call|>
+
+FunctionGemma writes the first way and Gemma 4 the second. Gemma 3 has no marks for calls; its
+documentation asks for a list of Python calls, or for JSON, in a `tool_code` block or without.
+
+A string that contains the mark for strings has no form of its own. Such a string is written, and
+read, as JSON; so is a key that contains what ends keys.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ludus.envs import ToolSpec
+from ludus.messages import Message, ToolCall
+
+from .json_calls import CUT, MAX_NESTED, after_space, decoder, fault_of
+from .pythonic import Llama3PythonicFormat
+from .scan import scan
+from .thoughts import GEMMA
+from .typed import read_value, schemas_of
+
+_FORM = "a call is call:name{key:value}"
+
+
+class Gemma3Format(Llama3PythonicFormat):
+    """A list of Python calls, as the documentation of Gemma 3 asks for."""
+
+    name = "gemma3"
+
+
+class FunctionGemmaFormat:
+    """Calls of FunctionGemma."""
+
+    name = "functiongemma"
+    opening, closing, string = "<start_function_call>", "<end_function_call>", "<escape>"
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        read = partial(self._read, complete=complete, tools=tools)
+        return scan(text, self._find, read, thoughts=GEMMA)
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would."""
+        return "".join(
+            f"{self.opening}call:{call.name}{_write(call.arguments, self.string)}{self.closing}"
+            for call in calls
+        )
+
+    def _find(self, text: str, start: int) -> int:
+        return text.find(self.opening, start)
+
+    def _read(
+        self,
+        text: str,
+        start: int,
+        identity: str,
+        *,
+        complete: bool,
+        tools: Sequence[ToolSpec],
+    ) -> tuple[list[ToolCall], int]:
+        """Return the call that begins at `start`, and the position to continue at."""
+        begun = _NAME.match(text, start + len(self.opening))
+        position = start + len(self.opening)
+        try:
+            if begun is None:
+                raise _Unreadable(_FORM, position)
+            schemas = schemas_of(begun[1], tools)
+            arguments, position = _Values(text, self.string, schemas).mapping(begun.end(), 0)
+            end = after_space(text, position)
+            another = text.startswith(self.opening, end)
+            closed = text.startswith(self.closing, end)
+            if not closed and not another and not (complete and end == len(text)):
+                raise _Unreadable(f"{self.closing} is missing", position)
+        except _Unreadable as error:
+            return self._unreadable(text, error, identity, complete=complete)
+        after = end + len(self.closing) if closed else end
+        if fault := fault_of([begun[1], arguments]):
+            return [ToolCall(name="", id=identity, error=fault)], after
+        return [ToolCall(name=begun[1], arguments=arguments, id=identity)], after
+
+    def _unreadable(
+        self, text: str, error: _Unreadable, identity: str, *, complete: bool
+    ) -> tuple[list[ToolCall], int]:
+        closed = text.find(self.closing, error.position)
+        another = text.find(self.opening, error.position)
+        ends = [closed + len(self.closing)] if closed >= 0 else []
+        ends += [another] if another >= 0 else []
+        reason = CUT if not ends and not complete else str(error)
+        return [ToolCall(name="", id=identity, error=reason)], min(ends, default=len(text))
+
+
+class Gemma4Format(FunctionGemmaFormat):
+    """Calls of Gemma 4."""
+
+    name = "gemma4"
+    opening, closing, string = "<|tool_call>", "<tool_call|>", '<|"|>'
+
+
+class _Unreadable(Exception):
+    """A call cannot be read; holds the reason and the position of the fault."""
+
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+_NAME = re.compile(r"\s*call:\s*([^\s{}<>:]{1,256})\s*(?=\{)")
+_KEY = re.compile(r"\s*([^\s\"'{}\[\],:<>][^\"'{}\[\],:<>]{0,255}?)\s*:")
+_BARE = re.compile(r"[^,{}\[\]<>\"]{1,4096}")
+_PLAIN_KEY = re.compile(r"[^\s\"'{}\[\],:<>](?:[^\"'{}\[\],:<>]{0,254}[^\s\"'{}\[\],:<>])?")
+
+
+def _write(value: Any, mark: str) -> str:
+    """Return a value as the model would write it."""
+    if isinstance(value, str):
+        return json.dumps(value) if mark in value else f"{mark}{value}{mark}"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_key(k)}:{_write(v, mark)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_write(one, mark) for one in value) + "]"
+    return json.dumps(value)
+
+
+def _key(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) else json.dumps(key)
+
+
+class _Values:
+    """Reads values from a text.
+
+    Args:
+        text: the model's text.
+        mark: what stands before and after a string.
+        schemas: the JSON types of the tool's parameters.
+    """
+
+    def __init__(self, text: str, mark: str, schemas: Mapping[str, set[str]]) -> None:
+        self.text, self.mark, self.schemas = text, mark, schemas
+
+    def mapping(self, start: int, depth: int) -> tuple[dict[str, Any], int]:
+        """Return the mapping whose brace stands at `start`, and the position after its end."""
+        made: dict[str, Any] = {}
+        position = after_space(self.text, start + 1)
+        while not self.text.startswith("}", position):
+            key, position = self._key(position)
+            if key in made:
+                raise _Unreadable(f"{key[:80]} is given twice", position)
+            types = self.schemas.get(key, set()) if not depth else set[str]()
+            made[key], position = self._value(position, depth, types)
+            position = self._past_comma(position, "}")
+        return made, position + 1
+
+    def _list(self, start: int, depth: int) -> tuple[list[Any], int]:
+        made: list[Any] = []
+        position = after_space(self.text, start + 1)
+        while not self.text.startswith("]", position):
+            value, position = self._value(position, depth, set())
+            made.append(value)
+            position = self._past_comma(position, "]")
+        return made, position + 1
+
+    def _past_comma(self, position: int, end: str) -> int:
+        """Return the position of the next element, or of `end`."""
+        position = after_space(self.text, position)
+        if self.text.startswith(",", position):
+            return after_space(self.text, position + 1)
+        if not self.text.startswith(end, position):
+            raise _Unreadable(f"{end!r} or a comma is missing", position)
+        return position
+
+    def _key(self, position: int) -> tuple[str, int]:
+        """Return a key, and the position of its value."""
+        found = _KEY.match(self.text, position)
+        if found is not None:
+            return found[1], after_space(self.text, found.end())
+        key, position = self._string(position)
+        position = after_space(self.text, position)
+        if not self.text.startswith(":", position):
+            raise _Unreadable(f"a colon is missing after {key[:80]!r}", position)
+        return key, after_space(self.text, position + 1)
+
+    def _string(self, position: int) -> tuple[str, int]:
+        """Return the string at `position`, between marks or as JSON, and the position after it."""
+        if self.text.startswith(self.mark, position):
+            begins = position + len(self.mark)
+            end = self.text.find(self.mark, begins)
+            if end < 0:
+                raise _Unreadable("a string is not closed", position)
+            return self.text[begins:end], end + len(self.mark)
+        if self.text.startswith('"', position):
+            try:
+                decoded, end = decoder.raw_decode(self.text, position)
+            except (ValueError, RecursionError) as error:
+                raise _Unreadable(f"not a string: {error}", position) from None
+            return str(decoded), end
+        raise _Unreadable(_FORM, position)
+
+    def _value(self, position: int, depth: int, types: set[str]) -> tuple[Any, int]:
+        if depth > MAX_NESTED:
+            raise _Unreadable(f"values are nested more than {MAX_NESTED} deep", position)
+        if self.text.startswith("{", position):
+            return self.mapping(position, depth + 1)
+        if self.text.startswith("[", position):
+            return self._list(position, depth + 1)
+        if self.text.startswith((self.mark, '"'), position):
+            return self._string(position)
+        found = _BARE.match(self.text, position)
+        if found is None:
+            raise _Unreadable("a value is missing", position)
+        try:
+            return read_value(found[0].strip(), types), found.end()
+        except (ValueError, RecursionError) as error:
+            raise _Unreadable(f"not a value: {error}", position) from None

@@ -1,0 +1,58 @@
+"""The format of GLM-4.5 and later: the tool's name, then a pair of tags for each argument.
+
+    <tool_call>search
+    <arg_key>query</arg_key>
+    <arg_value>x</arg_value>
+    </tool_call>
+
+How values are read is said in `tag_arguments`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from ludus.envs import ToolSpec
+from ludus.messages import Message, ToolCall
+
+from .json_calls import as_text
+from .scan import scan
+from .tag_arguments import TagGrammar, wrapped
+
+_GRAMMAR = TagGrammar(
+    beginning=re.compile(r"<tool_call>"),
+    function=re.compile(
+        r"<tool_call>\s*(?P<name>[^\s<>{}\[\]]{1,256})\s*(?=<arg_key>|</tool_call>|\Z)"
+    ),
+    parameter=re.compile(r"<arg_key>(?P<key>[^<>]{0,256})</arg_key>\s*<arg_value>"),
+    closing="</arg_value>",
+    end=re.compile(r"</tool_call>"),
+    follows=re.compile(r"\s*(?:<arg_key>|</tool_call>|<tool_call>|\Z)"),
+    padded=False,
+    form="a call is <tool_call>name, then <arg_key>key</arg_key> and <arg_value>value</arg_value> "
+    "for each argument",
+)
+
+
+class Glm4Format:
+    """Calls of GLM-4.5, 4.6 and 4.7."""
+
+    name = "glm4"
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        return scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete, tools=tools))
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would."""
+        return "\n".join(map(_render, calls))
+
+
+def _render(call: ToolCall) -> str:
+    arguments = "".join(
+        f"<arg_key>{name}</arg_key>\n<arg_value>{wrapped(as_text(value))}</arg_value>\n"
+        for name, value in call.arguments.items()
+    )
+    return f"<tool_call>{call.name}\n{arguments}</tool_call>"

@@ -1,0 +1,249 @@
+"""Calls whose arguments stand between tags as plain text: Qwen3-Coder, GLM and MiniMax-M2.
+
+    <function=write>
+    <parameter=path>a.txt</parameter>
+    <parameter=lines>[1, 2]</parameter>
+    </function>
+
+A value is text if the tool's schema says string, else JSON. Without a schema, JSON that is not a
+string is read as JSON. A closing tag ends a value only if another argument, or the end of the
+call, follows, because values may be code that contains the tag.
+
+A value whose closing tag is missing ends where the parsers of vLLM and SGLang end it: before the
+next argument, before the end of the call, or with the turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from ludus.envs import ToolSpec
+from ludus.messages import ToolCall
+
+from .json_calls import CUT, fault_of
+from .thoughts import closing as end_of_a_thought
+from .typed import read_value, schemas_of
+
+
+@dataclass(frozen=True, slots=True)
+class TagGrammar:
+    """The tags of a format, as regular expressions.
+
+    Args:
+        beginning: whatever begins a call, whole or damaged.
+        function: the beginning of a call up to its arguments, with the group `name`.
+        parameter: the beginning of an argument up to its value, with the group `key`.
+        closing: the tag that ends a value.
+        end: the end of a call, with the outer tag if there is one.
+        follows: what may stand after the closing tag of a value.
+        padded: whether the line ends next to the tags are layout and not part of the value;
+            otherwise they are only if there is one on both sides.
+        form: how a call is written, for errors.
+    """
+
+    beginning: re.Pattern[str]
+    function: re.Pattern[str]
+    parameter: re.Pattern[str]
+    closing: str
+    end: re.Pattern[str]
+    follows: re.Pattern[str]
+    padded: bool
+    form: str
+
+    def find(self, text: str, start: int) -> int:
+        """Return the position from `start` on where a call begins, or -1."""
+        found = self.beginning.search(text, start)
+        return -1 if found is None else found.start()
+
+    def read(
+        self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
+    ) -> tuple[list[ToolCall], int]:
+        """Return the call that begins at `start`, and the position to continue at."""
+        begun = self.function.match(text, start)
+        name = bare(begun["name"]) if begun is not None else ""
+        if begun is None or not name:
+            return self._no_function(text, start, identity, complete=complete)
+        body = _Body(self, text, begun.end(), schemas_of(name, tools), complete=complete)
+        try:
+            arguments, position = body.read()
+        except UnreadableCall as error:
+            closed = self.end.search(text, error.position)
+            reason = CUT if error.unclosed and closed is None and not complete else str(error)
+            after = len(text) if closed is None else closed.end()
+            return [ToolCall(name="", id=identity, error=reason)], after
+        fault = fault_of([name, arguments])
+        if fault:
+            return [ToolCall(name="", id=identity, error=fault)], position
+        return [ToolCall(name=name, arguments=arguments, id=identity)], position
+
+    def _no_function(
+        self, text: str, start: int, identity: str, *, complete: bool
+    ) -> tuple[list[ToolCall], int]:
+        """Return the error for a call tag that contains something else or nothing."""
+        begun = self.beginning.match(text, start)
+        assert begun is not None
+        closed = self.end.search(text, begun.end())
+        another = self.beginning.search(text, begun.end())
+        ends = closed is not None and (another is None or closed.end() <= another.start())
+        if not complete and closed is None and another is None:
+            return [ToolCall(name="", id=identity, error=CUT)], len(text)
+        after = closed.end() if closed is not None and ends else begun.end()
+        return [ToolCall(name="", id=identity, error=self.form)], after
+
+
+class UnreadableCall(Exception):
+    """A call cannot be read; holds the reason and the position of the fault."""
+
+    def __init__(self, reason: str, position: int, *, unclosed: bool = False) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.unclosed = unclosed
+
+
+def bare(name: str) -> str:
+    """Return a name without the quotes of an attribute value."""
+    stripped = name.strip()
+    quoted = len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "\"'"
+    return stripped[1:-1] if quoted else stripped
+
+
+_SPACE = re.compile(r"\s*")
+MAX_MARKS = 2000
+"""The most tags inside a value among which its end is searched."""
+
+
+class _Body:
+    """The arguments of a call, read from a position on."""
+
+    def __init__(
+        self,
+        grammar: TagGrammar,
+        text: str,
+        start: int,
+        schemas: dict[str, set[str]],
+        *,
+        complete: bool,
+    ) -> None:
+        self.grammar, self.text, self.position = grammar, text, start
+        self.schemas, self.complete = schemas, complete
+        self.arguments: dict[str, Any] = {}
+        self.counted = True
+        """Whether tags inside values are counted, which stops after a value where they are odd."""
+
+    def read(self) -> tuple[dict[str, Any], int]:
+        """Return the arguments, and the position after the call's end.
+
+        Raises:
+            UnreadableCall: the arguments cannot be read, or the call may have been cut.
+        """
+        while (parameter := self._at(self.grammar.parameter)) is not None:
+            key = bare(parameter["key"])
+            value, self.position = self._value(parameter.end(), key)
+            try:
+                self.arguments[key] = read_value(value, self.schemas.get(key, set()))
+            except (ValueError, RecursionError) as error:
+                reason = f"the parameter {key!r} is not JSON: {error}"
+                raise UnreadableCall(reason, self.position) from None
+        closed = self._at(self.grammar.end)
+        if closed is not None:
+            return self.arguments, closed.end()
+        ended = self._next() == len(self.text)
+        if ended and self.complete:
+            return self.arguments, len(self.text)
+        reason = "the function is not closed" if ended else self.grammar.form
+        raise UnreadableCall(reason, self.position, unclosed=True)
+
+    def _next(self) -> int:
+        found = _SPACE.match(self.text, self.position)
+        return found.end() if found is not None else self.position
+
+    def _at(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        return pattern.match(self.text, self._next())
+
+    def _value(self, start: int, key: str) -> tuple[str, int]:
+        """Return the text of a value, and the position after its end."""
+        end, after = self._end_of_value(start, key)
+        value = self.text[start:end]
+        closed = end_of_a_thought(value)
+        if closed >= 0 and self.grammar.function.search(value, closed) is not None:
+            raise UnreadableCall(f"the parameter {key!r} is not closed", start)  # half a thought
+        return (unpadded if self.grammar.padded else unwrapped)(value), after
+
+    def _end_of_value(self, start: int, key: str) -> tuple[int, int]:
+        """Return where a value ends, and the position after its closing tag.
+
+        Whole arguments inside a value are part of the value, so that tags are counted. Where the
+        count does not come out even, the first closing tag decides.
+        """
+        inside, first, ended = 0, -1, -1
+        for found in islice(_marks(self.grammar).finditer(self.text, start), MAX_MARKS):
+            if found["key"] is not None:
+                if self._begins_the_next(found, key, start):
+                    return found.start(), found.start()
+                inside += self.counted
+            elif found["closing"] is not None:
+                if self.grammar.follows.match(self.text, found.end()) is None:
+                    continue
+                if not inside:
+                    return found.start(), found.end()
+                first = found.start() if first < 0 else first
+                inside -= 1
+            elif found["end"] is not None:
+                ended = found.start() if ended < 0 and not inside else ended
+            elif ended >= 0 and first < 0 and not inside:
+                return ended, ended  # the closing tags from here on are those of the next call
+        self.counted = False
+        if first >= 0:
+            return first, first + len(self.grammar.closing)
+        if ended >= 0:
+            return ended, ended
+        if not self.complete:
+            reason = f"the parameter {key!r} is not closed"
+            raise UnreadableCall(reason, start, unclosed=True)
+        return len(self.text), len(self.text)
+
+    def _begins_the_next(self, found: re.Match[str], key: str, start: int) -> bool:
+        """Return whether an argument that begins inside a value is the next of this call.
+
+        It is if the tool has a parameter of that name which was not given. Without a schema a
+        line of its own decides.
+        """
+        name = bare(found["key"])
+        if name == key or name in self.arguments:
+            return False
+        if self.schemas:
+            return name in self.schemas
+        line = self.text.rfind("\n", start, found.start())
+        return line >= 0 and not self.text[line : found.start()].strip()
+
+
+@cache
+def _marks(grammar: TagGrammar) -> re.Pattern[str]:
+    """Return a pattern that finds whatever may end a value."""
+    another = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
+    return re.compile(
+        rf"(?P<closing>{re.escape(grammar.closing)})|(?P<end>{grammar.end.pattern})"
+        rf"|{grammar.parameter.pattern}|(?P<another>{another})"
+    )
+
+
+def unpadded(value: str) -> str:
+    """Return a value without the line end after its opening tag, and the one before the closing."""
+    end = "\r\n" if value.startswith("\r\n") else "\n"
+    return value.removeprefix(end).removesuffix(end)
+
+
+def unwrapped(value: str) -> str:
+    """Return a value without line ends at both sides."""
+    both = len(value) > 1 and value[0] == value[-1] == "\n"
+    return value[1:-1] if both else value
+
+
+def wrapped(value: str) -> str:
+    """Return a value as `unwrapped` reads it back."""
+    return f"\n{value}\n" if unwrapped(value) != value else value
