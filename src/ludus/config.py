@@ -99,7 +99,8 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
     """
     _refuse_unknown(cls, table, [])
     try:
-        made = msgspec.convert(dict(table), cls, strict=False, dec_hook=_as_secret)
+        filled = _with_defaults(cls, table)
+        made = msgspec.convert(filled, cls, strict=False, dec_hook=_as_secret)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, ConfigError):  # said by the class itself
             raise ConfigError(str(error.__cause__)) from None
@@ -111,6 +112,26 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
         raise ConfigError(str(error)) from None
     refuse_credentials_in(as_table(made))
     return made
+
+
+def _with_defaults(cls: type[Any], table: Mapping[str, Any]) -> Table:
+    """Fill sections that are given in part with the defaults that `cls` has for them, where these
+    are not the section's own: the learning rate of a warm start is not that of training.
+    """
+    filled, hints = dict(table), typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        given, kind = table.get(field.name), hints[field.name]
+        made = field.default_factory
+        if isinstance(given, Mapping) and dataclasses.is_dataclass(kind):
+            assert isinstance(kind, type)
+            default = kind() if made is dataclasses.MISSING else made()
+            special = {
+                part.name: getattr(default, part.name)
+                for part in dataclasses.fields(kind)
+                if part.default not in (dataclasses.MISSING, getattr(default, part.name))
+            }
+            filled[field.name] = _with_defaults(kind, {**special, **given})
+    return filled
 
 
 def as_table(config: object) -> Table:

@@ -111,6 +111,7 @@ async def test_the_first_publish_replaces_random_weights_by_the_learners(engine,
     mine = scorer_of(learner)(PROMPT, 1.0)
     assert largest(before, mine) > 0.5
     await republish(engine, learner, 0)
+    assert engine.probed is not None
     assert engine.probed < EXACT
     assert largest(await engine.logprobs(PROMPT), mine) < EXACT
 
@@ -266,6 +267,7 @@ async def test_the_probe_finds_a_head_that_was_left_behind(folder, learner, tmp_
         stock.__class__ = VLLMEngine
         stock.publishes = 0
         await stock.set_weights(weights(new), 2)
+        assert stock.probed is not None
         assert stock.probed < EXACT
     finally:
         await stock.close()

@@ -24,7 +24,7 @@ from .experience import Experience, gather, played, prompt_tokens, responses_of
 from .guard import Refusal, refuse_broken
 from .learner import Learner, Predicted
 from .recipe_inputs import refuse_unmet
-from .update_numbers import dropped_shares, movement_numbers, sampler_gap, signal_shares
+from .update_numbers import dropped_shares, gap_of, mean_gap, movement_numbers, signal_shares
 
 COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
 """Tensors that models and trackers compute; a number that is not finite is refused."""
@@ -79,6 +79,8 @@ class Updater:
         self.updates = updates
         self.epochs = epochs
         self._moves: list[RatioStatistics] = []
+        self._gaps: list[tuple[float, float]] = []
+        self._first_update = 0
         self._value_scale = 1.0
         self.refusals: list[Refusal] = []
         """The updates of the last step that were refused."""
@@ -113,6 +115,7 @@ class Updater:
         idle = self._idle(batch)
         metrics["zero_advantage"] = float(idle.float().mean())
         made: list[dict[str, float]] = []
+        self._gaps, self._first_update = [], self.learner.updates
         for rows in self._shares(batch, generator):
             moves = len(self._moves)
             try:
@@ -136,6 +139,7 @@ class Updater:
             metrics["tokens"] *= len(made)
         metrics |= {"updates": float(len(made)), "refused": float(len(self.refusals))}
         moved, self._moves = movement_numbers(self._moves), []
+        metrics = mean_gap(self._gaps) | metrics
         return metrics | moved | self._remember(experience, batch, drift)
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
@@ -201,7 +205,7 @@ class Updater:
         self._value_scale = self._weight_of_values(ready)
         refuse_broken({"weights": corrected.weights}, ready, rollouts)
         return ready, {
-            **sampler_gap(known.old_logp, batch),
+            **({} if known.old_logp is None else mean_gap([gap_of(known.old_logp, batch)])),
             **dropped_shares(
                 experience,
                 kept,
@@ -326,6 +330,8 @@ class Updater:
         )
         if logp.requires_grad:
             self._moves.append(self.algorithm.moved(read))
+            if self.learner.updates == self._first_update:  # still the weights that sampled
+                self._gaps.append(gap_of(logp.detach(), batch))
         loss = self.algorithm.loss(read)
         if predicted.values is None or given.returns is None:
             return loss.total, loss.weight

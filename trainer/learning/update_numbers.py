@@ -53,14 +53,25 @@ def signal_shares(batch: Batch) -> dict[str, float]:
     return found | ({"positive": float((some > 0).float().mean())} if len(some) else {})
 
 
-def sampler_gap(old_logp: Tensor | None, batch: Batch) -> dict[str, float]:
-    """Return the mean distance in nats between learner and sampler as `old_sampler_gap`; empty
-    where the learner's log-probabilities [B, T] are unknown.
+def gap_of(logp: Tensor, batch: Batch) -> tuple[float, float]:
+    """Return the summed distance in nats between learner and sampler, and the number of tokens.
+
+    Args:
+        logp: [B, T], the learner's log-probabilities with the weights that sampled.
+        batch: the rows.
     """
-    if old_logp is None:
-        return {}
-    gap = ((old_logp - batch.sampler_logp).abs() * batch.mask).sum() / batch.mask.sum()
-    return {"old_sampler_gap": float(gap)}
+    distance = ((logp - batch.sampler_logp).abs() * batch.mask).sum()
+    return float(distance), float(batch.mask.sum())
+
+
+def mean_gap(gaps: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Return the mean distance a token as `old_sampler_gap`; empty where nothing was measured.
+
+    >>> mean_gap([(1.0, 3.0), (0.0, 1.0)])
+    {'old_sampler_gap': 0.25}
+    """
+    tokens = sum(count for _, count in gaps)
+    return {"old_sampler_gap": sum(total for total, _ in gaps) / tokens} if tokens else {}
 
 
 def movement_numbers(moves: Sequence[RatioStatistics]) -> dict[str, float]:

@@ -268,9 +268,12 @@ def samplers_gap(facts: StepFacts) -> str | None:
     gap = facts.get("update/old_sampler_gap")
     if gap < GAP:
         return None
+    probe = facts.numbers.get("engine/probe_gap")
+    probed = "" if probe is None else f" (the last probe of the server found {probe:.2g} nats)"
     return (
         f"learner and sampler differ by {gap:.3f} nats a token, more than rounding does: the "
-        "engine may sample other weights, another temperature or another precision (model.dtype)"
+        f"engine may sample other weights, another temperature or another precision (model.dtype)"
+        f"{probed}"
     )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 import tyro
@@ -24,20 +23,22 @@ from ludus.agent import (
     Policy,
     RandomPolicy,
     ScriptedPolicy,
+    TokenPolicy,
     opening_of,
 )
-from ludus.agent.context import ContextSettings, make_context
+from ludus.agent.context import ContextSettings
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
+from ludus.agent.images import refuse_unseen
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
 from ludus.envs.serving.own_threads import OwnThreads
 from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError
-from ludus.llm import TokenBudget
 from ludus.messages import Message
 
 from .arguments import Flag, parse
+from .eval_models import open_model
 from .sessions import named, opener
 from .view import page_of_evaluation, write_page
 
@@ -51,14 +52,16 @@ class EvalOptions:
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """The environment's id; constructor arguments as in 'ludus/maths-v0?source=problems.jsonl'."""
-    policy: Literal["random", "expert", "openai"] = "expert"
-    """Who plays: random text, the environment's own expert, or a model behind an OpenAI-compatible
-    server.
+    policy: Literal["random", "expert", "openai", "local"] = "expert"
+    """Who plays: random text, the environment's own expert, a model behind an OpenAI-compatible
+    server, or a model folder that is sampled in this process, such as the checkpoint of a run.
     """
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """The address of the model's server, up to and with /v1."""
     model: str = ""
-    """The name of the model on its server."""
+    """The name of the model on its server; with --policy local its folder, checkpoint, .gguf file,
+    or the name of a released model.
+    """
     api_key_env: Annotated[str, tyro.conf.arg(metavar="NAME")] = "LUDUS_API_KEY"
     """The environment variable that holds the server's key."""
     temperature: float = 1.0
@@ -68,7 +71,13 @@ class EvalOptions:
     sampling: Annotated[str, tyro.conf.arg(metavar="JSON")] = ""
     """Further fields of each request, '{"top_p": 0.9}'; null leaves a field out, "seed" too."""
     tool_format: str = ""
-    """How the model writes calls, such as hermes, where its server knows no tools."""
+    """How the model writes calls, such as hermes, where its server knows no tools; a local model
+    writes hermes unless told otherwise.
+    """
+    device: str = "auto"
+    """The device of a local model; auto takes CUDA where there is a CUDA device."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """The type that a local model computes in."""
     window: int = 0
     """The model's working context in tokens, counted roughly; 0 leaves the limit to its server."""
     context: ContextSettings = field(default_factory=ContextSettings)
@@ -142,12 +151,12 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
         note = _Notes(options, stack)
         async with (
             opener(name, threads, call_timeout_s=in_workers_s) as open_session,
-            _served(options) as policy,
+            open_model(options) as policy,
             _added(options) as tools,
         ):
             opened = with_tools(open_session, tools)
-            if policy is not None and options.window:
-                await _check_window(opened, policy, options.split)
+            if policy is not None:
+                await _check_opening(opened, policy, options)
             return await evaluate(
                 opened,
                 _policies(options, policy),
@@ -185,20 +194,6 @@ class _Notes:
 
 
 @asynccontextmanager
-async def _served(options: EvalOptions) -> AsyncGenerator[ChatPolicy | None]:
-    """Yield the model once the server has answered; None where the policy is no model."""
-    if options.policy != "openai":
-        yield None
-        return
-    policy = _chat_policy(options)
-    try:
-        await policy.client.ensure_served()
-        yield policy
-    finally:
-        await policy.close()
-
-
-@asynccontextmanager
 async def _added(options: EvalOptions) -> AsyncGenerator[list[Tool]]:
     """Yield the tools of the MCP servers, which run as long as the evaluation."""
     async with AsyncExitStack() as stack:
@@ -230,20 +225,29 @@ def with_tools(
     return opened
 
 
-async def _check_window(
-    open_session: Callable[[], Playable], policy: ChatPolicy, split: str
+async def _check_opening(
+    open_session: Callable[[], Playable], policy: ChatPolicy | TokenPolicy, options: EvalOptions
 ) -> None:
-    """Refuse a window that is too small to play in, before any episode is paid for.
+    """Refuse, before any episode is paid for, images that a local model does not see, and a window
+    that is too small to play in.
 
     Raises:
-        ConfigError: the opening of the split's first task leaves no room for a step.
+        ConfigError: with what the model would miss, or because the opening of the split's first
+            task leaves no room for a step.
     """
+    if not (options.window or isinstance(policy, TokenPolicy)):
+        return
     session = open_session()
     try:
-        (task,) = await first_tasks(session, split, 1)
-        shown, info = await session.reset(options={"task": task.id, "split": split})
+        (task,) = await first_tasks(session, options.split, 1)
+        shown, info = await session.reset(options={"task": task.id, "split": options.split})
         briefing = info["briefing"]
-        policy.check(opening_of(briefing, shown), briefing.tools)
+        opening = opening_of(briefing, shown)
+        if isinstance(policy, TokenPolicy):
+            images = policy.chat_format.images
+            refuse_unseen(images, session.id, declared=briefing.shows_images, opening=opening)
+        if options.window:
+            policy.check(opening, briefing.tools)
     finally:
         await session.close()
 
@@ -256,9 +260,9 @@ def _opened(path: str) -> BinaryIO:
         raise ConfigError(f"cannot write --out {path!r}: {error.strerror}") from None
 
 
-def _policies(options: EvalOptions, chat: ChatPolicy | None) -> Callable[[Playable], Policy]:
-    if chat is not None:
-        return lambda _: chat
+def _policies(options: EvalOptions, model: Policy | None) -> Callable[[Playable], Policy]:
+    if model is not None:
+        return lambda _: model
     return expert if options.policy == "expert" else lambda _: RandomPolicy()
 
 
@@ -278,44 +282,6 @@ def expert(session: Playable) -> Policy:
         return expert_action(session)
 
     return ScriptedPolicy(act)
-
-
-def _chat_policy(options: EvalOptions) -> ChatPolicy:
-    if not options.base_url or not options.model:
-        raise ConfigError(
-            "--policy openai needs --base-url and --model, such as "
-            "--base-url http://127.0.0.1:8000/v1 --model MODEL"
-        )
-    sampling = _sampling(options)
-    return ChatPolicy(
-        options.base_url,
-        options.model,
-        send_seed=sampling.pop("seed", True) is not None,
-        sampling=sampling,
-        tool_format=options.tool_format,
-        window=options.window or None,
-        context=make_context(options.context),
-        api_key=os.environ.get(options.api_key_env, ""),
-        concurrency=options.concurrency,
-        cache=options.cache or None,
-        budget=TokenBudget(options.budget) if options.budget else None,
-    )
-
-
-def _sampling(options: EvalOptions) -> dict[str, Any]:
-    """Collect the fields of each request besides the conversation; a field that is null is not
-    sent.
-    """
-    chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
-    try:
-        further = msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise ConfigError(
-            f"--sampling {options.sampling!r} is not a JSON object: {error}"
-        ) from None
-    if further.get("seed") is not None:
-        raise ConfigError("--sampling cannot set seed: each episode has its own; use --seed")
-    return chosen | further
 
 
 def _progress() -> Progress:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import shlex
 import sys
 from pathlib import Path
 
@@ -37,19 +39,44 @@ def import_user_code(name: str) -> None:
         raise ConfigError(f"--import {name}: no such module; name a .py file or a module") from None
 
 
+def command_line(*words: str) -> str:
+    """Return a `ludus` command to type, with the imports of this one."""
+    imports = [part for name in imported for part in ("--import", name)]
+    return shlex.join(["ludus", *imports, *words])
+
+
 def _import_file(path: Path) -> None:
     if not path.is_file():
         raise ConfigError(f"--import {str(path)!r}: no such file")
-    name = path.stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"--import {str(path)!r}: not a Python file")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # last: a file there hides nothing that is installed
+    name = _module_name(path.resolve())
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--import {str(path)!r}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, module)
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ConfigError(f"--import {str(path)!r}: {error}") from error
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, SyntaxError):
+            raise ConfigError(f"--import {str(path)!r}: {error}") from error
+        raise
+
+
+def _module_name(path: Path) -> str:
+    """Return the name of the file's module: the file's own, by which neighbours and worker
+    processes find it, unless that name means another module (a file `numbers.py` must not stand in
+    for the standard library's). Then it is a name that nothing else has.
+    """
+    stem = path.stem
+    try:
+        found = importlib.util.find_spec(stem) if stem.isidentifier() else None
+    except ValueError:  # of a module without a spec, such as __main__
+        found = None
+    if found is not None and found.origin and Path(found.origin).resolve() == path:
+        return stem
+    digest = hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()
+    return f"ludus_import_{stem}_{digest}"

@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     "eval": "measure a policy on an environment",
     "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",
+    "demo-real": "train released weights by RL, compare before and after",
     "model": "fetch a released model",
     "recipes": "the training recipes, and what each one sets",
     "sandbox": "run code in the sandbox, and say which isolation there is",
@@ -45,6 +46,7 @@ _MODULES = {
     "list": "listing",
     "eval": "evaluate",
     "mock-judge": "mock_judge",
+    "demo-real": "demo_real",
     "check-judge": "check_judge",
 }
 

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import textwrap
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ludus.config import Table, build, merge, read_overrides, read_toml
@@ -52,30 +52,43 @@ def describe(cls: Any, prefix: str = "") -> str:
     """List every setting on a line with default and documentation, sections after plain
     settings.
     """
-    return "\n".join(_lines(cls, prefix))
+    return "\n".join(_lines(cls, prefix, {}))
 
 
-def _lines(cls: Any, prefix: str) -> Iterator[str]:
+def _lines(cls: Any, prefix: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a section.
+
+    Args:
+        cls: the section's config class.
+        prefix: the names of the sections around it.
+        given: the values that the section has by default where it differs from its class: the
+            trainer section of two verbs may have two learning rates.
+    """
     documented = field_docs(cls)
-    sections: list[tuple[str, Any]] = []
+    sections: list[tuple[str, Any, dict[str, Any]]] = []
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
+        default = given.get(field.name, _default(field))
         if dataclasses.is_dataclass(hints[field.name]):
-            sections.append((field.name, hints[field.name]))
+            made = {part.name: getattr(default, part.name) for part in _parts(default)}
+            sections.append((field.name, hints[field.name], made))
             continue
-        shown = f"--{prefix}{field.name}".replace("_", "-") + f"={_default(field)}"
+        shown = f"--{prefix}{field.name}".replace("_", "-") + f"={default}"
         yield f"  {shown:<36} {documented.get(field.name, '')}".rstrip()
-    for name, inner in sections:
+    for name, inner, made in sections:
         first_line = (inspect.getdoc(inner) or "").splitlines()[0]
         yield f"\n  {prefix}{name}: {first_line}"
-        yield from _lines(inner, f"{prefix}{name}.")
+        yield from _lines(inner, f"{prefix}{name}.", made)
 
 
-def _default(field: dataclasses.Field[Any]) -> str:
+def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default is not dataclasses.MISSING:
-        return str(field.default)
-    made = field.default_factory() if field.default_factory is not dataclasses.MISSING else ""
-    return str(made)
+        return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else ""
+
+
+def _parts(default: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(default) if dataclasses.is_dataclass(default) else ()
 
 
 def field_docs(cls: type) -> dict[str, str]:

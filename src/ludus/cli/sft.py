@@ -7,6 +7,7 @@ import sys
 from ludus.errors import MissingExtra
 
 from .interruptible import run_interruptible
+from .loading import command_line
 from .settings import parse_settings
 
 HELP = """\
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
         folder = folder_of(config)
         if not checkpoints(folder / "checkpoints"):
             raise
-        again = f"ludus sft {folder / 'config.toml'} --run.resume"
+        again = command_line("sft", str(folder / "config.toml"), "--run.resume")
         print(f"interrupted; go on with: {again}", file=sys.stderr)
         return 130
     print(f"checkpoint  {checkpoint}")

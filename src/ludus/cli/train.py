@@ -10,6 +10,7 @@ from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
 
 from .interruptible import run_interruptible
+from .loading import command_line
 from .settings import parse_settings
 
 if TYPE_CHECKING:
@@ -53,11 +54,8 @@ def _run(config: TrainConfig) -> int:
         result = run_interruptible(run_training(config, watcher=watcher))
     report = write_report(result.folder)
     if result.interrupted:
-        print(
-            f"interrupted after step {result.step}; go on with: "
-            f"ludus train {Path(result.folder) / 'config.toml'} --run.resume",
-            file=sys.stderr,
-        )
+        again = command_line("train", str(Path(result.folder) / "config.toml"), "--run.resume")
+        print(f"interrupted after step {result.step}; go on with: {again}", file=sys.stderr)
         return 130
     print(f"checkpoint  {result.checkpoint}\nreport      {report}")
     return 0

@@ -55,7 +55,7 @@ class ServerWorker:
         """Start the process; `ready` waits until the server listens."""
         options = dataclasses.replace(self.options, workers=1, port=self.port)
         imports = [part for name in imported for part in ("--import", name)]
-        command = [sys.executable, "-m", "ludus", *imports, "serve", *as_arguments(options)]
+        command = [sys.executable, "-P", "-m", "ludus", *imports, "serve", *as_arguments(options)]
         environment = {**os.environ, WORKER_VARIABLE: "1"}
         if self.options.token:  # not where `ps` shows it
             environment["LUDUS_TOKEN"] = self.options.token.reveal()

@@ -70,7 +70,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ludus.isolation.fork_server"],
+                [sys.executable, "-P", "-m", "ludus.isolation.fork_server"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

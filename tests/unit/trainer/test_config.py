@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ludus.cli.settings import describe
 from ludus.config import as_table, build, merge, read_overrides, read_toml, to_toml
 from ludus.errors import ConfigError
 from ludus.trainer.config import RewardConfig, SFTConfig, TrainConfig
@@ -88,3 +89,23 @@ def test_an_unfinished_config_says_what_to_add() -> None:
         SFTConfig().require_complete()
     with pytest.raises(ConfigError, match=r"--model\.path"):
         TrainConfig(env="a-v0").require_complete()
+
+
+def test_a_section_given_in_part_keeps_the_defaults_of_its_verb() -> None:
+    """SFT's learning rate is 1e-3 and its warm-up ten updates, training's 1e-6 and none."""
+    given = {"trainer": {"lr_decay": "linear"}}
+    sft, train = build(SFTConfig, given).trainer, build(TrainConfig, given).trainer
+    assert (sft.lr, sft.warmup_steps, sft.lr_decay) == (1e-3, 10, "linear")
+    assert (train.lr, train.warmup_steps, train.lr_decay) == (1e-6, 0, "linear")
+    assert build(SFTConfig, {"trainer": {"lr": 0.5}}).trainer.warmup_steps == 10
+    assert build(SFTConfig, {"trainer": {"warmup_steps": 0}}).trainer.warmup_steps == 0
+
+
+@pytest.mark.parametrize("config", [SFTConfig, TrainConfig])
+def test_the_help_shows_the_defaults_that_hold(config: type[SFTConfig] | type[TrainConfig]) -> None:
+    lines = {line.split("=")[0].strip(): line for line in describe(config).splitlines()}
+    for section in ("trainer", "run"):
+        holds = getattr(config(), section)
+        for name in ("lr", "warmup_steps") if section == "trainer" else ("keep", "save_every"):
+            shown = lines[f"--{section}.{name}".replace("_", "-")].split("=")[1].split()[0]
+            assert float(shown) == getattr(holds, name)

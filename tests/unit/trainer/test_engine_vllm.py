@@ -626,6 +626,7 @@ def test_routes_for_weights_are_on_whatever_the_environment_says():
     assert environment({"VLLM_SERVER_DEV_MODE": "0", "HOME": "h"}) == {
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
+        "PYTHONSAFEPATH": "1",
         "HOME": "h",
     }
 

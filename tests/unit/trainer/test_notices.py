@@ -188,3 +188,11 @@ def test_a_run_without_a_watcher_that_listens_logs_a_warning(
 ) -> None:
     NoticeBoard(tmp_path / "notices.jsonl", None, {}).post(7, {"clipped": "all of them"})
     assert [record.message for record in caplog.records] == ["step 7: all of them"]
+
+
+def test_a_distance_to_the_sampler_is_told_with_what_the_servers_probe_found() -> None:
+    numbers = {"update/old_sampler_gap": 0.4, "engine/probe_gap": 0.0012}
+    assert (
+        "the last probe of the server found 0.0012 nats"
+        in notices_of(facts(**numbers))["samplers_gap"]
+    )

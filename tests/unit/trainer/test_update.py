@@ -236,3 +236,28 @@ def test_losses_of_whole_groups_learn(loss: str) -> None:
 def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing() -> None:
     with pytest.raises(ConfigError, match=r"'ppo' needs .*values"):
         updater("ppo")
+
+
+@pytest.mark.parametrize("recipe", ["grpo", "dr_grpo", "rloo", "scale_rl"])
+def test_the_distance_to_the_sampler_is_measured_with_one_update_too(recipe: str) -> None:
+    """By an independent way: the learner scores the batch before anything is learned."""
+    made = updater(recipe, updates=1)
+    groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2)) for _ in range(2)]
+    batch = experience_of(groups).batch
+    apart = ((made.learner.score(batch) - batch.sampler_logp).abs() * batch.mask).sum()
+    numbers = step(made, groups)
+    assert numbers["updates"] == 1.0
+    assert numbers["old_sampler_gap"] == pytest.approx(float(apart / batch.mask.sum()), rel=1e-4)
+
+
+def test_later_updates_of_a_step_do_not_count_as_a_distance_to_the_sampler() -> None:
+    once, thrice = updater(updates=1), updater(updates=1, epochs=3)
+    groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))]
+    assert step(once, groups)["old_sampler_gap"] == pytest.approx(
+        step(thrice, groups)["old_sampler_gap"], rel=1e-6
+    )
+
+
+def test_a_step_without_a_gradient_measures_no_distance() -> None:
+    groups = [group(trajectory(1.0), trajectory(1.0, seed=1))]
+    assert "old_sampler_gap" not in step(updater(), groups)

@@ -91,8 +91,8 @@ class VLLMEngine:
         self.request_timeout_s = request_timeout_s
         self.images = images
         self.publishes = 0
-        self.probed = 0.0
-        """The difference the last probe found, in nats."""
+        self.probed: float | None = None
+        """The difference the last probe found, in nats; None before the first."""
         self.weights_folder = weights_folder
         self._server = server
         self._version = served.version

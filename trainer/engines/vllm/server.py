@@ -87,9 +87,11 @@ def _memory(launch: Launch) -> list[str]:
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return the server's environment: the given variables, with the routes for publishing weights
-    switched on.
+    switched on. A file such as `numbers.py` in the current folder must not stand in for a module of
+    the standard library.
     """
-    return {"VLLM_NO_USAGE_STATS": "1", **given, "VLLM_SERVER_DEV_MODE": "1"}
+    defaults = {"VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
+    return {**defaults, **given, "VLLM_SERVER_DEV_MODE": "1"}
 
 
 class VllmServer:

@@ -1,0 +1,113 @@
+"""`ludus eval --policy local`: a checkpoint is measured as its own run measures it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.cli.main import main
+from ludus.trainer.tiny import write_tiny_policy
+
+ENV = "ludus/number-quiz-v0"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=16, layers=1, heads=2)
+
+
+def sampled(path: Path) -> dict[str, list[int]]:
+    """The sampled ids of each task in a file of episodes."""
+    episodes: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+    return {
+        episode["task"]: episode["trajectories"][0]["segments"][0]["turns"][0]["out_ids"]
+        for episode in episodes
+    }
+
+
+def evaluated(model: Path | str, *more: str, env: str = ENV) -> int:
+    chosen = ["--policy", "local", "--model", str(model), "--max-tokens", "6", "--tasks", "5"]
+    return main(["eval", env, *chosen, *more])
+
+
+def test_a_checkpoint_answers_as_in_the_evaluation_of_its_run(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "out.jsonl"
+    options = (
+        f"--env {ENV} --model.path {model} --steps 1 --rollout.tasks-per-step 1 "
+        "--rollout.group-size 2 --rollout.max-tokens 6 --trainer.lr 0.05 --eval.tasks 5 "
+        f"--run.folder {run} --run.tensorboard false"
+    )
+    assert main(["train", "grpo", *options.split()]) == 0
+    for path, of_run in (
+        (model, run / "episodes" / "eval-000000.jsonl"),
+        (run / "checkpoints" / "step-000001", run / "episodes" / "eval-000001.jsonl"),
+    ):
+        assert evaluated(path, "--temperature", "0", "--out", str(out)) == 0
+        assert sampled(out) == sampled(of_run)
+    assert "5" in capsys.readouterr().out
+
+
+def test_the_report_is_that_of_every_policy(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert evaluated(model, "--samples", "2", "--json", "--html", str(page)) == 0
+    local: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert main(["eval", ENV, "--policy", "expert", "--tasks", "5", "--json"]) == 0
+    assert set(local) >= set(json.loads(capsys.readouterr().out)) - {"failures"}
+    assert (local["episodes"], local["failed"], local["tasks"]) == (10, 0, 5)
+    assert set(local["pass_at"]) == {"1", "2"}
+    assert page.read_text().count("<details class") == 10
+
+
+def test_the_same_seed_samples_the_same(model: Path, tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.jsonl" for name in ("a", "b", "c")]
+    for file, seed in zip(files, ("3", "3", "4"), strict=True):
+        assert evaluated(model, "--seed", seed, "--out", str(file)) == 0
+    same, again, other = map(sampled, files)
+    assert same == again
+    assert same != other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--policy", "local"], "--policy local needs --model"),
+        (["--policy", "local", "--model", "smolm3"], "cannot load a model from 'smolm3'"),
+        (
+            ["--policy", "local", "--model", "m", "--base-url", "http://x/v1"],
+            "--base-url http://x/v1: is for --policy openai",
+        ),
+        (["--policy", "local", "--model", "m", "--budget", "9"], "--budget 9: is for --policy op"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_is_played(
+    arguments: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert main(["eval", ENV, *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_window_that_leaves_no_room_is_refused(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = ["--window", "60", "--context.manager", "summarize"]
+    assert evaluated(model, *full, env="ludus/arithmetic-v0") == 2
+    assert "no window would hold a step" in capsys.readouterr().err
+
+
+def test_images_that_the_model_would_not_see_are_refused(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluated(model, env="ludus/shapes-v0") == 2
+    assert "image" in capsys.readouterr().err

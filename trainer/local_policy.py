@@ -1,0 +1,59 @@
+"""A model folder as a policy to measure: the same engine and chat format as in training."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from ludus.agent import ChatFormat, Sampling, TokenPolicy
+from ludus.agent.context import ContextManager
+from ludus.agent.parsing import tool_format
+
+from .engines import LocalEngine, load_images, load_model, load_stop_ids, load_tokenizer
+from .engines.model_paths import locate_model
+from .learning.devices import pick_device
+from .learning.precision import DTYPES
+
+
+@asynccontextmanager
+async def local_policy(
+    path: str,
+    sampling: Sampling,
+    *,
+    context: ContextManager | None = None,
+    window: int | None = None,
+    tools_as: str = "hermes",
+    device: str = "auto",
+    dtype: str = "float32",
+    max_rows: int = 256,
+) -> AsyncGenerator[TokenPolicy]:
+    """Load a model, yield a policy that samples from the model, and end the engine afterwards.
+
+    Args:
+        path: of the model; see `locate_model`. A checkpoint of a run is a folder too.
+        sampling: of every turn; the seed is replaced.
+        context: what happens when the window is full.
+        window: the working context in tokens; None is the model's own.
+        tools_as: the format of tool calls.
+        device: of the model; auto takes CUDA where there is a CUDA device.
+        dtype: the type that the model computes in.
+        max_rows: the most turns that are sampled at once.
+
+    Raises:
+        ConfigError: the model cannot be loaded.
+    """
+    folder = locate_model(path)
+    tokenizer = load_tokenizer(folder)
+    images = load_images(folder, tokenizer)
+    chat_format = ChatFormat(
+        tokenizer, tool_format(tools_as), stop_ids=load_stop_ids(folder), images=images
+    )
+    engine = LocalEngine(
+        load_model(folder, dtype=DTYPES[dtype], device=pick_device(device)),
+        max_rows=max_rows,
+        images=images,
+    )
+    try:
+        yield TokenPolicy(engine, chat_format, sampling, window=window, context=context)
+    finally:
+        await engine.close()
