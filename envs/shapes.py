@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from ludus.errors import CheckFailed
 from ludus.messages import Message, Observation
@@ -44,22 +44,21 @@ def refuse_other_signatures(made: type[TextEnv]) -> None:
         ) from None
 
 
-def as_task_set(split: str, made: Any) -> TaskSet:
+def as_task_set(split: str, made: object) -> TaskSet:
     """Return the result of `tasks`, checked to be a set of tasks.
 
     Raises:
         CheckFailed: names what does not fit.
     """
     if all(hasattr(made, name) for name in ("split", "size", "at", "find")):
-        task_set: TaskSet = made
-        return task_set
+        return cast("TaskSet", made)
     raise CheckFailed(
         f"tasks({split!r}) must return a TaskSet, such as GeneratedTasks(split) or "
         f"ListedTasks(split, [Task(...)]), got {made!r:.80}"
     )
 
 
-def as_reset(made: Any) -> tuple[Observation, Info]:
+def as_reset(made: object) -> tuple[Observation, Info]:
     """Return the result of `reset`, checked.
 
     Raises:
@@ -70,7 +69,7 @@ def as_reset(made: Any) -> tuple[Observation, Info]:
     return observation, dict(info)
 
 
-def as_step(made: Any) -> tuple[Observation, object, bool, bool, Info]:
+def as_step(made: object) -> tuple[Observation, object, bool, bool, Info]:
     """Return the result of `step`, checked except for the reward.
 
     Raises:

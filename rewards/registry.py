@@ -13,7 +13,7 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ludus.arguments import check_plain
 from ludus.errors import ConfigError, UnknownVerifier
@@ -184,13 +184,12 @@ def _takes_nothing(target: VerifierFactory) -> bool:
     return True
 
 
-def as_verifier(name: str, made: Any) -> Verifier:
+def as_verifier(name: str, made: object) -> Verifier:
     """Read `made` (a verifier, a `BatchVerifier` or a score function) as the verifier `name`.
 
     Raises:
         ConfigError: it is none of them.
     """
-    function: ScoreFunction = made
     if isinstance(made, Verifier):
         return made
     if isinstance(made, BatchVerifier):
@@ -198,6 +197,7 @@ def as_verifier(name: str, made: Any) -> Verifier:
 
         return Batched(made, name)
     if callable(made):
+        function = cast("ScoreFunction", made)
         _refuse_other_signatures(name, function)
         return FunctionVerifier(function)
     raise ConfigError(

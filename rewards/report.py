@@ -182,7 +182,17 @@ def score_rows(
         close()
     report.wall_s, report.cpu_s = time.perf_counter() - started, cpu_seconds() - cpu
     for row, verdict in zip(order, verdicts, strict=True):
-        _count(report, row, verdict)
+        if verdict.reward is not None:
+            report.scored += 1
+            report.rewards += verdict.reward
+        report.statuses[verdict.status] = report.statuses.get(verdict.status, 0) + 1
+        for fate in fates_of(verdict):
+            report.fates[fate] = report.fates.get(fate, 0) + 1
+        if row.label is not None:
+            report.overall.add(row.label, verdict)
+            report.categories.setdefault(row.category, Counts()).add(row.label, verdict)
+            if verdict.reward is None or (verdict.reward >= 0.5) != row.label:
+                report.wrong.append((row, verdict))
     return report
 
 
@@ -222,21 +232,6 @@ async def _fill(verdicts: list[Verdict | None], place: int, scored: Awaitable[Ve
         verdicts[place] = Verdict.unavailable(f"no verdict within {TIMEOUT_S:g} s")
     except Exception as error:  # a boundary: one row's failure must not end the report
         verdicts[place] = Verdict.error(f"{type(error).__name__}: {error}")
-
-
-def _count(report: ScoringReport, row: LabelledAnswer, verdict: Verdict) -> None:
-    if verdict.reward is not None:
-        report.scored += 1
-        report.rewards += verdict.reward
-    report.statuses[verdict.status] = report.statuses.get(verdict.status, 0) + 1
-    for fate in fates_of(verdict):
-        report.fates[fate] = report.fates.get(fate, 0) + 1
-    if row.label is None:
-        return
-    report.overall.add(row.label, verdict)
-    report.categories.setdefault(row.category, Counts()).add(row.label, verdict)
-    if verdict.reward is None or (verdict.reward >= 0.5) != row.label:
-        report.wrong.append((row, verdict))
 
 
 def by_category(report: ScoringReport) -> Iterator[tuple[str, Counts]]:

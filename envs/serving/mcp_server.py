@@ -236,14 +236,14 @@ class McpEnv:
         from mcp.server import Server
         from mcp.types import CallToolRequestParams, ListToolsResult, Tool
 
-        async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
+        async def list_tools(context: object, parameters: object) -> ListToolsResult:
             listed = [
                 Tool(name=one.name, description=one.description, input_schema=one.parameters)
                 for one in self.tools()
             ]
             return ListToolsResult(tools=listed)
 
-        async def call_tool(context: Any, parameters: CallToolRequestParams) -> CallToolResult:
+        async def call_tool(context: object, parameters: CallToolRequestParams) -> CallToolResult:
             return _as_mcp(await self.call(parameters.name, dict(parameters.arguments or {})))
 
         return Server(

@@ -136,7 +136,14 @@ class Sessions:
                 session = self._find(operation.session, operation.instance)
                 return self._play(session, operation, operation.seq)
             case Delete():
-                outcome = self._delete(operation.session)
+                name = operation.session
+                session = self._table.find(name)
+                if session is None:
+                    self._table.bury(name, EndedSession.RELEASED)
+                    outcome = Released(session=name, released=False)
+                else:
+                    self._release(session, EndedSession.RELEASED)
+                    outcome = Released(session=name, released=True)
                 future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
                 future.set_result(outcome)
                 return future
@@ -193,14 +200,6 @@ class Sessions:
         ended = outcome.code if isinstance(outcome, Fault) else "ok"
         self._operations(env, operation, ended).inc()
         self._seconds(env).observe(took_s)
-
-    def _delete(self, name: str) -> Released:
-        session = self._table.find(name)
-        if session is None:
-            self._table.bury(name, EndedSession.RELEASED)
-            return Released(session=name, released=False)
-        self._release(session, EndedSession.RELEASED)
-        return Released(session=name, released=True)
 
     def _lost(self, session: HostedSession, why: str, is_late: bool) -> None:
         self._release(session, EndedSession.TIMED_OUT if is_late else EndedSession.LOST, why=why)

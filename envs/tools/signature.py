@@ -7,7 +7,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from ludus.errors import InvalidTool
 
 _UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Arguments = type[msgspec.Struct]
+T = TypeVar("T")
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -117,7 +118,7 @@ def schema_of(struct: Arguments, function: Callable[..., Any]) -> dict[str, Any]
     return {**schema, "$defs": components} if components else schema
 
 
-def call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+def call_with(function: Callable[..., T], arguments: dict[str, Any]) -> T:
     """Call `function` with named arguments, even if some parameters are positional-only."""
     parameters = inspect.signature(function).parameters.values()
     by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]

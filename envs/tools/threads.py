@@ -11,9 +11,11 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar, cast
 
 from ludus.errors import ToolError
+
+T = TypeVar("T")
 
 
 class Late(Exception):
@@ -31,7 +33,7 @@ class Threads:
         self.name = name
         self._given_up: list[threading.Thread] = []
 
-    async def run(self, work: Callable[[], Any], timeout_s: float) -> Any:
+    async def run(self, work: Callable[[], T], timeout_s: float) -> T:
         """Run `work` on a new thread and return the result.
 
         Raises:
@@ -42,10 +44,10 @@ class Threads:
         if len(self._given_up) >= MAX_GIVEN_UP:
             raise ToolError("it is still busy with earlier calls that got no answer in time")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
 
-        def tell(value: Any, error: BaseException | None) -> None:
+        def tell(value: T | None, error: BaseException | None) -> None:
             if not done.done():
                 done.set_result((value, error))
 
@@ -69,4 +71,4 @@ class Threads:
             raise
         if error is not None:
             raise error
-        return value
+        return cast("T", value)

@@ -41,7 +41,10 @@ class PoolWorker:
         self.sock = sock
         self.served = 0
         self.cpu_s = 0.0
-        self._handle = _pidfd(pid)
+        try:
+            self._handle = os.pidfd_open(pid)
+        except (AttributeError, OSError):
+            self._handle = None
 
     def kill(self) -> None:
         """Send SIGKILL. A pid file descriptor ensures that no other process with a reused number is
@@ -74,13 +77,6 @@ class PoolWorker:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
 
 
 class PoolTemplate:

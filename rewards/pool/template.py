@@ -34,7 +34,14 @@ def main() -> None:
     channel.send(control, {"ready": os.getpid()})
     while True:
         try:
-            _answer(control, target, memory_bytes)
+            command, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not command:
+                os._exit(0)
+            if command == b"f":
+                channel.send(control, {"pid": _fork(control, descriptors[0], target, memory_bytes)})
+            else:
+                request = _mapping(channel.receive(control))
+                channel.send(control, _reap(int(str(request["pid"]))))
         except (channel.PoolChannelClosed, OSError):
             os._exit(0)
 
@@ -50,17 +57,6 @@ def load(name: str) -> Callable[[object], object]:
         warm()
     function: Callable[[object], object] = getattr(module, attribute)
     return function
-
-
-def _answer(control: socket.socket, target: Callable[[object], object], memory_bytes: int) -> None:
-    command, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-    if not command:
-        os._exit(0)
-    if command == b"f":
-        channel.send(control, {"pid": _fork(control, descriptors[0], target, memory_bytes)})
-        return
-    request = _mapping(channel.receive(control))
-    channel.send(control, _reap(int(str(request["pid"]))))
 
 
 def _fork(

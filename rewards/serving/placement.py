@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import msgspec
 
 from ludus.isolation import (
-    Answer,
     AnyWorker,
     CallFailed,
     CallLate,
@@ -209,7 +208,16 @@ class WorkerProcesses:
         queue_s = max(QUEUE_S, 2 * self._timeout_s)
         try:
             answer = await self._workers.call(tag, body, timeout_s=self._timeout_s, queue_s=queue_s)
-            return self._read(answer, number)
+            try:
+                judged = msgspec.msgpack.decode(answer[1], type=Judged)
+            except (msgspec.DecodeError, ValueError) as error:
+                return [Verdict.error(f"{self.name} gave no usable verdict: {error}")] * number
+            if judged.trace:
+                logger.error("verifier %s failed\n%s", self.name, judged.trace)
+            if len(judged.verdicts) != number:
+                wrong = f"{self.name} gave {len(judged.verdicts)} verdicts for {number} samples"
+                return [Verdict.error(wrong)] * number
+            return judged.verdicts
         except CallLate:
             verdict = late(self.name, self._timeout_s)
         except CallFailed as error:
@@ -228,18 +236,6 @@ class WorkerProcesses:
             else:
                 verdict = Verdict.error(why) if ended_itself else Verdict.unavailable(why)
         return [verdict] * number
-
-    def _read(self, answer: Answer, number: int) -> list[Verdict]:
-        try:
-            judged = msgspec.msgpack.decode(answer[1], type=Judged)
-        except (msgspec.DecodeError, ValueError) as error:
-            return [Verdict.error(f"{self.name} gave no usable verdict: {error}")] * number
-        if judged.trace:
-            logger.error("verifier %s failed\n%s", self.name, judged.trace)
-        if len(judged.verdicts) != number:
-            wrong = f"{self.name} gave {len(judged.verdicts)} verdicts for {number} samples"
-            return [Verdict.error(wrong)] * number
-        return judged.verdicts
 
 
 def late(name: str, timeout_s: float) -> Verdict:

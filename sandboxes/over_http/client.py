@@ -132,7 +132,7 @@ class SandboxCalls:
         """Wait before the next request; False if no time is left for another."""
         assert isinstance(answer, LudusError)
         try:
-            seconds = retry.wait_s(answer, met=self.client.met)
+            seconds = retry.wait_s(answer, met=self.client.contact.made)
         except LudusError:
             return False
         await self.client.transport.sleep(seconds)
@@ -146,14 +146,11 @@ class SandboxCalls:
             answer = answers[place]
             # the replies of a batch together were too large
             if isinstance(answer, LudusError) and is_too_large(answer):
-                answers[place] = await self._alone(bodies[at])
+                try:
+                    answers[place] = await self.execute(bodies[at])
+                except (ConfigError, UnknownName) as error:
+                    answers[place] = error
         return answers
-
-    async def _alone(self, body: ExecuteBody) -> Answer:
-        try:
-            return await self.execute(body)
-        except (ConfigError, UnknownName) as error:
-            return error
 
     async def _batch(self, bodies: Sequence[ExecuteBody]) -> list[Answer]:
         """Send a single request, or two halves where the request is too large for the server."""

@@ -85,7 +85,12 @@ def read_overrides(arguments: Sequence[str], cls: Any = None) -> Table:
             name, value = (name[3:], False) if name.startswith("no-") else (name, True)
             _put(table, _path(name), value)
         else:
-            literal = _literal(raw)
+            # A command-line value as TOML would read it, else the text itself.
+            literal: object
+            try:
+                literal = tomllib.loads(f"value = {raw}")["value"]
+            except tomllib.TOMLDecodeError:
+                literal = raw
             text = not isinstance(literal, str) and _is_text(cls, _path(name))
             _put(table, _path(name), raw if text else literal)
     return table
@@ -220,14 +225,6 @@ def _is_text(cls: Any, path: Sequence[str]) -> bool:
     for name in path:
         cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
     return cls is str or cls is Secret
-
-
-def _literal(raw: str) -> object:
-    """Return a command-line value as TOML would read it, else the text itself."""
-    try:
-        return tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        return raw
 
 
 def _put(table: Table, path: list[str], value: object) -> None:

@@ -70,39 +70,37 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
     functions = row.get("function", [])
     listed = functions if isinstance(functions, list) else [functions]
     try:
+        # The messages of a conversation's first turn; a text becomes a user message.
+        question = row.get("question")
+        if isinstance(question, str):
+            messages = [Message(role=Role.USER, content=question)]
+        else:
+            if not isinstance(question, list) or not question:
+                raise ConfigError(f"there is no question: {str(question)[:80]!r}")
+            turn = question[0] if isinstance(question[0], list) else question
+            messages = [
+                Message(role=Role(one["role"]), content=str(one["content"])) for one in turn
+            ]
+        truth = row.get("ground_truth", answers.get(identity))
+        if truth is None and not identity.startswith((UNANSWERED, f"live_{UNANSWERED}")):
+            raise ConfigError(
+                f"it has no answer; name the file of answers, or put it in {ANSWERS_FOLDER}/"
+            )
         return CallProblem(
             id=identity,
-            messages=_messages(row.get("question")),
+            messages=messages,
             functions=[as_tool(one) for one in listed],
-            expected=_expected(row.get("ground_truth", answers.get(identity)), identity),
+            expected=[
+                Expected(
+                    name,
+                    {
+                        key: given if isinstance(given, list) else [given]
+                        for key, given in arguments.items()
+                    },
+                )
+                for call in truth or []
+                for name, arguments in call.items()
+            ],
         )
     except (ConfigError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from None
-
-
-def _messages(question: Any) -> list[Message]:
-    """Return the messages of a conversation's first turn; a text becomes a user message."""
-    if isinstance(question, str):
-        return [Message(role=Role.USER, content=question)]
-    if not isinstance(question, list) or not question:
-        raise ConfigError(f"there is no question: {str(question)[:80]!r}")
-    turn = question[0] if isinstance(question[0], list) else question
-    return [Message(role=Role(one["role"]), content=str(one["content"])) for one in turn]
-
-
-def _expected(truth: Any, identity: str) -> list[Expected]:
-    if truth is None and not identity.startswith((UNANSWERED, f"live_{UNANSWERED}")):
-        raise ConfigError(
-            f"it has no answer; name the file of answers, or put it in {ANSWERS_FOLDER}/"
-        )
-    return [
-        Expected(
-            name,
-            {
-                key: given if isinstance(given, list) else [given]
-                for key, given in arguments.items()
-            },
-        )
-        for call in truth or []
-        for name, arguments in call.items()
-    ]

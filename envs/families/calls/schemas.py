@@ -46,7 +46,7 @@ def as_tool(function: Mapping[str, Any]) -> ToolSpec:
     )
 
 
-def as_schema(given: Any) -> dict[str, Any]:
+def as_schema(given: object) -> dict[str, Any]:
     """Convert a parameter description to JSON Schema, whatever language the type names come from.
 
     >>> as_schema({"type": "dict", "properties": {"x": {"type": "float", "optional": True}}})

@@ -19,7 +19,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Never
 
 import msgspec
 
@@ -125,7 +125,14 @@ def _fenced(source: str) -> str:
 
 def _human_eval(row: Mapping[str, Any], _: int, __: str) -> CodingProblem:
     stub, name = str(row["prompt"]), str(row["entry_point"])
-    context = _apart_from(stub, name)
+    # The imports and helpers of a prompt: everything but the function under test.
+    try:
+        body = ast.parse(stub).body
+    except SyntaxError:
+        context = ""
+    else:
+        others = [node for node in body if getattr(node, "name", "") != name]
+        context = "\n\n".join(ast.unparse(node) for node in others)
     gold = {
         "tests": [str(row["test"])],
         "entry_point": name,
@@ -135,16 +142,6 @@ def _human_eval(row: Mapping[str, Any], _: int, __: str) -> CodingProblem:
     }
     solved = stub + str(row.get("canonical_solution", ""))
     return _problem(row, f"Complete the function:\n\n{_fenced(stub)}", gold, solution=solved)
-
-
-def _apart_from(stub: str, name: str) -> str:
-    """Return the imports and helpers of a prompt: everything but the function under test."""
-    try:
-        body = ast.parse(stub).body
-    except SyntaxError:
-        return ""
-    others = [node for node in body if getattr(node, "name", "") != name]
-    return "\n\n".join(ast.unparse(node) for node in others)
 
 
 def _mbpp(row: Mapping[str, Any], shown_tests: int, _: str) -> CodingProblem:
@@ -252,7 +249,7 @@ def _cases(field: object) -> list[dict[str, Any]]:
 class _TextUnpickler(pickle.Unpickler):
     """An unpickler for plain values only: a pickle that names a class or function is refused."""
 
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
+    def find_class(self, module_name: str, global_name: str, /) -> Never:
         raise pickle.UnpicklingError(f"{module_name}.{global_name} is no plain value")
 
 

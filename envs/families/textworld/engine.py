@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ludus.errors import ConfigError, MissingExtra
@@ -119,7 +120,7 @@ def game_of(content: bytes) -> TextworldGame:
         return TextworldGame(path)
 
 
-def load_textworld() -> Any:
+def load_textworld() -> ModuleType:
     """Import the library.
 
     Raises:

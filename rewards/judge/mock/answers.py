@@ -112,7 +112,23 @@ def garbage(prompt: ReadPrompt, attempt: int) -> str:
 def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
     response = prompt.data.get("response", "")
     if "Propose at most" in prompt.text:
-        return _proposals(prompt)
+        # Propose names and numbers that some responses state and others do not as criteria: merits
+        # where a passage holds the name or number, flaws where none does.
+        responses = [text for name, text in prompt.data.items() if name.startswith("response_")]
+        found = "\n".join(
+            text for name, text in prompt.data.items() if name.startswith("passages_")
+        )
+        known = " ".join(
+            text for name, text in prompt.data.items() if name.startswith("criterion_")
+        )
+        stated = Counter(name for text in responses for name in set(_NAME.findall(text)))
+        question = prompt.data.get("question", "")
+        rows = [
+            {"text": f'The response mentions "{name}".', "weight": 1 if name in found else -1}
+            for name, count in sorted(stated.items(), key=lambda one: (-one[1], one[0]))
+            if count < len(responses) and f'"{name}"' not in known and name not in question
+        ]
+        return json.dumps({"criteria": rows[:5]})
     if "Which response" in prompt.text:
         criterion = prompt.criteria[0].text if prompt.criteria else ""
         first, second = (share_met(criterion, prompt.data.get(f"response_{n}", "")) for n in "AB")
@@ -137,23 +153,6 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
         return json.dumps({"verdicts": rows})
     row = rows[0] if rows else {"met": False}
     return json.dumps({name: value for name, value in row.items() if name != "id"})
-
-
-def _proposals(prompt: ReadPrompt) -> str:
-    """Propose names and numbers that some responses state and others do not as criteria: merits
-    where a passage holds the name or number, flaws where none does.
-    """
-    responses = [text for name, text in prompt.data.items() if name.startswith("response_")]
-    found = "\n".join(text for name, text in prompt.data.items() if name.startswith("passages_"))
-    known = " ".join(text for name, text in prompt.data.items() if name.startswith("criterion_"))
-    stated = Counter(name for text in responses for name in set(_NAME.findall(text)))
-    question = prompt.data.get("question", "")
-    rows = [
-        {"text": f'The response mentions "{name}".', "weight": 1 if name in found else -1}
-        for name, count in sorted(stated.items(), key=lambda one: (-one[1], one[0]))
-        if count < len(responses) and f'"{name}"' not in known and name not in question
-    ]
-    return json.dumps({"criteria": rows[:5]})
 
 
 def _score(criterion: PromptCriterion, response: str, *, cheat: bool) -> int:

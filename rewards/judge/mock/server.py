@@ -106,7 +106,15 @@ class MockJudge:
             "finish_reason": "stop",
         }
         if asked.get("logprobs"):
-            choice["logprobs"] = {"content": [_token(text)]}
+            # The log-probabilities of the first token, which is nine times as likely as a zero.
+            first = text[:1] or " "
+            rivals = [
+                {"token": first, "logprob": math.log(0.9)},
+                {"token": "0", "logprob": math.log(0.1)},
+            ]
+            choice["logprobs"] = {
+                "content": [{"token": first, "logprob": math.log(0.9), "top_logprobs": rivals}]
+            }
         prompt_tokens = sum(len(str(m.get("content", "")).split()) for m in asked["messages"])
         tokens = len(text.split())
         usage = {
@@ -133,10 +141,3 @@ class MockJudge:
                 return answers.garbage(prompt, attempt)
             case _:
                 return answers.honest(prompt)
-
-
-def _token(text: str) -> dict[str, Any]:
-    """Return the log-probabilities of the first token, which is nine times as likely as a zero."""
-    first = text[:1] or " "
-    rivals = [{"token": first, "logprob": math.log(0.9)}, {"token": "0", "logprob": math.log(0.1)}]
-    return {"token": first, "logprob": math.log(0.9), "top_logprobs": rivals}

@@ -76,13 +76,13 @@ class ImageVerifier(ABC):
         """Return a number for each prepared image, in order."""
         ...
 
-    def prepare_image(self, image: Image.Image, prompt: str) -> Any:
+    def prepare_image(self, image: Image.Image, prompt: str) -> object:
         """Return what `score_images` gets of an image, such as pixels. This method runs on several
         threads while a batch is scored.
         """
         return PreparedImage(image, prompt)
 
-    def prepare(self, sample: Sample) -> Any:
+    def prepare(self, sample: Sample) -> object:
         """Read, decode and prepare the image of `sample`.
 
         Raises:

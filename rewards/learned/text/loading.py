@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import logging
 
@@ -66,7 +67,7 @@ def load_head(
     return model.eval().requires_grad_(False)
 
 
-def load_tokenizer(folder: Path, *, name: str) -> Any:
+def load_tokenizer(folder: Path, *, name: str) -> transformers.PreTrainedTokenizerBase:
     """Load the tokenizer of a folder.
 
     Raises:
@@ -92,7 +93,11 @@ def device_of(wanted: str, *, name: str) -> torch.device:
     return torch.device(wanted)
 
 
-def token_limit(model: Any, tokenizer: Any, given: int) -> int:
+def token_limit(
+    model: transformers.PreTrainedModel,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    given: int,
+) -> int:
     """Return the most tokens a model reads: the least of `given` (unless 0), the model's positions
     and the tokenizer's limit.
     """
@@ -101,7 +106,9 @@ def token_limit(model: Any, tokenizer: Any, given: int) -> int:
     return min(given, known) if given else known
 
 
-def padded(rows: Sequence[Sequence[int]], filler: int, device: torch.device) -> Any:
+def padded(
+    rows: Sequence[Sequence[int]], filler: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Pad rows of ids on the right with `filler`; return ids and mask, [B, T] each."""
     longest = max(map(len, rows))
     ids = [[*row, *[filler] * (longest - len(row))] for row in rows]
@@ -119,7 +126,7 @@ def filler_for(rows: Sequence[Sequence[int]], pad_id: int | None) -> int:
     return next(token for token in range(len(held) + 1) if token not in held)
 
 
-def weight_bytes(model: Any) -> int:
+def weight_bytes(model: torch.nn.Module) -> int:
     """Return the bytes of a model's weights and buffers."""
     tensors = [*model.parameters(), *model.buffers()]
     return sum(one.numel() * one.element_size() for one in tensors)

@@ -59,7 +59,16 @@ def _product(left: Node, right: Node) -> Node | None:
     if left.op != "matrix" and right.op != "matrix":
         return nodes.mul(left, right)
     if left.op == right.op == "matrix":
-        return _matrix_product(left, right)
+        (rows, inner), (height, columns) = _shape(left), _shape(right)
+        if inner != height or rows * inner * columns > MAX_CELLS:
+            return None
+        cells = tuple(
+            _dot([(left.args[r * inner + k], right.args[k * columns + c]) for k in range(inner)])
+            for r in range(rows)
+            for c in range(columns)
+        )
+        made = Node("matrix", cells, columns, left.note)
+        return made if sum(1 for _ in islice(nodes.walk(made), MAX_TREE)) < MAX_TREE else None
     matrix, factor = (left, right) if left.op == "matrix" else (right, left)
     if not is_scalar(factor):
         return None
@@ -69,19 +78,6 @@ def _product(left: Node, right: Node) -> Node | None:
 def _shape(matrix: Node) -> tuple[int, int]:
     columns = int(matrix.value)
     return len(matrix.args) // columns, columns
-
-
-def _matrix_product(left: Node, right: Node) -> Node | None:
-    (rows, inner), (height, columns) = _shape(left), _shape(right)
-    if inner != height or rows * inner * columns > MAX_CELLS:
-        return None
-    cells = tuple(
-        _dot([(left.args[r * inner + k], right.args[k * columns + c]) for k in range(inner)])
-        for r in range(rows)
-        for c in range(columns)
-    )
-    made = Node("matrix", cells, columns, left.note)
-    return made if sum(1 for _ in islice(nodes.walk(made), MAX_TREE)) < MAX_TREE else None
 
 
 def _dot(pairs: list[tuple[Node, Node]]) -> Node:

@@ -242,7 +242,17 @@ def solved_for_one(node: Node) -> Region | None:
     ):
         return None
     if left.op == "func" and left.note == "abs" and sign in {"<", "<=", ">", ">="}:
-        return _within(left.args[0], sign, right)
+        if right.op not in {"num", "dec"} or right.value < 0:
+            return None
+        line = _line(left.args[0], num(0))
+        if line is None:
+            return None
+        slope, offset = line
+        ends = sorted((side * Fraction(right.value) - offset) / slope for side in (-1, 1))
+        closed = sign in {"<=", ">="}
+        inside = sign in {"<", "<="}
+        low, high = (RegionEnd(float(end), num(end), closed == inside) for end in ends)
+        return [Piece(low, high)] if inside else complement([Piece(low, high)])
     line = _line(left, right)
     if line is None:
         return None
@@ -270,20 +280,6 @@ def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
     ):
         return None
     return Fraction(slope), offset
-
-
-def _within(inner: Node, sign: str, bound: Node) -> Region | None:
-    if bound.op not in {"num", "dec"} or bound.value < 0:
-        return None
-    line = _line(inner, num(0))
-    if line is None:
-        return None
-    slope, offset = line
-    ends = sorted((side * Fraction(bound.value) - offset) / slope for side in (-1, 1))
-    closed = sign in {"<=", ">="}
-    inside = sign in {"<", "<="}
-    low, high = (RegionEnd(float(end), num(end), closed == inside) for end in ends)
-    return [Piece(low, high)] if inside else complement([Piece(low, high)])
 
 
 def _subject(node: Node) -> Node | None:

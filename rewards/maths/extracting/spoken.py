@@ -112,7 +112,15 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
         return choice.span(1)
     math = _MATH.match(rest, lead)
     if math is not None:
-        listed = _list_end(rest, math)
+        # The end of the list of formulas that begins with `math`: `$8$, $4$`.
+        end = math.end()
+        for _ in range(MAX_LISTED):
+            joint = _AND.match(rest, end)
+            following = _MATH.match(rest, joint.end()) if joint else None
+            if following is None:
+                break
+            end = following.end()
+        listed = end if _AFTER_FORMULA.match(rest, end) else math.end()
         if listed > math.end():
             return lead, listed
         if _AFTER_FORMULA.match(rest, math.end()) and not _ANOTHER.match(rest, math.end()):
@@ -150,18 +158,6 @@ def cleaned(text: str) -> str:
     if counted := _COUNTED.match(text):
         text = counted[1]
     return text.strip(" *_」』")
-
-
-def _list_end(rest: str, math: re.Match[str]) -> int:
-    """Return the end of the list of formulas that begins with `math`: `$8$, $4$`."""
-    end = math.end()
-    for _ in range(MAX_LISTED):
-        joint = _AND.match(rest, end)
-        following = _MATH.match(rest, joint.end()) if joint else None
-        if following is None:
-            break
-        end = following.end()
-    return end if _AFTER_FORMULA.match(rest, end) else math.end()
 
 
 def _sentence_end(rest: str, start: int) -> int:

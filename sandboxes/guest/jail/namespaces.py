@@ -136,7 +136,12 @@ def _build_root(plan: JailPlan) -> None:
             os.symlink(os.readlink(name), root + name)
         elif os.path.isdir(name):
             _bind(name, root, name)
-    _fill_etc(plan, root)
+    os.makedirs(root + "/etc", exist_ok=True)  # certificates may have been bound there already
+    for name, text in policy.ETC_FILES.items():
+        _write(f"{root}/etc/{name}", text.format(uid=plan.uid, gid=plan.gid))
+    for name in policy.ETC_FROM_HOST:
+        if os.path.exists("/etc/" + name):
+            _bind("/etc/" + name, root, "/etc/" + name)
     _fill_dev(root)
     os.mkdir(root + policy.BRANCHES, 0o711)
     os.mkdir(root + policy.WORK)
@@ -175,15 +180,6 @@ def _make_place(source: str, target: str) -> str:
     else:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
     return target
-
-
-def _fill_etc(plan: JailPlan, root: str) -> None:
-    os.makedirs(root + "/etc", exist_ok=True)  # certificates may have been bound there already
-    for name, text in policy.ETC_FILES.items():
-        _write(f"{root}/etc/{name}", text.format(uid=plan.uid, gid=plan.gid))
-    for name in policy.ETC_FROM_HOST:
-        if os.path.exists("/etc/" + name):
-            _bind("/etc/" + name, root, "/etc/" + name)
 
 
 def _fill_dev(root: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import unittest
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -38,7 +38,7 @@ def run_cases(names: Mapping[str, object], seen: set[object]) -> str:
     return ""
 
 
-def run_async(function: Any, arguments: dict[str, object]) -> bool:
+def run_async(function: Callable[..., object], arguments: dict[str, object]) -> bool:
     """Run a test that is a coroutine function; return False for any other function."""
     if not inspect.iscoroutinefunction(function):
         return False

@@ -104,22 +104,20 @@ def class_of(base: object, chain: object) -> type[BaseException]:
     for module, name in reversed(links):
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
-        known = _known(module, name)
+        # The genuine class, where this side has the class; else None.
+        known: type[BaseException] | None
+        found: Any = None
+        root = module.partition(".")[0]
+        if module == own_module:
+            found = own_names.get(name) or getattr(sys.modules.get(module), name, None)
+        elif root in sys.stdlib_module_names and root not in _OUTCOMES:
+            found = getattr(sys.modules.get(module), name, None)
+        if not isinstance(found, type):
+            known = None
+        else:
+            known = found if issubclass(found, Exception) else None
         kind = known or _stand_in(module, name, kind, builtin)
     return kind  # type: ignore[no-any-return]
-
-
-def _known(module: str, name: str) -> type[BaseException] | None:
-    """Return the genuine class, where this side has the class; else None."""
-    found: Any = None
-    root = module.partition(".")[0]
-    if module == own_module:
-        found = own_names.get(name) or getattr(sys.modules.get(module), name, None)
-    elif root in sys.stdlib_module_names and root not in _OUTCOMES:
-        found = getattr(sys.modules.get(module), name, None)
-    if not isinstance(found, type):
-        return None
-    return found if issubclass(found, Exception) else None
 
 
 def _text(error: BaseException) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from .proxies import (
     OWN_EQUALITY,
@@ -79,7 +78,7 @@ def type_of(item: object) -> object:
     return type(item)
 
 
-def is_instance(item: object, kinds: Any) -> bool:
+def is_instance(item: object, kinds: type | tuple[type, ...]) -> bool:
     """Do what `isinstance` does, but an object whose class derives from plain data is plain data
     too.
     """

@@ -9,13 +9,16 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..run.request import Request
 from . import failures, needs
 from .harness import BrokenTests, Job, TestHarness, all_names
 from .run_tests import PEER, REPORT, write_rows
 from .solution_line import without_solution
+
+if TYPE_CHECKING:
+    import pytest
 
 _MODULE = "test_hidden"
 _FILE = f"{_MODULE}.py"
@@ -33,14 +36,14 @@ class _Results:
         self.skipped: set[str] = set()
         self._collected: list[str] = []
 
-    def pytest_collection_finish(self, session: Any) -> None:
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._collected = [item.nodeid for item in session.items]
 
-    def pytest_collectreport(self, report: Any) -> None:
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.problem = str(report.longrepr)[-_DETAIL_LETTERS:]
 
-    def pytest_configure(self, config: Any) -> None:
+    def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "asyncio: run by this plugin")
         config.addinivalue_line("markers", "anyio: run by this plugin")
 
@@ -51,7 +54,7 @@ class _Results:
         given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         return run_async(pyfuncitem.obj, given) or None
 
-    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Examine the exception of a test before pytest makes a text."""
         if call.excinfo is not None:
             try:
@@ -59,7 +62,7 @@ class _Results:
             except BrokenTests as error:
                 self.unusable = str(error)
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         try:
             wrong = self._harness.problem() if report.when != "teardown" else ""
         except BrokenTests as error:
@@ -108,7 +111,13 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     pytest.main([*arguments, _FILE], plugins=[results])
     if results.unusable:
         raise BrokenTests(results.unusable)
-    _check_modules(job, results)
+    # Check whether tests failed because a module is missing here, by the tests' own fault.
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    said = [results.problem, *(detail for _, detail, _ in results.found.values())]
+    if any("ModuleNotFoundError" in text for text in said) and (
+        lacking := needs.missing_modules(sources)
+    ):
+        raise BrokenTests(needs.not_installed(lacking))
     number = 0
     for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
         yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
@@ -140,17 +149,3 @@ def _prepared(job: Job, harness: TestHarness) -> str:
         harness.mark(builtins.__dict__)
         (tree,) = harness.trees()
         return ast.unparse(rewritten(tree, harness.interface))
-
-
-def _check_modules(job: Job, results: _Results) -> None:
-    """Check whether tests failed because a module is missing here, by the tests' own fault.
-
-    Raises:
-        BrokenTests: a module is missing.
-    """
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
-    said = [results.problem, *(detail for _, detail, _ in results.found.values())]
-    if any("ModuleNotFoundError" in text for text in said) and (
-        lacking := needs.missing_modules(sources)
-    ):
-        raise BrokenTests(needs.not_installed(lacking))

@@ -14,11 +14,14 @@ import random
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..jail import syscalls as sc
 from ..run import uploads
 from ..run.request import Request
+
+if TYPE_CHECKING:
+    import pytest
 
 REPORT = 3
 """The descriptor of the report, which only the supervisor has."""
@@ -104,14 +107,14 @@ class _Results:
         self._good: set[str] = set()
         self._started: dict[str, float] = {}
 
-    def pytest_collectreport(self, report: Any) -> None:
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._say(str(report.nodeid), False, str(report.longrepr), 0.0)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._started[nodeid] = time.perf_counter()
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._bad[report.nodeid] = str(report.longrepr)
         elif report.when == "call" and report.passed and not hasattr(report, "wasxfail"):

@@ -53,26 +53,18 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
 def _rows(job: Job) -> Iterator[dict[str, object]]:
     with without_solution():
         tests = compile_tests(job)
-        _check_calls(job)
+        # Check that every test function is called; tests that nobody calls would pass any solution.
+        sources: list[str] = job["tests"]  # type: ignore[assignment]
+        if any("def check" in source or "def test" in source for source in sources):
+            import ast
+
+            from .idioms import uncalled
+
+            if problem := uncalled(list(map(ast.parse, sources))):
+                raise BrokenTests(problem)
     # Everything the tests do not define comes from the solution's process, by this line.
     harness = TestHarness(PEER)
     yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
-
-
-def _check_calls(job: Job) -> None:
-    """Check that every test function is called; tests that nobody calls would pass any solution.
-
-    Raises:
-        BrokenTests: a test function is never called.
-    """
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
-    if any("def check" in source or "def test" in source for source in sources):
-        import ast
-
-        from .idioms import uncalled
-
-        if problem := uncalled(list(map(ast.parse, sources))):
-            raise BrokenTests(problem)
 
 
 def compile_tests(job: Job) -> list[CodeType]:

@@ -20,6 +20,7 @@ from .operations import OPERATIONS
 
 if TYPE_CHECKING:
     import asyncio
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from .surroundings import Printed
 
@@ -213,11 +214,11 @@ class SolutionServer:
         """Delete an attribute of an object."""
         delattr(target, name)
 
-    def enter(self, target: Any) -> object:
+    def enter(self, target: AbstractContextManager[object]) -> object:
         """Enter a context manager of the solution."""
         return type(target).__enter__(target)
 
-    def exit(self, target: Any) -> None:
+    def exit(self, target: AbstractContextManager[object]) -> None:
         """Leave a context manager of the solution; the return value is ignored."""
         type(target).__exit__(target, None, None, None)
 
@@ -308,11 +309,11 @@ class SolutionServer:
         except StopAsyncIteration:
             return ()
 
-    def aenter(self, target: Any) -> object:
+    def aenter(self, target: AbstractAsyncContextManager[object]) -> object:
         """Enter an asynchronous context manager."""
         return self._complete(type(target).__aenter__(target))
 
-    def aexit(self, target: Any) -> None:
+    def aexit(self, target: AbstractAsyncContextManager[object]) -> None:
         """Leave an asynchronous context manager."""
         self._complete(type(target).__aexit__(target, None, None, None))
 
@@ -351,7 +352,7 @@ class SolutionServer:
 
         sys.stdin = LentInput(line, rest)
 
-    def set_chance(self, state: Any) -> None:
+    def set_chance(self, state: tuple[object, ...]) -> None:
         """Set the state of the random generator to that of the tests."""
         import random
 

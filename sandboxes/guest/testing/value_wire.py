@@ -95,31 +95,29 @@ class Encoder:
         elif isinstance(value, Ready):
             self.tokens.append(value)
         else:
-            self._add_all([(False, value, "")])
-
-    def _add_all(self, work: list[_Work]) -> None:
-        while work:
-            complete, item, closing = work.pop()
-            if complete:
-                self._open.discard(id(item))
-                self._append(closing, item)
-                continue
-            if len(self.tokens) > MAX_TOKENS:
-                raise Malformed(f"the value has more than {MAX_TOKENS} parts")
-            if isinstance(item, Ready):
-                self.tokens.append(item)
-            elif (number := self._numbers.get(id(item))) is not None:
-                self.tokens.append(f"@{number}")
-            elif derived.is_derived(item) and self._add_derived(item, work):
-                continue
-            elif (
-                type(item) in TAGS
-                or (is_odd(item) and is_member(item))
-                or (token := scalar(item)) is NOT_SCALAR
-            ):
-                self._open_container(item, work)
-            else:
-                self.tokens.append(token)  # type: ignore[arg-type]
+            work = [(False, value, "")]
+            while work:
+                complete, item, closing = work.pop()
+                if complete:
+                    self._open.discard(id(item))
+                    self._append(closing, item)
+                    continue
+                if len(self.tokens) > MAX_TOKENS:
+                    raise Malformed(f"the value has more than {MAX_TOKENS} parts")
+                if isinstance(item, Ready):
+                    self.tokens.append(item)
+                elif (number := self._numbers.get(id(item))) is not None:
+                    self.tokens.append(f"@{number}")
+                elif derived.is_derived(item) and self._add_derived(item, work):
+                    continue
+                elif (
+                    type(item) in TAGS
+                    or (is_odd(item) and is_member(item))
+                    or (token := scalar(item)) is NOT_SCALAR
+                ):
+                    self._open_container(item, work)
+                else:
+                    self.tokens.append(token)  # type: ignore[arg-type]
 
     def _add_derived(self, item: object, work: list[_Work]) -> bool:
         """Append a value whose class derives from plain data, or the value's name; False for

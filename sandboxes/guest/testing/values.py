@@ -71,10 +71,6 @@ def scalar(item: object) -> object:
         return float.__float__(item)
     if isinstance(item, bytes):
         return "b" + base64.b64encode(bytes(item)).decode()
-    return _rare_scalar(item)
-
-
-def _rare_scalar(item: object) -> object:
     kind = type(item)
     if isinstance(item, complex):
         return f"c{item.real.hex()} {item.imag.hex()}"

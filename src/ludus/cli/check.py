@@ -102,8 +102,8 @@ def _examine(options: CheckOptions) -> Report:
         try:
             server.score(remote, Sample(response=""))  # a wrong address or name is no finding
             compares = any(card.group for card in server.verifiers() if card.name == remote)
-            made = server.group_verifier(remote) if compares else server.verifier(remote)
-            return examine_verifier(made, cases=cases, name=f"{url}#{remote}")
+            there = server.group_verifier(remote) if compares else server.verifier(remote)
+            return examine_verifier(there, cases=cases, name=f"{url}#{remote}")
         finally:
             run_on_loop(server.aclose())
     bare, arguments = parse_served(options.name)

@@ -104,9 +104,6 @@ class PlayerPrompt:
             self._greeted = True
             show_tools(self.console, tools)
             self.console.print(Text(HELP, "dim"))
-        return self._line()
-
-    def _line(self) -> str:
         with contextlib.suppress(ImportError):
             importlib.import_module("readline")  # gives input() history and editing
         try:

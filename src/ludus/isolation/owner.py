@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.errors import ConfigError, LudusError, MissingExtra
+from ludus.errors import ConfigError, MissingExtra
 from ludus.wire.faults import CODES
 
 from . import channel
@@ -159,7 +159,13 @@ class Template:
         try:
             loaded = self._receive(LOAD_TIMEOUT_S)
             if "code" in loaded:
-                raise _error_of(recipe.label, loaded)
+                # Rebuild the error of a template that could not load.
+                code = CODES.get(loaded["code"])
+                if not loaded["ours"] or code is None:
+                    raise ConfigError(f"{recipe.label} cannot be loaded: {loaded['message']}")
+                if code.error is MissingExtra:
+                    raise MissingExtra(loaded["message"])
+                raise code.error(loaded["message"])
         except BaseException:
             self._control.close()
             raise
@@ -244,16 +250,6 @@ class Template:
                 f"{self.label} cannot be loaded: the process that loaded it ended (os._exit, a "
                 "crash in a library, or out of memory)"
             ) from None
-
-
-def _error_of(label: str, told: dict[str, Any]) -> LudusError:
-    """Rebuild the error of a template that could not load."""
-    code = CODES.get(told["code"])
-    if not told["ours"] or code is None:
-        return ConfigError(f"{label} cannot be loaded: {told['message']}")
-    if code.error is MissingExtra:
-        return MissingExtra(told["message"])
-    return code.error(told["message"])
 
 
 def _environment() -> dict[str, str]:

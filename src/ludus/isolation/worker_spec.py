@@ -59,7 +59,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         super().__init__(buffer)
         self._by_value: list[ModuleType] = []
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, (type, FunctionType)):
             module = sys.modules.get(obj.__module__)
             if module is not None and module not in self._by_value and not _is_found(module):

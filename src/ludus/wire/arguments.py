@@ -84,7 +84,7 @@ def _written(value: Any) -> str:
     return quote(value if plain else msgspec.json.encode(value).decode(), safe="")
 
 
-def read_value(text: str) -> Any:
+def read_value(text: str) -> object:
     """Read a value from a command line or a served name: JSON, or else the text itself.
 
     >>> read_value("2"), read_value("vale")

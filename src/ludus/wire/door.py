@@ -75,7 +75,7 @@ class Door:
         protocol: asyncio.BaseProtocol = connection
         return protocol
 
-    def vouch(self, connection: Any) -> None:
+    def vouch(self, connection: Connection) -> None:
         """Note that a request on `connection` has shown the token, so that the connection may
         stay.
         """

@@ -66,7 +66,7 @@ def get(
     path: str,
     handler: Callable[[Path, Payload], Awaitable[object]],
     query: type[Payload],
-    reply: Any,
+    reply: object,
     summary: str,
 ) -> Route:
     """Build a GET route, which reads and changes nothing; the payload is the query string."""
@@ -77,7 +77,7 @@ def post(
     path: str,
     handler: Callable[[Path, Payload], Awaitable[object]],
     body: type[Payload],
-    reply: Any,
+    reply: object,
     summary: str,
     *,
     documented: type[msgspec.Struct] | None = None,
@@ -91,7 +91,7 @@ def delete(
     path: str,
     handler: Callable[[Path, Payload], Awaitable[object]],
     query: type[Payload],
-    reply: Any,
+    reply: object,
     summary: str,
     *,
     in_path: Mapping[str, str] | None = None,

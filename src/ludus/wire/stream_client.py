@@ -91,7 +91,7 @@ class ClientStream:
         return not self._http_until or time.monotonic() >= self._http_until
 
     def submit(
-        self, operation: msgspec.Struct, as_type: Any, timeout_s: float
+        self, operation: msgspec.Struct, as_type: object, timeout_s: float
     ) -> asyncio.Future[Any]:
         """Send `operation` with whatever else is sent in this turn of the event loop.
 
@@ -237,7 +237,12 @@ class ClientStream:
             self._not_sendable(waited, error)
             return
         if len(data) > self._max_bytes:
-            await self._send_halves(socket, waited)
+            if len(waited) == 1:  # its own route may take more
+                self._fail(waited[0], UseHttp())
+            else:
+                middle = len(waited) // 2
+                await self._send(socket, waited[:middle])
+                await self._send(socket, waited[middle:])
             return
         for number in waited:
             self._asked[number].sent = True
@@ -247,16 +252,6 @@ class ClientStream:
             await socket.send_bytes(data)
         else:
             await socket.send_str(data.decode())
-
-    async def _send_halves(
-        self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]
-    ) -> None:
-        if len(numbers) == 1:  # its own route may take more
-            self._fail(numbers[0], UseHttp())
-            return
-        middle = len(numbers) // 2
-        await self._send(socket, numbers[:middle])
-        await self._send(socket, numbers[middle:])
 
     def _not_sendable(self, numbers: Sequence[int], error: Exception) -> None:
         """Fail the operation that cannot be encoded, and put the others back."""

@@ -55,7 +55,7 @@ def read_fields(
     return _converted(_together(fields, given, as_type), as_type, strict=True)
 
 
-def may_hold_more(data: bytes, as_type: Any) -> bool:
+def may_hold_more(data: bytes, as_type: object) -> bool:
     """Say whether `data`, read as `as_type` before, may hold fields unknown to an open struct.
 
     The answer is a quick search for words. A false alarm costs a second decoding, nothing else.
@@ -101,7 +101,7 @@ def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
     return convert(item, as_type, strict=strict)
 
 
-def checker(as_type: Any) -> Check | None:
+def checker(as_type: object) -> Check | None:
     """Return the check for unknown fields in plain values of `as_type`; None where none can
     occur.
     """
@@ -120,25 +120,25 @@ def _check_of(kind: inspect.Type) -> Check | None:
         case inspect.StructType():
             return _of_struct(kind)
         case inspect.ListType() | inspect.VarTupleType():
-            check = _check_of(kind.item_type)
-            if check is None:
+            check_item = _check_of(kind.item_type)
+            if check_item is None:
                 return None
 
             def check_each(value: Any, path: str) -> None:
                 if isinstance(value, (list, tuple)):
                     for index, item in enumerate(value):
-                        check(item, f"{path}[{index}]")
+                        check_item(item, f"{path}[{index}]")
 
             return check_each
         case inspect.DictType():
-            check = _check_of(kind.value_type)
-            if check is None:
+            check_value = _check_of(kind.value_type)
+            if check_value is None:
                 return None
 
             def check_values(value: Any, path: str) -> None:
                 if isinstance(value, dict):
                     for name, item in value.items():
-                        check(item, f"{path}.{name}")
+                        check_value(item, f"{path}.{name}")
 
             return check_values
         case inspect.UnionType():
@@ -189,7 +189,7 @@ def _of_union(kind: inspect.UnionType) -> Check | None:
 
 
 @cache
-def open_words(as_type: Any) -> tuple[bytes, ...]:
+def open_words(as_type: object) -> tuple[bytes, ...]:
     """Return words that mark an open struct: bytes with none of these words hold no open struct.
 
     An open struct lets unknown fields pass, so its bytes need a check beyond validation; a closed
