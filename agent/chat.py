@@ -18,7 +18,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, Role, ToolCall, assistant, user
 
 from .images import ImageFormat, PlacedImage, expand, placed, refuse_images, template_content
-from .parsing import ToolFormat
+from .parsing import ToolFormat, WritesTurns, turn_text
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks
 from .templates.text import TemplateRefused, apply_template
 
@@ -174,9 +174,9 @@ class ChatFormat:
 
         `tools` are the tools on offer, which some formats need for writing calls.
         """
-        parts = [message.text, self.tool_format.render(message.tool_calls, tools=tools)]
+        said = turn_text(self.tool_format, message, tools=tools)
         end = self.end_of_call if message.tool_calls else self.end_of_turn
-        return self._encode("\n".join(part for part in parts if part) + end)
+        return self._encode(said.removesuffix(end) + end)  # harmony's calls end with the token
 
     def parse(
         self,
@@ -201,9 +201,10 @@ class ChatFormat:
         """
         kept = [token for token in ids if token not in self.stop_token_ids]
         text = self.tokenizer.decode(kept, skip_special_tokens=not marks)
-        if not calls:
+        if not calls and not isinstance(self.tool_format, WritesTurns):
             return assistant(text)
-        return self.tool_format.parse(text, complete=complete, tools=tools)
+        read = self.tool_format.parse(text, complete=complete, tools=tools)
+        return read if calls or not read.tool_calls else assistant(text)
 
     def _find_end_of_turn(self) -> str:
         """Return the token that the template writes after an assistant's words.

@@ -61,9 +61,11 @@ class ModelCaller(Protocol):
 
 
 def letters_of(messages: Sequence[Message]) -> int:
-    """Return the length of a conversation in characters, including calls and message marks."""
+    """Return the length of a conversation in characters, including calls, thoughts and message
+    marks.
+    """
     calls = sum(len(msgspec.json.encode(call)) for one in messages for call in one.tool_calls)
-    texts = sum(len(message.text) for message in messages)
+    texts = sum(len(message.text) + len(message.reasoning) for message in messages)
     return texts + calls + LETTERS_PER_MESSAGE * len(messages)
 
 
@@ -274,7 +276,7 @@ class ChatPlayer:
             tokens = self._length(view, tools) + said
         else:
             self._ruler.learn(shown, offer, usage.prompt_tokens)
-            # Thoughts count as sampled tokens, but are not sent back in later requests.
+            # Thoughts that stand in the text may be dropped from later requests by the server.
             spoken = min(usage.completion_tokens, said + MIN_ANSWER_TOKENS)
             # A count below the estimate leaves tokens out (see MAX_LETTERS_PER_TOKEN).
             tokens = max(usage.prompt_tokens, self._ruler.prompt(shown, offer)) + spoken

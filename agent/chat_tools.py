@@ -16,7 +16,7 @@ from ludus.envs import ToolSpec
 from ludus.llm import Completion
 from ludus.messages import Message, Role, ToolCall, user
 
-from .parsing import ToolFormat
+from .parsing import ToolFormat, turn_text
 
 Offer = list[dict[str, Any]]
 
@@ -148,7 +148,8 @@ class TextTools:
                 result = f"{shown.pop().text}\n{result}"
             shown.append(user(result))
         elif message.tool_calls:
-            shown.append(Message(role=message.role, content=self._text_of(message, tools)))
+            said = self._text_of(message, tools)
+            shown.append(msgspec.structs.replace(message, content=said, tool_calls=[]))
         else:
             shown.append(message)
 
@@ -156,8 +157,7 @@ class TextTools:
         kept, text = self._written.get(id(message), (None, ""))
         if kept is message:
             return text
-        parts = [message.text, self.format.render(message.tool_calls, tools=tools)]
-        return "\n".join(part for part in parts if part)
+        return turn_text(self.format, message, tools=tools)
 
 
 def _with_system(messages: list[Message], text: str) -> list[Message]:

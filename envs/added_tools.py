@@ -45,6 +45,7 @@ class AddedTools(TextEnv):
         self._own_max_turns: int | None = None
         vars(self)["reset_options"] = env.reset_options  # a class has them, this object another's
         self.max_calls = env.max_calls
+        self.max_parallel_calls = env.max_parallel_calls
         self.added = {tool.spec.name: tool for tool in added}
         if len(self.added) != len(added) or self.added.keys() & env.tools.keys():
             names = [*env.tools, *(tool.spec.name for tool in added)]

@@ -81,6 +81,10 @@ class TextEnv(ABC):
     """Number of calls of one turn that are run; further calls are answered and not run. None runs
     all calls.
     """
+    max_parallel_calls: int = 8
+    """Number of calls of one turn that run at the same time, if their tools are concurrent; see
+    `tool`. 1 runs all calls one after another.
+    """
     reset_options: ClassVar[Mapping[str, type]] = {}
     """Options that a client may set at reset besides `task` and `split`, with their types."""
 

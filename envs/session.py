@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from ludus.verdict import Verdict
 from .protocol import Briefing, Info, TextEnv
 from .shapes import as_reset, as_step, as_task_set, refuse_other_signatures
 from .tasks import SPLITS, Task, TaskPage, TaskSet, page_of, pick
+from .tools.several import PlannedCall, run_calls
 from .tools.spec import ToolFault, ToolResult, fault_counts
 
 Stepped = tuple[Observation, float, bool, bool, Info]
@@ -181,12 +183,9 @@ class EnvSession:
         return self.env.step(said)
 
     async def _run_tools(self, message: Message) -> Stepped:
-        """Run the calls in order; calls after the end of the episode are not run."""
-        results: list[ToolResult] = []
-        for call in message.tool_calls:
-            results.append(await self._call(call, len(results)))
-            if results[-1].terminated:
-                break
+        """Run the calls; calls after the end of the episode are not run."""
+        planned = [self._plan(call, index) for index, call in enumerate(message.tool_calls)]
+        results = await run_calls(planned, at_once=self.env.max_parallel_calls)
         told = [
             tool_result(result.shown, call)
             for result, call in zip(results, message.tool_calls, strict=False)
@@ -200,19 +199,19 @@ class EnvSession:
         reward = sum(result.reward for result in results)
         return told, reward, results[-1].terminated, False, info
 
-    async def _call(self, call: ToolCall, index: int) -> ToolResult:
+    def _plan(self, call: ToolCall, index: int) -> PlannedCall:
+        """Look a call up; a call that cannot be run is answered with the reason."""
+        tools, most = self.env.tools, self.env.max_calls
         if call.error:
-            said = f"this call was not executed: {call.error}"
-            return ToolResult.failed(ToolFault.UNREADABLE, said)
-        most = self.env.max_calls
+            return _refused(ToolFault.UNREADABLE, f"this call was not executed: {call.error}")
         if most is not None and index >= most:
             said = f"this call was not executed: {most} a turn, and this is call {index + 1}"
-            return ToolResult.failed(ToolFault.EXCESS, said)
-        tools = self.env.tools
+            return _refused(ToolFault.EXCESS, said)
         if call.name not in tools:
             said = f"no tool named {call.name[:80]!r}; there is {', '.join(tools)}"
-            return ToolResult.failed(ToolFault.UNKNOWN, said)
-        return await tools[call.name].call(call.arguments)
+            return _refused(ToolFault.UNKNOWN, said)
+        tool = tools[call.name]
+        return PlannedCall(partial(tool.call, call.arguments), tool.concurrent)
 
     def _find_task(self, task_id: str, split: str | None) -> Task:
         error: UnknownTask | None = None
@@ -247,3 +246,10 @@ def expert_action(session: EnvSession) -> str | Message:
 
 async def _value(made: Any) -> Any:
     return await made if inspect.isawaitable(made) else made
+
+
+def _refused(fault: ToolFault, said: str) -> PlannedCall:
+    async def answer() -> ToolResult:
+        return ToolResult.failed(fault, said)
+
+    return PlannedCall(answer, concurrent=False, refused=True)

@@ -10,6 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a busy machine an example may take long, and so may drawing one: that is no fault of the test.
+settings.register_profile("ludus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ludus")
 
 # Tiny models are faster on one thread, and tests share the machine with the servers they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -10,7 +10,7 @@ from .llama3 import Llama3JsonFormat
 from .minimax import MiniMaxM1Format, MiniMaxM2Format
 from .mistral import MistralV3Format, MistralV11Format
 from .one_call import OneCall
-from .protocol import HasCallIds, ToolFormat, WritesTurns, call_id, written
+from .protocol import HasCallIds, ToolFormat, WritesTurns, call_id, turn_text
 from .pythonic import Llama3PythonicFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .registry import TOOL_FORMATS, register_tool_format, tool_format
@@ -42,5 +42,5 @@ __all__ = [
     "call_id",
     "register_tool_format",
     "tool_format",
-    "written",
+    "turn_text",
 ]

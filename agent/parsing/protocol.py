@@ -63,7 +63,7 @@ class WritesTurns(Protocol):
         ...
 
 
-def written(tool_format: ToolFormat, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
+def turn_text(tool_format: ToolFormat, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
     """Return an assistant turn as a model of this format would write it."""
     if isinstance(tool_format, WritesTurns):
         return tool_format.write(message, tools=tools)

@@ -61,6 +61,8 @@ class Tool:
         own_thread: whether a plain function runs on a separate thread, where it can be given up.
             By default it does; the `@tool` methods of an environment run on the environment's
             thread, unless they ask for a timeout.
+        concurrent: whether calls of the same turn may run beside each other. By default those of an
+            async function do, and those of a plain function, which may not be thread-safe, do not.
 
     Raises:
         InvalidTool: the signature cannot be described to a policy.
@@ -75,6 +77,7 @@ class Tool:
         max_chars: int = MAX_RESULT_CHARS,
         on_crash: OnCrash = "tell",
         own_thread: bool = True,
+        concurrent: bool | None = None,
     ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidTool(f"tool {name_of(function)!r} yields; a tool returns its result")
@@ -83,7 +86,8 @@ class Tool:
         self.timeout_s = timeout_s
         self.max_chars = max_chars
         self.on_crash: OnCrash = on_crash
-        self._own_thread = own_thread
+        self.concurrent = _is_async(function) if concurrent is None else concurrent
+        self._own_thread = own_thread or self.concurrent
         self._arguments: Arguments | None = arguments_of(function, described)
         self.spec = ToolSpec(
             name=name or name_of(function),
@@ -112,7 +116,7 @@ class Tool:
         made = cls.__new__(cls)
         made.function, made.spec, made._arguments = function, spec, None
         made.timeout_s, made.max_chars, made.on_crash = timeout_s, max_chars, "tell"
-        made._own_thread, made._threads = False, Threads(spec.name)
+        made._own_thread, made._threads, made.concurrent = False, Threads(spec.name), True
         return made
 
     @property
@@ -222,6 +226,7 @@ def tool(
     timeout_s: float | None = None,
     max_chars: int = MAX_RESULT_CHARS,
     on_crash: OnCrash = "raise",
+    concurrent: bool | None = None,
 ) -> Callable[[Function], Function]: ...
 def tool(
     function: Function | None = None,
@@ -229,6 +234,7 @@ def tool(
     timeout_s: float | None = None,
     max_chars: int = MAX_RESULT_CHARS,
     on_crash: OnCrash = "raise",
+    concurrent: bool | None = None,
 ) -> Function | Callable[[Function], Function]:
     """Mark a method as a tool of the environment: `@tool`, or `@tool(timeout_s=5)`.
 
@@ -240,6 +246,9 @@ def tool(
         max_chars: the most characters of a result; a longer result is cut in the middle.
         on_crash: `raise` ends the episode as broken; `tell` is for tools whose failures belong to
             the task.
+        concurrent: whether calls of the same turn may run beside each other, as those of an async
+            method do by default. False keeps the order of the calls, for methods that change what
+            others read. True lets a plain method run on threads of its own, if it is thread-safe.
     """
 
     def mark(marked: Function) -> Function:
@@ -248,6 +257,7 @@ def tool(
             "max_chars": max_chars,
             "on_crash": on_crash,
             "own_thread": timeout_s is not None,
+            "concurrent": concurrent,
         }
         return marked
 

@@ -100,7 +100,7 @@ class CodingTools(Coding):
         briefing = msgspec.structs.replace(self.briefing(), max_turns=self.turns)
         return shown_problem, {**info, "briefing": briefing}
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def run(self, code: str, stdin: str = "") -> str:
         """Run Python code and see what it prints. Names stay defined from one call to the next;
         the value of a last expression is shown.
@@ -120,7 +120,7 @@ class CodingTools(Coding):
         done = await self.bench.run(code, timeout_s=self.run_timeout_s)
         return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def submit(self, code: str) -> ToolResult:
         """Hand in the whole program to be graded by hidden tests.
 

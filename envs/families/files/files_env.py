@@ -174,7 +174,7 @@ class Files(TextEnv):
         briefing: Briefing = msgspec.structs.replace(self.briefing(), max_turns=self.turns)
         return self.job.text, {"briefing": briefing}
 
-    @tool
+    @tool(concurrent=False)
     async def shell(self, command: str) -> str:
         """Run a command with bash in the top folder and see what it writes.
 
@@ -183,7 +183,7 @@ class Files(TextEnv):
         """
         return await self._opened().run(command)
 
-    @tool
+    @tool(concurrent=False)
     async def done(self) -> ToolResult:
         """Say that the files are as they should be, which ends the task."""
         # Judge the final tree. The verdict does not say what is wrong: that would show what is

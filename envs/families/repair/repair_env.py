@@ -156,14 +156,14 @@ class CodeRepair(TextEnv):
         lines = [f"The {where} {what}. {broken} not do what the docstring says.", *self._reports()]
         return "\n".join([*lines, "Each file is tested on its own."]), {"briefing": briefing}
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def list_files(self) -> str:
         """The files there are, with their sizes in bytes."""
         self.calls += 1
         done = await self.bench.run(LIST, timeout_s=self.run_timeout_s)
         return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def read_file(self, path: str) -> str:
         """The text of a file.
 
@@ -173,7 +173,7 @@ class CodeRepair(TextEnv):
         self.calls += 1
         return shortened(await self.bench.read(path), 4 * self.max_letters)
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def write_file(self, path: str, content: str) -> str:
         """Make a file, or replace all of its text.
 
@@ -185,7 +185,7 @@ class CodeRepair(TextEnv):
         await self.bench.write(path, content)
         return f"{path} written"
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def run(self, command: str) -> str:
         """Run a shell command in the folder of the files, such as `python -m doctest text.py`.
 
@@ -197,7 +197,7 @@ class CodeRepair(TextEnv):
         done = await self.bench.run(cell, timeout_s=self.run_timeout_s + 5.0)
         return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
-    @tool(timeout_s=TOOL_TIMEOUT_S)
+    @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def submit(self) -> ToolResult:
         """Hand the files in, as they are now, to be graded by hidden tests."""
         verdict = await self._graded()

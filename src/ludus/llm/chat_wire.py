@@ -41,13 +41,24 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """Log-probability of each candidate for the first token, where the request asked for
     `top_logprobs` and the server reports them.
     """
+    reasoning_field: str = ""
+    """The field in which the server wrote the model's thoughts; servers read them from the same
+    field in later requests. Empty if there were none.
+    """
 
 
-def row_of(message: Message) -> dict[str, Any]:
-    """Convert a message to the chat format."""
+def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
+    """Convert a message to the chat format.
+
+    Args:
+        message: the message.
+        reasoning_field: the field for the model's thoughts; if empty, thoughts are left out.
+    """
     row: dict[str, Any] = {"role": str(message.role), "content": _content(message.content)}
     if message.tool_calls:
         row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
+    if reasoning_field and message.reasoning and message.role is Role.ASSISTANT:
+        row[reasoning_field] = message.reasoning
     if message.role is Role.TOOL:
         row["tool_call_id"] = message.tool_call_id
     elif message.name:
@@ -97,6 +108,7 @@ class _Call(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
+    role: str | None = None
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[_Call] | None = None
     function_call: _Function | None = None
@@ -132,7 +144,7 @@ def read_reply(body: bytes) -> Completion:
     """Read an answer.
 
     Raises:
-        ServerFault: the body is not a chat completion.
+        ServerFault: the body is not a chat completion, or the message is not the assistant's.
     """
     try:
         reply = msgspec.json.decode(body, type=_Reply)
@@ -140,17 +152,22 @@ def read_reply(body: bytes) -> Completion:
     except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise ServerFault(f"not a chat completion: {error}: {body[:120]!r}") from None
     answer, cut = choice.message, choice.finish_reason == "length"
+    if answer.role not in (None, "", Role.ASSISTANT):
+        raise ServerFault(f"the server's message has the role {answer.role!r}, not 'assistant'")
+    field = "reasoning_content" if answer.reasoning_content else "reasoning"
+    reasoning = answer.reasoning_content or answer.reasoning or ""
     message = Message(
         role=Role.ASSISTANT,
         content=_text_of(answer.content),
         tool_calls=_read_calls(answer, cut=cut),
-        reasoning=answer.reasoning_content or answer.reasoning or "",
+        reasoning=reasoning,
     )
     return Completion(
         message=message,
         finish=choice.finish_reason or "stop",
         usage=reply.usage,
         first_token=_first_token(choice.logprobs),
+        reasoning_field=field if reasoning else "",
     )
 
 
@@ -200,7 +217,7 @@ def _read_calls(answer: _Answer, *, cut: bool) -> list[ToolCall]:
 
 def _read_call(call: _Call, index: int) -> ToolCall:
     arguments, fault = read_arguments(call.function.arguments)
-    identity = call.id or f"call_{index}"
+    identity = call.id or f"call{index:05d}"  # nine letters and digits, as Mistral's servers want
     return ToolCall(name=call.function.name or "", arguments=arguments, id=identity, error=fault)
 
 
@@ -231,6 +248,6 @@ def _said(body: bytes) -> str:
     return body[:200].decode("utf-8", "replace").strip() or "no body"
 
 
-def messages_row(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Convert a conversation to the chat format."""
-    return [row_of(message) for message in messages]
+def messages_row(messages: Sequence[Message], reasoning_field: str = "") -> list[dict[str, Any]]:
+    """Convert a conversation to the chat format; see `row_of`."""
+    return [row_of(message, reasoning_field) for message in messages]

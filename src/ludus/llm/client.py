@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
+import logging
 import os
 import random
 import time
@@ -14,7 +15,13 @@ from typing import Any
 
 import msgspec
 
-from ludus.errors import ConfigError, LudusError, ServerFault, ServerUnreachable
+from ludus.errors import (
+    ConfigError,
+    LudusError,
+    RequestRejected,
+    ServerFault,
+    ServerUnreachable,
+)
 from ludus.messages import Message
 from ludus.secret import Secret, without_credentials
 from ludus.wire.async_transport import AsyncTransport
@@ -24,6 +31,8 @@ from .budget import TokenBudget, TokenUsage
 from .cache import DiskCache
 from .chat_wire import Completion, error_of, messages_row, read_models, read_reply
 from .limits import CallLimits, shared_limits
+
+logger = logging.getLogger(__name__)
 
 API_KEY_VARIABLE = "LUDUS_API_KEY"
 """Environment variable that is read where no key is passed. OPENAI_API_KEY is not read, since that
@@ -45,6 +54,9 @@ class ChatClient:
         budget: a bound on tokens.
         limits: bounds on the calls of several clients together; by default those that all clients
             of the process share.
+        send_reasoning: whether the model's thoughts are sent back in later requests, which models
+            that think between tool calls need. They go into the field in which the server wrote
+            them; a server that refuses the field is asked without, and not sent it again.
 
     Raises:
         ConfigError: the address is malformed, or the cache folder cannot be created.
@@ -61,6 +73,7 @@ class ChatClient:
         cache: str | Path | None = None,
         budget: TokenBudget | None = None,
         limits: CallLimits | None = None,
+        send_reasoning: bool = True,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(
@@ -79,6 +92,8 @@ class ChatClient:
         self._cache = None if cache is None else DiskCache(cache)
         self._budget = budget
         self._limits = limits or shared_limits()
+        self._send_reasoning = send_reasoning
+        self._reasoning_field = ""
         self._slots = asyncio.Semaphore(concurrency)
         self._transport = AsyncTransport()
         self._rng = random.Random()
@@ -106,22 +121,40 @@ class ChatClient:
             ContextTooLong: the conversation does not fit.
             RemoteError: the server failed, or could not be asked.
         """
-        request: dict[str, Any] = {
-            "model": self.model, "messages": messages_row(messages), **sampling
-        }  # fmt: skip
+        given: dict[str, Any] = dict(sampling)
         if tools:
-            request["tools"] = list(tools)
+            given["tools"] = list(tools)
         if seed is not None and send_seed:
-            request["seed"] = seed
+            given["seed"] = seed
+        field = self._reasoning_field if self._send_reasoning else ""
+        field = field if any(message.reasoning for message in messages) else ""
+        try:
+            return await self._complete(messages, given, seed, field)
+        except RequestRejected as error:
+            if not field or field not in str(error):
+                raise
+            logger.warning("%s refuses %r; thoughts are not sent back: %s", self.url, field, error)
+            self._send_reasoning = False
+        return await self._complete(messages, given, seed, "")
+
+    async def _complete(
+        self, messages: Sequence[Message], given: dict[str, Any], seed: int | None, field: str
+    ) -> Completion:
+        """Return the answer from the cache or the server, with thoughts sent in `field`."""
+        request = {"model": self.model, "messages": messages_row(messages, field), **given}
         key = DiskCache.key([self.url, seed, request]) if self._cache else ""
         kept = self._cache.get(key) if self._cache else None
         if kept is not None:
             with contextlib.suppress(ServerFault):  # a damaged file is asked for again
-                return msgspec.structs.replace(read_reply(kept), cached=True)
+                return self._noted(msgspec.structs.replace(read_reply(kept), cached=True))
         completion, body = await self._ask(request)
         self._count(completion.usage)
         if self._cache:
             self._cache.put(key, body)
+        return self._noted(completion)
+
+    def _noted(self, completion: Completion) -> Completion:
+        self._reasoning_field = completion.reasoning_field or self._reasoning_field
         return completion
 
     async def ensure_served(self, *, timeout_s: float = 10.0) -> None:

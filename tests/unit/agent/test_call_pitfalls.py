@@ -25,6 +25,7 @@ from ludus.agent.parsing import (
 from ludus.agent.parsing.scan import MAX_CALLS
 from ludus.agent.parsing.typed import read_value, types_of
 from ludus.envs import ToolSpec
+from ludus.errors import ServerFault
 from ludus.llm import Completion
 from ludus.llm.chat_wire import read_reply, row_of
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
@@ -446,9 +447,19 @@ def test_names_on_the_wire_are_servers_names_and_never_alike(names: list[str]) -
 def test_odd_calls_of_a_server_are_read_or_say_why(row: dict[str, Any]) -> None:
     reply = {"choices": [{"message": {"tool_calls": [row]}, "finish_reason": "tool_calls"}]}
     (call,) = read_reply(json.dumps(reply).encode()).message.tool_calls
-    assert call.id == "call_0"
+    assert call.id == "call00000"  # nine letters and digits, as Mistral's servers want
     assert bool(call.error) == bool(row["function"].get("arguments"))
     assert row_of(assistant("", [call]))["tool_calls"][0]["function"]["name"]
+
+
+@pytest.mark.parametrize("role", ["user", "tool", "system", "Assistant"])
+def test_a_server_that_answers_in_somebody_elses_name_is_at_fault(role: str) -> None:
+    message = {"role": role, "content": "4", "tool_calls": [{"function": {"name": "f"}}]}
+    with pytest.raises(ServerFault, match=f"has the role '{role}'"):
+        read_reply(json.dumps({"choices": [{"message": message}]}).encode())
+    for fine in ("assistant", "", None):
+        reply = {"choices": [{"message": {**message, "role": fine}}]}
+        assert read_reply(json.dumps(reply).encode()).message.text == "4"
 
 
 @pytest.mark.parametrize(

@@ -377,3 +377,68 @@ async def test_an_answer_that_was_cut_says_so(model: Model) -> None:
     policy = ChatPolicy(client=client(model))
     trajectory = (await play(make_async("ludus/arithmetic-v0"), policy)).trajectories[0]
     assert trajectory.turns[0].finish is Finish.LENGTH
+
+
+# --- thoughts ----------------------------------------------------------------------------------
+
+
+def thoughtful(field: str, *, calls: Any = None) -> Callable[[dict[str, Any]], web.Response]:
+    def reply(_: dict[str, Any]) -> web.Response:
+        message = {"role": "assistant", "content": "42", "tool_calls": calls, field: "hm"}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    return reply
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_thoughts_go_back_in_the_field_in_which_they_came(model: Model, field: str) -> None:
+    model.replies = [thoughtful(field)]
+    asked = client(model)
+    said = (await asked.complete([user("a")])).message
+    await asked.complete([user("a"), said, user("b")])
+    first, second = model.requests
+    assert [sorted(row) for row in first["messages"]] == [["content", "role"]]
+    assert second["messages"][1] == {"role": "assistant", "content": "42", field: "hm"}
+
+
+async def test_a_server_that_wants_no_thoughts_is_asked_without_them(model: Model) -> None:
+    def strict(body: dict[str, Any]) -> web.Response:
+        if any("reasoning_content" in row for row in body["messages"]):
+            said = {"message": "reasoning_content is not allowed in the input"}
+            return web.json_response({"error": said}, status=400)
+        return thoughtful("reasoning_content")(body)
+
+    model.replies = [strict]
+    asked = client(model)
+    said = (await asked.complete([user("a")])).message
+    for _ in range(2):
+        assert (await asked.complete([user("a"), said, user("b")])).message.text == "42"
+    assert ["reasoning_content" in str(one["messages"]) for one in model.requests] == [
+        False, True, False, False
+    ]  # fmt: skip
+
+
+async def test_thoughts_are_not_sent_where_no_server_gave_any_or_nobody_wants_them(
+    model: Model,
+) -> None:
+    model.replies = [lambda _: answer(), thoughtful("reasoning")]
+    thought = Message(role=Role.ASSISTANT, content="4", reasoning="hm")
+    await client(model).complete([user("a"), thought, user("b")])
+    never = client(model, send_reasoning=False)
+    said = (await never.complete([user("a")])).message
+    await never.complete([user("a"), said, user("b")])
+    assert not any("hm" in str(one) for one in model.requests)
+
+
+async def test_a_policy_whose_calls_are_text_sends_thoughts_back_too(model: Model) -> None:
+    said = '<tool_call>{"name": "calculator", "arguments": {"expression": "1+1"}}</tool_call>'
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        text = said if len(body["messages"]) < 4 else "2"
+        message = {"role": "assistant", "content": text, "reasoning": "hm"}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    model.replies = [reply]
+    policy = ChatPolicy(client=client(model), tool_format="hermes")
+    await play(make_async("ludus/arithmetic-v0"), policy, seed=0)
+    assert [row.get("reasoning") for row in model.requests[1]["messages"]][2:3] == ["hm"]
