@@ -20,8 +20,9 @@ from ludus.verdict import Verdict
 
 from .grading.anywhere import grade_with
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions
+from .grading.options import GradingOptions
 from .open import open_with
-from .protocol import MIB, Execution, Program, RunOptions, Sandbox, program_of
+from .protocol import Execution, Program, RunOptions, Sandbox, program_of
 from .settings import TIER_VARIABLE, SandboxSettings
 
 _Result = TypeVar("_Result")
@@ -103,33 +104,14 @@ def grade(
     tests: Sequence[object],
     *,
     kind: str = "assert",
-    partial: bool = False,
-    stop_early: bool | None = None,
-    timeout_s: float = 10.0,
-    memory_bytes: int = 512 * MIB,
-    entry_point: str = "",
-    prelude: str = "",
-    compare: str = "exact",
-    checker: str = "",
-    language: str = "python",
+    **options: Unpack[GradingOptions],
 ) -> Verdict:
     """Grade `solution` by hidden `tests`, and return the verdict.
 
     See `GradeOptions` for the meaning of the options, and `grade_in_detail` for the kinds of tests
     and the errors.
     """
-    options = GradeOptions(
-        partial=partial,
-        stop_early=stop_early,
-        timeout_s=timeout_s,
-        memory_bytes=memory_bytes,
-        entry_point=entry_point,
-        prelude=prelude,
-        compare=compare,
-        checker=checker,
-        language=language,
-    )
-    return run_on_loop(_grade(solution, tests, kind, options))
+    return run_on_loop(_grade(solution, tests, kind, GradeOptions(**options)))
 
 
 async def grade_async(

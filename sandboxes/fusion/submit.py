@@ -73,7 +73,8 @@ async def judge(runner: Runner, body: SubmitBody, run_code: RunCode) -> SubmitRe
         blocks += await extract_custom(runner, body.completion, logic, patience_s=patience_s)
     block = choose(blocks, language)
     code = block.code if block else ""
-    outcomes = await _judge_cases(runner, body, code, language, cases, run_code)
+    program = RunCodeBody(code=code, language=language)
+    outcomes = await _judge_cases(runner, body, program, cases, run_code)
     return SubmitReply(
         id=body.id,
         accepted=all(outcome.passed for outcome in outcomes),
@@ -119,23 +120,21 @@ def cases_of(body: SubmitBody) -> list[OjCase]:
 async def _judge_cases(
     runner: Runner,
     body: SubmitBody,
-    code: str,
-    language: str,
+    program: RunCodeBody,
     cases: list[OjCase],
     run_code: RunCode,
 ) -> list[TestCase]:
     """Judge the cases, `runner.slots` at a time, up to the first failure in order."""
     config = body.config
-    run_s = config.run_timeout or RUN_TIMEOUT_S.get(language, SCRIPT_TIMEOUT_S)
+    run_s = config.run_timeout or RUN_TIMEOUT_S.get(program.language, SCRIPT_TIMEOUT_S)
     compile_s = config.compile_timeout or COMPILE_TIMEOUT_S
     runner.check_grading_time(run_s * len(cases))
     stop_early = not config.extra.get("run_all_cases", False)
     whole = bool(config.extra.get("return_full_case", False))
 
     async def judge_case(case: OjCase) -> TestCase:
-        request = RunCodeBody(
-            code=code,
-            language=language,
+        request = msgspec.structs.replace(
+            program,
             stdin=case.input["stdin"],
             run_timeout=run_s,
             compile_timeout=compile_s,

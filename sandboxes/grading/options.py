@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import msgspec
 
 from ..protocol import MIB, Limits
+
+
+class GradingOptions(TypedDict, total=False):
+    """The options of a grading as keyword arguments; see `GradeOptions`."""
+
+    partial: bool
+    stop_early: bool | None
+    timeout_s: float
+    cpu_s: float | None
+    memory_bytes: int
+    entry_point: str
+    interface: dict[str, list[str]]
+    prelude: str
+    compare: str
+    checker: str
+    module: str
+    language: str
 
 
 class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from ludus.errors import (
     UnknownName,
 )
 from ludus.verdict import Verdict
-from ludus.wire.client import Client, Retry, RetryPolicy, Transport, protocol_error
+from ludus.wire.client import Client, HttpRequest, Retry, RetryPolicy, Transport, protocol_error
 from ludus.wire.codec import Format
 from ludus.wire.faults import error_of, is_too_large
 
@@ -103,7 +103,8 @@ class SandboxCalls:
         on = Overloaded if body.network else LudusError
         body = msgspec.structs.replace(body, queue_timeout_s=body.queue_timeout_s or QUEUE_S)
         try:
-            return await self.call(work_s(body), "POST", "/v1/execute", body, Execution, on=on)
+            request = self.client.build("POST", "/v1/execute", body)
+            return await self.call(work_s(body), request, Execution, on=on)
         except LudusError as error:
             return execution_of(error)
 
@@ -156,11 +157,10 @@ class SandboxCalls:
         """Send a single request, or two halves where the request is too large for the server."""
         on = Overloaded if any(body.network for body in bodies) else LudusError
         longest_s = sum(map(work_s, bodies))
-        request = ExecuteBatchRequest(items=list(bodies))
+        batch = ExecuteBatchRequest(items=list(bodies))
         try:
-            reply = await self.call(
-                longest_s, "POST", "/v1/execute_batch", request, ExecuteBatchReply, on=on
-            )
+            request = self.client.build("POST", "/v1/execute_batch", batch)
+            reply = await self.call(longest_s, request, ExecuteBatchReply, on=on)
         except RemoteError as error:
             if is_too_large(error) and len(bodies) > 1:
                 half = len(bodies) // 2
@@ -181,7 +181,8 @@ class SandboxCalls:
         longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
         body = msgspec.structs.replace(body, queue_timeout_s=body.queue_timeout_s or QUEUE_S)
         try:
-            reply = await self.call(longest_s, "POST", "/v1/grade", body, GradeReply)
+            request = self.client.build("POST", "/v1/grade", body)
+            reply = await self.call(longest_s, request, GradeReply)
         except LudusError as error:
             done = execution_of(error)
             return Grading(Verdict.unavailable(done.detail))
@@ -191,9 +192,7 @@ class SandboxCalls:
     async def call(
         self,
         longest_s: float,
-        method: str,
-        path: str,
-        body: msgspec.Struct | None,
+        request: HttpRequest,
         as_type: type[T],
         *,
         on: type[LudusError] = LudusError,
@@ -202,16 +201,13 @@ class SandboxCalls:
 
         Args:
             longest_s: how long the work itself may take, in seconds.
-            method: the HTTP method.
-            path: the path of the route.
-            body: the body of the request, if any.
+            request: the request, as `self.client.build` makes it.
             as_type: the type of the reply.
             on: the errors after which the call is repeated, where that may help at all.
 
         Raises:
             LudusError: what the server met, or why it could not be asked.
         """
-        request = self.client.build(method, path, body)
         attempt_s = QUEUE_S + PATIENCE * longest_s + MARGIN_S
 
         async def attempt() -> T:

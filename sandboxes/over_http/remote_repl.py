@@ -226,7 +226,7 @@ async def _ask(
 ) -> T:
     """Make a call; an invalid request raises ConfigError, as a local call would."""
     try:
-        return await calls.call(longest_s, "POST", path, body, as_type)
+        return await calls.call(longest_s, calls.client.build("POST", path, body), as_type)
     except RequestRejected as error:
         if code_of(error) == "invalid":
             raise ConfigError(str(error)) from error

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError
@@ -129,7 +130,8 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     if len({repr(one) for one in results}) < _FEWEST_RESULTS:
         return None
     write = _as_function if form == FUNCTION else _as_program
-    question, gold, solution = write(kind, result_type, told, source, inputs, results)
+    drawn = _Drawn(kind, result_type, told, source, inputs, results)
+    question, gold, solution = write(drawn)
     return CodingProblem(
         id=task.id, question=question, gold=gold, solution=solution, difficulty=float(count)
     )
@@ -165,58 +167,61 @@ def _numbered(told: list[str], verb: str) -> str:
     return "\n".join(f"{n}. {line.format(verb=verb)}" for n, line in enumerate(told, 1))
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A right function, with what is told about it and what it gives for some inputs."""
+
+    kind: str
+    result_type: str
+    told: list[str]
+    source: str
+    inputs: list[list[Any]]
+    results: list[Any]
+
+
 def _as_function(
-    kind: str,
-    result_type: str,
-    told: list[str],
-    source: str,
-    inputs: list[list[Any]],
-    results: list[Any],
+    drawn: _Drawn,
 ) -> tuple[str, dict[str, Any], str]:
     """Return the question, gold and solution of a problem that asks for a function."""
-    item = "int" if kind == NUMBERS else "str"
-    made = "list" if result_type == LIST else result_type
+    item = "int" if drawn.kind == NUMBERS else "str"
+    made = "list" if drawn.result_type == LIST else drawn.result_type
     examples = "\n".join(
         f"{NAME}({given!r}) == {expected!r}"
-        for given, expected in zip(inputs[:_SHOWN], results, strict=False)
+        for given, expected in zip(drawn.inputs[:_SHOWN], drawn.results, strict=False)
     )
     question = (
         f"Write a Python function `{NAME}(items: list[{item}]) -> {made}` that does the following "
-        f"with a list of {kind}, one after the other:\n\n{_numbered(told, 'return')}\n\n"
+        f"with a list of {drawn.kind}, one after the other:\n\n"
+        f"{_numbered(drawn.told, 'return')}\n\n"
         f"Examples:\n\n```python\n{examples}\n```"
     )
     tests = [
         f"assert {NAME}({given!r}) == {expected!r}"
-        for given, expected in zip(inputs, results, strict=True)
+        for given, expected in zip(drawn.inputs, drawn.results, strict=True)
     ]
-    return question, {"tests": tests, "entry_point": NAME}, source
+    return question, {"tests": tests, "entry_point": NAME}, drawn.source
 
 
 def _as_program(
-    kind: str,
-    result_type: str,
-    told: list[str],
-    source: str,
-    inputs: list[list[Any]],
-    results: list[Any],
+    drawn: _Drawn,
 ) -> tuple[str, dict[str, Any], str]:
     """Return the question, gold and solution of a problem that asks for a program."""
     cases = [
         {"input": _line(given) + "\n", "output": _line(result) + "\n"}
-        for given, result in zip(inputs, results, strict=True)
+        for given, result in zip(drawn.inputs, drawn.results, strict=True)
     ]
     examples = "\n\n".join(
         f"Input:\n{case['input']}Output:\n{case['output']}".strip() for case in cases[:_SHOWN]
     )
-    several = ", separated by spaces" if result_type == LIST else ""
+    several = ", separated by spaces" if drawn.result_type == LIST else ""
     question = (
-        f"Write a Python program that reads one line of {kind} separated by spaces, which may be "
-        f"empty, and does the following with the list, one after the other:\n\n"
-        f"{_numbered(told, 'print')}{several}\n\n{examples}"
+        f"Write a Python program that reads one line of {drawn.kind} separated by spaces, which "
+        f"may be empty, and does the following with the list, one after the other:\n\n"
+        f"{_numbered(drawn.told, 'print')}{several}\n\n{examples}"
     )
-    read = "input().split()" if kind == WORDS else "[int(word) for word in input().split()]"
-    shown = f"print(*{NAME}({read}))" if result_type == LIST else f"print({NAME}({read}))"
-    return question, {"tests": cases, "kind": "stdin"}, f"{source}\n\n{shown}\n"
+    read = "input().split()" if drawn.kind == WORDS else "[int(word) for word in input().split()]"
+    shown = f"print(*{NAME}({read}))" if drawn.result_type == LIST else f"print({NAME}({read}))"
+    return question, {"tests": cases, "kind": "stdin"}, f"{drawn.source}\n\n{shown}\n"
 
 
 def _line(value: Any) -> str:

@@ -136,17 +136,19 @@ def build_pool(
     train: int,
     validation: int = 0,
     test: int = 0,
-    rooms: int = 4,
-    objects: int = 6,
-    min_steps: int = 2,
-    max_steps: int = 5,
+    games: MadeGames | None = None,
 ) -> Path:
     """Make games beforehand: the games of the first tasks of `ludus/textworld-v0`.
+
+    Args:
+        folder: where the games are written, a folder for each split.
+        train, validation, test: the number of games of each split.
+        games: what the games are like; by default 4 rooms, 6 objects and 2 to 5 steps.
 
     Returns:
         The folder, to be passed as `games=`.
     """
-    games = MadeGames(rooms=rooms, objects=objects, steps=(min_steps, max_steps))
+    games = games or MadeGames(rooms=4, objects=6, steps=(2, 5))
     root = Path(folder)
     for split, count in (("train", train), ("validation", validation), ("test", test)):
         (root / split).mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from ...judge.prompt import JudgeQuestion, repaired
 from ...judge.reading import UnreadableVerdict
 from ...judge.store import JudgementStore
 from .policy_text import NoRoomToAnswer, PolicyText
+from .settings import AskerSettings, HeadSettings
 from .weights import model_folder
 
 T = TypeVar("T")
@@ -90,39 +91,31 @@ def _whole(text: str, ended: bool) -> str:
     return text
 
 
-def open_asker(
-    verifier: str,
-    *,
-    model: str,
-    base_url: str,
-    temperature: float,
-    max_tokens: int,
-    guided: bool,
-    concurrency: int,
-    deadline_s: float,
-    cache: str,
-    device: str,
-    dtype: str,
-) -> JudgeCaller | TextAsker:
-    """Open an asker of `model` on the server at `base_url`, or of the folder `model` without a
-    `base_url`.
+def open_asker(verifier: str, settings: AskerSettings) -> JudgeCaller | TextAsker:
+    """Open an asker of the server's model, or of a folder's model where no server is named.
 
     Raises:
         ConfigError: the server's settings or the folder cannot be used.
         MissingExtra: torch or transformers is not installed.
     """
-    if base_url:
-        if not model:
+    if settings.base_url:
+        if not settings.model:
             raise ConfigError(f"{verifier}: base_url needs model, the name of the server's model")
         server = JudgeServer(
-            base_url=base_url, model=model, temperature=temperature, max_tokens=max_tokens,
-            guided=guided, concurrency=concurrency, deadline_s=deadline_s,
-        )  # fmt: skip
-        return JudgeCaller(server, JudgementStore(cache or ":memory:"))
-    folder = model_folder(model, verifier=verifier)
+            base_url=settings.base_url,
+            model=settings.model,
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
+            guided=settings.guided,
+            concurrency=settings.concurrency,
+            deadline_s=settings.deadline_s,
+        )
+        return JudgeCaller(server, JudgementStore(settings.cache or ":memory:"))
+    folder = model_folder(settings.model, verifier=verifier)
     try:
         from .folder_text import FolderText
     except ImportError as error:
         raise MissingExtra.of("train", needed_for=verifier) from error
-    text = FolderText(folder, name=verifier, device=device, dtype=dtype)
-    return TextAsker(text, temperature, max_tokens)
+    where = HeadSettings(device=settings.device, dtype=settings.dtype)
+    text = FolderText(folder, verifier, where)
+    return TextAsker(text, settings.temperature, settings.max_tokens)

@@ -26,8 +26,10 @@ from .loading import (
     weight_bytes,
 )
 from .policy_text import NoRoomToAnswer
+from .settings import HeadSettings
 from .weights import text_digest, weights_digest
 
+DEFAULT_SETTINGS = HeadSettings()
 AT_ONCE = 256
 """Positions whose logits are computed together, which bounds memory: a vocabulary is wide."""
 
@@ -46,34 +48,27 @@ class FolderText:
     Args:
         folder: a transformers folder with weights.
         name: name of the verifier, for messages.
-        device, dtype, max_batch, max_wait_ms: as for `RewardModel`.
+        settings: of these, `device`, `dtype`, `max_batch` and `max_wait_ms` are used.
 
     Raises:
         ConfigError: no causal model, or no chat template.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        name: str,
-        device: str = "auto",
-        dtype: str = "float32",
-        max_batch: int = 16,
-        max_wait_ms: float = 5.0,
-    ) -> None:
+    def __init__(self, folder: Path, name: str, settings: HeadSettings = DEFAULT_SETTINGS) -> None:
         self.folder = folder
-        self.model = load_head(folder, "AutoModelForCausalLM", labels=(), dtype=dtype, name=name)
+        self.model = load_head(
+            folder, "AutoModelForCausalLM", labels=(), dtype=settings.dtype, name=name
+        )
         tokenizer = load_tokenizer(folder, name=name)
         self.conversations = Conversations(tokenizer, name)
-        self.device = device_of(device, name=name)
-        self.dtype = dtype
+        self.device = device_of(settings.device, name=name)
+        self.dtype = settings.dtype
         self.memory_bytes = weight_bytes(self.model)
         self.max_length = token_limit(self.model, tokenizer, 0)
         self.digest = weights_digest(folder)
-        wait_s = max_wait_ms / 1000
+        wait_s = settings.max_wait_ms / 1000
         self._scoring = MicroBatcher(
-            self._score, max_batch=max_batch, max_wait_s=wait_s, label=name
+            self._score, max_batch=settings.max_batch, max_wait_s=wait_s, label=name
         )
         self._writing = MicroBatcher(self._write, max_batch=1, max_wait_s=0.0, label=name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, RemoteError
 from ludus.verdict import Verdict
@@ -18,6 +18,7 @@ from ...judge.rubric import RubricItem
 from ...judge.shortcut import empty_answer
 from ...protocol import Sample
 from .asking import open_asker
+from .settings import AskerOptions, AskerSettings
 
 Form = Literal["score", "verdict"]
 NAME = "generative-reward"
@@ -32,15 +33,11 @@ class GenerativeReward:
     answer that cannot be read is asked for once more, and then is no reward.
 
     Args:
-        model: of the server at `base_url`; without one, a transformers folder.
-        base_url: of an OpenAI-compatible server, up to and with `/v1`.
         form: "score" asks for 1 to 10, and (score - 1) / 9 is the reward; "verdict" asks whether
             the criterion is met, and the reward is the share of `votes` that say yes.
         criterion: what the response is held against; `sample.info["criterion"]` goes first.
         votes: judgements of one response, averaged; above 1 needs a temperature above 0.
-        temperature, max_tokens: of a judgement.
-        guided, concurrency, deadline_s, cache: of the server; see `JudgeServer`.
-        device, dtype: of a model of a folder.
+        options: the model that judges and how it is asked; see `AskerSettings`.
 
     Raises:
         ConfigError: no model, or settings that cannot be.
@@ -53,25 +50,17 @@ class GenerativeReward:
     def __init__(
         self,
         *,
-        model: str = "",
-        base_url: str = "",
         form: Form = "score",
         criterion: str = GOOD,
         votes: int = 1,
-        temperature: float = 0.0,
-        max_tokens: int = 512,
-        guided: bool = True,
-        concurrency: int = 64,
-        deadline_s: float = 120.0,
-        cache: str = "",
-        device: str = "auto",
-        dtype: str = "float32",
+        **options: Unpack[AskerOptions],
     ) -> None:
+        asker = AskerSettings(**options)
         if form not in ("score", "verdict"):
             raise ConfigError(f"{NAME}: form must be score or verdict, got {form!r}")
         if not 1 <= votes <= 64:
             raise ConfigError(f"{NAME}: votes must be from 1 to 64, got {votes}")
-        if votes > 1 and temperature <= 0:
+        if votes > 1 and asker.temperature <= 0:
             raise ConfigError(f"{NAME}: {votes} votes are all alike at temperature 0; raise it")
         self.form: Form = form
         try:
@@ -79,11 +68,7 @@ class GenerativeReward:
         except ValueError as error:
             raise ConfigError(f"{NAME}: criterion: {error}") from None
         self.votes = votes
-        self.asker = open_asker(
-            NAME, model=model, base_url=base_url, temperature=temperature, max_tokens=max_tokens,
-            guided=guided, concurrency=concurrency, deadline_s=deadline_s, cache=cache,
-            device=device, dtype=dtype,
-        )  # fmt: skip
+        self.asker = open_asker(NAME, asker)
 
     async def score(self, sample: Sample) -> Verdict:
         """Judge `sample.text` with `votes` judgements and return the mean score, in [0, 1]."""

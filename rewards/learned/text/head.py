@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import MissingExtra
 
 from .conversation import Conversations
+from .settings import HeadSettings
 from .weights import model_folder, weights_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The kind of a model's last layer."""
+
+    auto_class: str
+    """The transformers class, such as "AutoModelForSequenceClassification"."""
+    labels: tuple[int, ...] = ()
+    """The numbers of labels that the head may have; empty where the head has no labels."""
 
 
 class HeadModel:
@@ -16,15 +27,10 @@ class HeadModel:
 
     Args:
         model: a transformers folder.
-        auto_class: the transformers class, such as "AutoModelForSequenceClassification".
-        labels: numbers of labels that the head may have; empty where the head has no labels.
+        head: the head that the verifier reads.
         name: name of the verifier, for messages.
         needs_template: whether a tokenizer without a chat template is refused.
-        max_tokens: most tokens of a conversation; 0 goes by the model.
-        max_batch: most conversations in one batch.
-        max_wait_ms: milliseconds for which the first conversation of a batch waits for others.
-        device: auto, cpu, cuda or cuda:1.
-        dtype: float32, bfloat16 or float16.
+        settings: the device, the number format and the bounds of batches.
 
     Raises:
         ConfigError: no weights, another head, no chat template, or no such device.
@@ -34,16 +40,11 @@ class HeadModel:
     def __init__(
         self,
         model: str,
-        auto_class: str,
+        head: Head,
         *,
-        labels: Sequence[int],
         name: str,
         needs_template: bool = True,
-        max_tokens: int,
-        max_batch: int,
-        max_wait_ms: float,
-        device: str,
-        dtype: str,
+        settings: HeadSettings,
     ) -> None:
         self.folder = model_folder(model, verifier=name)
         try:
@@ -51,15 +52,15 @@ class HeadModel:
         except ImportError as error:
             raise MissingExtra.of("train", needed_for=name) from error
         self.model = loading.load_head(
-            self.folder, auto_class, labels=labels, dtype=dtype, name=name
+            self.folder, head.auto_class, labels=head.labels, dtype=settings.dtype, name=name
         )
         tokenizer = loading.load_tokenizer(self.folder, name=name)
         self.conversations = Conversations(tokenizer, name, needs_template=needs_template)
-        self.token_limit = loading.token_limit(self.model, tokenizer, max_tokens)
-        self.max_batch = max_batch
-        self.max_wait_ms = max_wait_ms
-        self.device = loading.device_of(device, name=name)
-        self.dtype = dtype
+        self.token_limit = loading.token_limit(self.model, tokenizer, settings.max_tokens)
+        self.max_batch = settings.max_batch
+        self.max_wait_ms = settings.max_wait_ms
+        self.device = loading.device_of(settings.device, name=name)
+        self.dtype = settings.dtype
         self.memory_bytes = loading.weight_bytes(self.model)
         self._digest = weights_digest(self.folder)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ludus.errors import ConfigError, LudusError, MissingExtra
 from ludus.messages import Message, Role
@@ -17,6 +17,7 @@ from ludus.verdict import Verdict
 from ...protocol import Sample
 from .conversation import prompt_messages, response_messages
 from .policy_text import PolicyText
+from .settings import FolderOptions, HeadSettings
 from .weights import model_folder
 
 Mean = Literal["probability", "logprob", "product"]
@@ -32,16 +33,19 @@ class _OfPolicy:
     """Equal samples may get different scores, since the policy changes in training."""
     verifier = ""
 
-    def __init__(self, model: str, device: str, dtype: str) -> None:
+    def __init__(self, **options: Unpack[FolderOptions]) -> None:
         self.policy: PolicyText | None = None
         self._folder = None
-        if model:
+        if model := options.pop("model", ""):
             folder = model_folder(model, verifier=self.verifier)
             try:
                 from .folder_text import FolderText
             except ImportError as error:
                 raise MissingExtra.of("train", needed_for=self.verifier) from error
-            self._folder = FolderText(folder, name=self.verifier, device=device, dtype=dtype)
+            where = HeadSettings(
+                device=options.get("device", "auto"), dtype=options.get("dtype", "float32")
+            )
+            self._folder = FolderText(folder, self.verifier, where)
             self.policy = self._folder
 
     def use_policy(self, policy: PolicyText) -> None:
@@ -108,9 +112,7 @@ class ProbabilityReward(_OfPolicy):
         closes: str = "</answer>",
         mean: Mean = "probability",
         debias: bool = True,
-        model: str = "",
-        device: str = "auto",
-        dtype: str = "float32",
+        **options: Unpack[FolderOptions],
     ) -> None:
         if not opens:
             raise ConfigError(f"{self.verifier}: opens must not be empty")
@@ -122,7 +124,7 @@ class ProbabilityReward(_OfPolicy):
         self.closes = closes
         self.mean: Mean = mean
         self.debias = debias
-        super().__init__(model, device, dtype)
+        super().__init__(**options)
 
     async def score(self, sample: Sample) -> Verdict:
         """Score the reference after the reasoning of `sample.text`."""
@@ -194,9 +196,6 @@ class SelfAlignedReward(_OfPolicy):
     """
 
     verifier = "self-aligned-reward"
-
-    def __init__(self, *, model: str = "", device: str = "auto", dtype: str = "float32") -> None:
-        super().__init__(model, device, dtype)
 
     async def score(self, sample: Sample) -> Verdict:
         """Score `sample.text` with and without the question."""

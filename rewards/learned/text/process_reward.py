@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, Role
@@ -19,7 +19,8 @@ from .conversation import (
     response_messages,
     says_nothing,
 )
-from .head import HeadModel
+from .head import Head, HeadModel
+from .settings import HeadOptions, HeadSettings
 from .steps import WHOLES, Whole, by_turn, contributions, split_steps
 from .weights import text_digest
 
@@ -55,9 +56,8 @@ class ProcessRewardModel(HeadModel):
         whole: how the scores become one reward: min, mean, last, product or sum.
         separator: what ends a step; written after each step for kind "token".
         mark, good, bad: for kind "mark", one token each.
-        max_tokens: most tokens of a conversation; 0 goes by the model. A response that is too long
-            earns 0, as one that says nothing does.
-        max_batch, max_wait_ms, device, dtype: as for `RewardModel`.
+        options: the device, the number format and the bounds of batches; see `HeadSettings`. A
+            response of more than `max_tokens` earns 0, like a response that says nothing.
 
     Raises:
         ConfigError: no weights, another head, marks of several tokens, or settings that cannot be.
@@ -74,11 +74,7 @@ class ProcessRewardModel(HeadModel):
         mark: str = "ки",  # the one Math-Shepherd was trained with
         good: str = "+",
         bad: str = "-",
-        max_tokens: int = 0,
-        max_batch: int = 16,
-        max_wait_ms: float = 5.0,
-        device: str = "auto",
-        dtype: str = "float32",
+        **options: Unpack[HeadOptions],
     ) -> None:
         if kind not in ("token", "mark"):
             raise ConfigError(f"{NAME}: kind must be token or mark, got {kind!r}")
@@ -88,11 +84,12 @@ class ProcessRewardModel(HeadModel):
             raise ConfigError(f"{NAME}: separator must not be empty")
         super().__init__(
             model,
-            "AutoModelForTokenClassification" if kind == "token" else "AutoModelForCausalLM",
-            labels=[1, 2] if kind == "token" else [],
-            name=NAME, max_tokens=max_tokens, max_batch=max_batch, max_wait_ms=max_wait_ms,
-            device=device, dtype=dtype,
-        )  # fmt: skip
+            Head("AutoModelForTokenClassification", (1, 2))
+            if kind == "token"
+            else Head("AutoModelForCausalLM"),
+            name=NAME,
+            settings=HeadSettings(**options),
+        )
         self.kind: Kind = kind
         self.whole: Whole = whole
         self.separator = separator

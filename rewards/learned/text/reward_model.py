@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Verdict
@@ -17,7 +17,8 @@ from .conversation import (
     response_messages,
     says_nothing,
 )
-from .head import HeadModel
+from .head import Head, HeadModel
+from .settings import HeadOptions, HeadSettings
 from .weights import text_digest
 
 Template = Literal["chat", "pair"]
@@ -51,10 +52,7 @@ class RewardModel(HeadModel):
         floor: raw score of a response that says nothing or is too long for the model. At -10 it
             loses against a response of score 0 with probability 0.99995. One that is too long is
             not cut: what is cut off could hold anything.
-        max_tokens: most tokens of a conversation; 0 goes by the model.
-        max_batch, max_wait_ms: of the batches.
-        device: auto, cpu, cuda or cuda:1.
-        dtype: float32, bfloat16 or float16.
+        options: the device, the number format and the bounds of batches; see `HeadSettings`.
 
     Raises:
         ConfigError: no weights, another head, no chat template, or settings that cannot be.
@@ -68,11 +66,7 @@ class RewardModel(HeadModel):
         template: Template = "chat",
         output: Output = "raw",
         floor: float = -10.0,
-        max_tokens: int = 0,
-        max_batch: int = 16,
-        max_wait_ms: float = 5.0,
-        device: str = "auto",
-        dtype: str = "float32",
+        **options: Unpack[HeadOptions],
     ) -> None:
         name = "reward-model"
         if template not in ("chat", "pair"):
@@ -82,10 +76,12 @@ class RewardModel(HeadModel):
         if not math.isfinite(floor):
             raise ConfigError(f"{name}: floor must be finite, got {floor}")
         super().__init__(
-            model, "AutoModelForSequenceClassification", labels=[1], name=name,
-            needs_template=template == "chat", max_tokens=max_tokens, max_batch=max_batch,
-            max_wait_ms=max_wait_ms, device=device, dtype=dtype,
-        )  # fmt: skip
+            model,
+            Head("AutoModelForSequenceClassification", (1,)),
+            name=name,
+            needs_template=template == "chat",
+            settings=HeadSettings(**options),
+        )
         self.template: Template = template
         self.output: Output = output
         self.floor = floor

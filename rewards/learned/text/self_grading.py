@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, RemoteError
 from ludus.messages import system, user
@@ -22,6 +22,7 @@ from ...judge.shortcut import empty_answer
 from ...protocol import Sample
 from .asking import Asker, TextAsker, open_asker
 from .policy_text import PolicyText
+from .settings import AskerOptions, AskerSettings
 
 NAME = "self-grading"
 LOWEST, HIGHEST = 1, 10
@@ -40,11 +41,8 @@ class SelfGrading:
     Args:
         orders: orders in which the answers are shown: 1, or 2 for the reverse too.
         at_once: most answers in one question; a larger group is scored in several.
-        model: instead of the policy: of the server at `base_url`, or a transformers folder.
-        base_url: of an OpenAI-compatible server, up to and with `/v1`.
-        temperature, max_tokens: of a judgement.
-        guided, concurrency, deadline_s, cache: of the server; see `JudgeServer`.
-        device, dtype: of a model of a folder.
+        options: how the policy is asked, or another model instead of the policy; see
+            `AskerSettings`.
 
     Raises:
         ConfigError: settings that cannot be.
@@ -58,32 +56,20 @@ class SelfGrading:
         *,
         orders: int = 2,
         at_once: int = 8,
-        model: str = "",
-        base_url: str = "",
-        temperature: float = 0.0,
-        max_tokens: int = 512,
-        guided: bool = True,
-        concurrency: int = 64,
-        deadline_s: float = 120.0,
-        cache: str = "",
-        device: str = "auto",
-        dtype: str = "float32",
+        **options: Unpack[AskerOptions],
     ) -> None:
+        asker = AskerSettings(**options)
         if orders not in (1, 2):
             raise ConfigError(f"{NAME}: orders must be 1 or 2, got {orders}")
         if not 1 <= at_once <= MAX_AT_ONCE:
             raise ConfigError(f"{NAME}: at_once must be from 1 to {MAX_AT_ONCE}, got {at_once}")
         self.orders = orders
         self.at_once = at_once
-        self.temperature = temperature
-        self.max_tokens = max_tokens
+        self.temperature = asker.temperature
+        self.max_tokens = asker.max_tokens
         self.asker: JudgeCaller | TextAsker | None = None
-        if model or base_url:
-            self.asker = open_asker(
-                NAME, model=model, base_url=base_url, temperature=temperature,
-                max_tokens=max_tokens, guided=guided, concurrency=concurrency,
-                deadline_s=deadline_s, cache=cache, device=device, dtype=dtype,
-            )  # fmt: skip
+        if asker.model or asker.base_url:
+            self.asker = open_asker(NAME, asker)
         self._named = self.asker is not None
 
     def use_policy(self, policy: PolicyText) -> None:

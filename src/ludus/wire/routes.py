@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import msgspec
 
@@ -62,6 +62,13 @@ class Route:
         return self.method not in ("GET", "DELETE")
 
 
+class RouteOptions(TypedDict, total=False):
+    """What few routes need; see the fields of `Route`."""
+
+    documented: type[msgspec.Struct] | None
+    in_path: Mapping[str, str]
+
+
 def get(
     path: str,
     handler: Callable[[Path, Payload], Awaitable[object]],
@@ -79,12 +86,10 @@ def post(
     body: type[Payload],
     reply: object,
     summary: str,
-    *,
-    documented: type[msgspec.Struct] | None = None,
-    in_path: Mapping[str, str] | None = None,
+    **options: Unpack[RouteOptions],
 ) -> Route:
     """Build a POST route, which acts; the payload is the body."""
-    return Route("POST", path, handler, body, reply, summary, documented, in_path or {})
+    return Route("POST", path, handler, body, reply, summary, **options)
 
 
 def delete(
@@ -93,11 +98,10 @@ def delete(
     query: type[Payload],
     reply: object,
     summary: str,
-    *,
-    in_path: Mapping[str, str] | None = None,
+    **options: Unpack[RouteOptions],
 ) -> Route:
     """Build a DELETE route, which releases what the path names."""
-    return Route("DELETE", path, handler, query, reply, summary, None, in_path or {})
+    return Route("DELETE", path, handler, query, reply, summary, **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,14 @@ import pytest
 
 from ludus.envs import EnvSession, make_async
 from ludus.envs.checks import check_env
-from ludus.envs.families.textworld import Situation, TextWorld, View, ViewFact, build_pool
+from ludus.envs.families.textworld import (
+    MadeGames,
+    Situation,
+    TextWorld,
+    View,
+    ViewFact,
+    build_pool,
+)
 from ludus.envs.families.textworld.view import answer, plain_description
 from ludus.errors import ConfigError, MissingExtra, UnknownTask
 
@@ -113,9 +120,12 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("textworld", reason="the extra 'textworld' is not installed")
     return build_pool(
-        tmp_path_factory.mktemp("games"), train=3, validation=1, test=1, rooms=2, objects=3,
-        min_steps=2, max_steps=3,
-    )  # fmt: skip
+        tmp_path_factory.mktemp("games"),
+        train=3,
+        validation=1,
+        test=1,
+        games=MadeGames(rooms=2, objects=3, steps=(2, 3)),
+    )
 
 
 def session(pool: Path, **arguments: Any) -> EnvSession:
