@@ -25,6 +25,7 @@ from ..local.control_groups import start_time
 from ..local.slot_sandbox import LIGHT, NETWORK, SlotSandbox
 from ..local.slots import Slot
 from ..local.supervisor import PYTHON
+from ..local.user_ids import IDS_OF_PROCESS, user_ids
 from ..network import NetworkPolicy
 from ..protocol import MIB
 from . import host_image
@@ -139,9 +140,9 @@ class DockerSandbox(SlotSandbox):
     def _make(self, kind: str, number: int) -> Slot:
         folder = self._folder / f"slot-{number}"
         folder.mkdir(mode=0o755)
-        # A different user id for each slot, since some kernel limits are counted by user.
         first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
-        plan = self._container_plan(kind, first + (os.getpid() * 512 + number) % _UIDS)
+        lent = user_ids().take()
+        plan = self._container_plan(kind, first + (os.getpid() * IDS_OF_PROCESS + lent) % _UIDS)
         if self._image.is_host:
             host_image.write_etc(folder / "etc", plan.uid, plan.gid)
         image = self._image
@@ -159,7 +160,9 @@ class DockerSandbox(SlotSandbox):
             environment=image.environment,
             volumes=image.volumes,
         )
-        return ContainerSlot(plan, self._engine, folder, described, self._suspects)
+        slot = ContainerSlot(plan, self._engine, folder, described, self._suspects)
+        user_ids().lend(lent, slot)
+        return slot
 
     def _container_plan(self, kind: str, uid: int) -> JailPlan:
         return JailPlan(

@@ -44,6 +44,7 @@ from .missing_tools import blame_missing_tool
 from .mounts import certificate_places, package_folders, readable_places
 from .slot_pool import SlotPool, default_size
 from .slots import RunOutcome, Slot, SlotLost
+from .user_ids import first_user_id, user_ids
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
 
@@ -103,9 +104,8 @@ class SlotSandbox(Sandbox):
     """
 
     _numbers_taken: ClassVar[int] = 0
-    """How many slot numbers were given out in this process: every sandbox continues from here.
-
-    A slot's uid follows from its number, so sandboxes do not share uids until 512 numbers are used.
+    """How many slot numbers were given out in this process: every sandbox continues from here, so
+    that the names of folders and control groups are unique.
     """
 
     def __init__(
@@ -314,9 +314,11 @@ class SlotSandbox(Sandbox):
             if self.groups
             else None
         )
-        uid = _uid(number) if os.getuid() == 0 and self._tier != UNSAFE else os.getuid()
-        gid = uid if os.getuid() == 0 and self._tier != UNSAFE else os.getgid()
-        return Slot(
+        uid, gid, lent = os.getuid(), os.getgid(), None
+        if uid == 0 and self._tier != UNSAFE:
+            lent = user_ids().take()
+            uid = gid = first_user_id() + lent
+        slot = Slot(
             JailPlan(
                 tier=self._tier,
                 work=self._work_folder(number, gid),
@@ -341,6 +343,9 @@ class SlotSandbox(Sandbox):
             ),
             group,
         )
+        if lent is not None:
+            user_ids().lend(lent, slot)
+        return slot
 
     def _readable(self, kind: str) -> list[str]:
         return readable_places() + (certificate_places() if kind == NETWORK else [])
@@ -373,21 +378,6 @@ class SlotSandbox(Sandbox):
             emptying.empty(str(self._work))
             self._work.rmdir()
             self._work = None
-
-
-def _uid(number: int) -> int:
-    """Return the uid for a slot, of which no user or other program of this machine makes use.
-
-    Where this process may use the whole range of uids, each driver has 512 of its own. In a smaller
-    range (a user namespace) all drivers share the same 512.
-    """
-    with open("/proc/self/uid_map") as stream:
-        count = sum(int(line.split()[2]) for line in stream)
-    return (
-        1_000_000_000 + os.getpid() * 512 + number % 512
-        if count > 4_000_000_000
-        else 50_000 + number % 512
-    )
 
 
 def _execution(
