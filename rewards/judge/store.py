@@ -5,6 +5,7 @@ the second time and can be reproduced byte for byte later.
 from __future__ import annotations
 
 import hashlib
+import logging
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,11 @@ import msgspec
 
 from ludus.errors import ConfigError
 
-BUSY_MS = 5000
-"""Milliseconds that a write waits for another process that writes to the same file."""
+logger = logging.getLogger(__name__)
+BUSY_MS = 500
+"""Milliseconds that a write waits for another process that writes to the same file. Writes are
+short, and the event loop stands still meanwhile.
+"""
 FORMAT = 1
 """Version of the tables; a file of another version is refused."""
 
@@ -45,6 +49,10 @@ def open_database(path: str | Path) -> sqlite3.Connection:
 class JudgementStore:
     """Answers of judges by the digest of the request. Several processes may share a file.
 
+    Once open, a store never costs a reward: where the file fails later (a full disk, another
+    process that does not let go), the judge is asked again or its answer is used unkept, and the
+    first failure is logged.
+
     Args:
         path: an SQLite file, made if it is not there; ":memory:" keeps answers for one process.
 
@@ -54,6 +62,7 @@ class JudgementStore:
 
     def __init__(self, path: str | Path = ":memory:") -> None:
         self.path = str(path)
+        self._failed = False
         try:
             self._db = open_database(path)
             (found,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -82,15 +91,33 @@ class JudgementStore:
 
     def get(self, key: str) -> bytes | None:
         """Return the answer kept under `key`, or None."""
-        row = self._db.execute("SELECT answer FROM judgements WHERE key = ?", (key,)).fetchone()
+        try:
+            row = self._db.execute("SELECT answer FROM judgements WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            self._tell(error)
+            return None
         return None if row is None else bytes(row[0])
 
     def put(self, key: str, request: bytes, answer: bytes) -> bytes:
-        """Keep an answer unless the key has an answer already; return the answer that is kept."""
-        self._db.execute(
-            "INSERT INTO judgements VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (key, request, answer)
-        )
+        """Keep an answer unless the key has an answer already; return the answer that is kept, or
+        `answer` where none can be kept.
+        """
+        try:
+            self._db.execute(
+                "INSERT INTO judgements VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (key, request, answer),
+            )
+        except sqlite3.Error as error:
+            self._tell(error)
         return self.get(key) or answer
+
+    def _tell(self, error: sqlite3.Error) -> None:
+        if not self._failed:
+            logger.warning(
+                "judgements are not kept in %r (%s): such rewards cannot be reproduced from it",
+                self.path, error,
+            )  # fmt: skip
+        self._failed = True
 
     def __len__(self) -> int:
         (count,) = self._db.execute("SELECT COUNT(*) FROM judgements").fetchone()

@@ -7,10 +7,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Unpack
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
+from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Role
 from ludus.verdict import Status, Verdict
 
@@ -78,7 +79,8 @@ class EvolvingJudge:
         self.evolve = evolve
         self.rejected: list[Rejection] = []
         """Proposals that were not admitted, the last thousand."""
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """A lock for each question whose group is being judged."""
 
     @property
     def judges(self) -> list[KnownJudge]:
@@ -102,15 +104,19 @@ class EvolvingJudge:
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
-        async with self._turns[question]:
+        turn = self._turns.setdefault(question, asyncio.Lock())
+        async with turn:
             buffer = self.snapshots.latest(question) or _opened(question, given)
             effort = Effort()
             if self.evolve and len(samples) > 1:
                 buffer = await self._evolved(buffer, samples, datas, effort)
-            self.snapshots.keep(buffer)
-            verdicts, scores = await self._scored(buffer, datas, effort)
-            if self.evolve and scores:
-                self.snapshots.keep(buffer.retained(scores, max_active=self.max_active))
+            try:
+                self.snapshots.keep(buffer)
+                verdicts, scores = await self._scored(buffer, datas, effort)
+                if self.evolve and scores:
+                    self.snapshots.keep(buffer.retained(scores, max_active=self.max_active))
+            except RewardUnavailable as error:
+                return [error.verdict] * len(samples)
         return verdicts
 
     async def replay(self, samples: Sequence[Sample], version: int) -> list[Verdict]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RewardUnavailable
+from ludus.verdict import Verdict
 
 from ..prompt import VERSION
 from ..store import open_database
@@ -51,12 +52,25 @@ class SnapshotStore:
         return hashlib.sha256(question.encode("utf-8", "backslashreplace")).hexdigest()
 
     def keep(self, buffer: RubricBuffer) -> None:
-        """Keep a version of a buffer; a version that is kept already stays unchanged."""
+        """Keep a version of a buffer; a version that is kept already stays unchanged.
+
+        Raises:
+            RewardUnavailable: the file cannot be written, so a reward could not be reproduced.
+        """
         data = msgspec.json.encode(_Snapshot(FORMAT, VERSION, buffer))
-        self._db.execute(
-            "INSERT INTO buffers VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (buffer.question, buffer.version, data),
-        )
+        try:
+            self._db.execute(
+                "INSERT INTO buffers VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (buffer.question, buffer.version, data),
+            )
+        except sqlite3.Error as error:
+            reason = f"the rubric cannot be kept in {self.path!r}: {error}"
+            raise RewardUnavailable(Verdict.unavailable(reason)) from error
+
+    @property
+    def questions(self) -> list[str]:
+        """The keys of all questions that have a buffer."""
+        return [key for (key,) in self._db.execute("SELECT DISTINCT question FROM buffers")]
 
     def latest(self, question: str) -> RubricBuffer | None:
         """Return the newest version of a question's buffer; None for an unknown question."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 import os
 import secrets
 from pathlib import Path
@@ -12,6 +14,7 @@ import msgspec
 
 from ludus.errors import ConfigError
 
+logger = logging.getLogger(__name__)
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -25,6 +28,7 @@ class DiskCache:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._failed = False
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -44,12 +48,21 @@ class DiskCache:
             return None
 
     def put(self, key: str, answer: bytes) -> None:
-        """Keep an answer. The file appears complete or not at all."""
+        """Keep an answer. The file appears complete or not at all; where it cannot be written (a
+        full disk), the first failure is logged, since the answer itself is paid for and good.
+        """
         path = self._path(key)
-        path.parent.mkdir(exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        draft.write_bytes(answer)
-        draft.replace(path)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            draft.write_bytes(answer)
+            draft.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            if not self._failed:
+                logger.warning("answers are not kept in %s: %s", self.folder, error.strerror)
+            self._failed = True
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.json"

@@ -46,7 +46,7 @@ async def test_facts_of_the_passages_become_merits_and_inventions_flaws() -> Non
     async with MockJudge() as mock:
         judge = EvolvingJudge(base_url=mock.url, model="mock")
         verdicts = await judge.score_group(group(FIRST))
-        buffer = judge.snapshots.latest(next(iter(judge._turns)))  # pyright: ignore[reportPrivateUsage]
+        buffer = judge.snapshots.latest(judge.snapshots.questions[0])
         await judge.close()
     assert buffer is not None
     weights = {c.item.text: c.item.weight for c in buffer.criteria}
@@ -63,7 +63,7 @@ async def test_what_all_responses_have_learned_no_longer_counts() -> None:
     async with MockJudge() as mock:
         judge = EvolvingJudge(base_url=mock.url, model="mock")
         await judge.score_group(group(FIRST))
-        key = next(iter(judge._turns))  # pyright: ignore[reportPrivateUsage]
+        key = judge.snapshots.questions[0]
         await judge.score_group(group(everyone))
         buffer = judge.snapshots.latest(key)
         await judge.close()
@@ -76,7 +76,7 @@ async def test_persistent_criteria_stay_and_are_not_counted_among_the_active() -
         judge = EvolvingJudge(base_url=mock.url, model="mock", max_active=1)
         given = ['The response mentions "Meran".', "The response says when."]
         verdicts = [await judge.score_group(group(FIRST, rubric=given)) for _ in range(3)][-1]
-        buffer = judge.snapshots.latest(next(iter(judge._turns)))  # pyright: ignore[reportPrivateUsage]
+        buffer = judge.snapshots.latest(judge.snapshots.questions[0])
         await judge.close()
     assert buffer is not None
     states = [c.state for c in buffer.criteria]

@@ -1,0 +1,54 @@
+"""Stores whose file cannot be written any more: a paid answer is used, and the loss is told."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ludus.errors import RewardUnavailable
+from ludus.llm.cache import DiskCache
+from ludus.rewards.judge.evolving.buffer import RubricBuffer
+from ludus.rewards.judge.evolving.snapshots import SnapshotStore
+from ludus.rewards.judge.store import JudgementStore
+
+
+def fill(store: JudgementStore | SnapshotStore) -> None:
+    """Have SQLite answer every further write with "database or disk is full"."""
+    database = store._db  # pyright: ignore[reportPrivateUsage]
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def test_a_judgement_that_cannot_be_kept_is_used_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = JudgementStore(tmp_path / "judgements.db")
+    assert store.put("early", b"{}", b"kept") == b"kept"
+    fill(store)
+    with caplog.at_level(logging.WARNING):
+        assert store.put("late", b"{}" * 9000, b"paid" * 9000) == b"paid" * 9000
+        assert store.put("later", b"{}" * 9000, b"paid" * 9000) == b"paid" * 9000
+    assert store.get("late") is None
+    assert store.get("early") == b"kept"
+    assert ["full" in record.getMessage() for record in caplog.records] == [True]
+    store.close()
+
+
+def test_a_rubric_that_cannot_be_kept_gives_no_reward(tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path / "rubrics.db")
+    fill(store)
+    with pytest.raises(RewardUnavailable, match="cannot be kept"):
+        store.keep(RubricBuffer(question="q" * 9000, version=1))
+    store.close()
+
+
+def test_an_answer_that_cannot_be_cached_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = DiskCache(tmp_path / "answers")
+    (tmp_path / "answers" / "ab").write_text("a file where a folder has to be")
+    with caplog.at_level(logging.WARNING):
+        cache.put("abcd", b"answer")
+        cache.put("abce", b"answer")
+    assert cache.get("abcd") is None
+    assert len(caplog.records) == 1
