@@ -57,7 +57,7 @@ class HumanPlayer:
             try:
                 line = self._ask(shown, tools, complaint)
             except EOFError:
-                return Stop.CONTEXT_FULL
+                return Stop.LEFT
             try:
                 message = read_line(line, tools)
                 break

@@ -70,9 +70,13 @@ class Stop(StrEnum):
     """The environment or its server failed."""
     POLICY_ERROR = "policy_error"
     """The engine or the model's server failed."""
+    LEFT = "left"
+    """The person who played ended the input."""
 
 
-FAILURES = frozenset({Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.ENV_ERROR, Stop.POLICY_ERROR})
+FAILURES = frozenset(
+    {Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.ENV_ERROR, Stop.POLICY_ERROR, Stop.LEFT}
+)
 """Stops that are no fault of the policy: such trajectories leave the loss and the group
 baseline.
 """

@@ -66,6 +66,11 @@ def half_of(case: Case) -> str:
 
 
 def cases(arguments: argparse.Namespace) -> list[Case]:
+    if not arguments.file.is_file():
+        raise SystemExit(
+            f"no file {str(arguments.file)!r}: name one of cases (JSON Lines with id, gold, answer "
+            "and label) with --file, or the folder of math/verify_dev.jsonl by LUDUS_DATA_DIR"
+        )
     rows = [json.loads(line) for line in arguments.file.read_text().splitlines()]
     rows = [row for row in rows if arguments.half in (None, half_of(row))]
     random.Random(arguments.seed).shuffle(rows)

@@ -92,7 +92,13 @@ class ClipScorer(ImageScorer):
         if checkpoint.is_dir():
             if not (checkpoint / "config.json").is_file():
                 raise WrongCheckpoint(f"{str(checkpoint)!r} has no config.json")
-            config = CLIPConfig.from_pretrained(str(checkpoint))
+            try:
+                config = CLIPConfig.from_pretrained(str(checkpoint))
+            except Exception as error:  # transformers checks fields with errors of many types
+                raise WrongCheckpoint(
+                    f"{str(checkpoint / 'config.json')!r} is no configuration of a CLIP model: "
+                    f"{error!s:.300}"
+                ) from error
             tensors: dict[str, Tensor] = {}
             for path in _weight_files(checkpoint):
                 tensors |= read_checkpoint(path)

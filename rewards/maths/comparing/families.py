@@ -16,16 +16,13 @@ _LINE_PRODUCTS = 40
 
 
 def is_membership(condition: Node) -> bool:
-    """Return whether a condition only states sets for the variables: `k in Z`, `real x`."""
+    """Return whether a condition only states sets for the variables (`k in Z`, `real x`, `for all
+    x`), and so excludes nothing.
+    """
     if condition.op in {"sym", "list"}:
         return all(part.op in {"sym", "list"} for part in (condition, *condition.args))
     member = condition.op == "rel" and condition.note == "in" and condition.args[1].op == "sym"
     return member and condition.args[1].note.startswith("set ")
-
-
-def is_vacuous(condition: Node) -> bool:
-    """Return whether a condition excludes nothing: `for all x`, `x in R`, `k in Z`."""
-    return is_membership(condition)
 
 
 def same_kinds(first: Node, second: Node) -> bool:

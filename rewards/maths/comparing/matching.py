@@ -16,7 +16,6 @@ from .families import (
     aligned_family,
     generated,
     is_membership,
-    is_vacuous,
     residue_class,
     same_kinds,
     same_parameter,
@@ -129,7 +128,7 @@ def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
         return matches(wanted, given, judge)
     if wanted is None and given is None:
         return True
-    free = is_vacuous(given) if given else gold.note not in _SPLITTING
+    free = is_membership(given) if given else gold.note not in _SPLITTING
     return judge.decided("condition", free, "the value holds only under a condition")
 
 

@@ -100,7 +100,8 @@ async def test_a_person_may_leave() -> None:
         raise EOFError
 
     trajectory = (await play(make_async("ludus/arithmetic-v0"), HumanPolicy(ask))).trajectories[0]
-    assert trajectory.stop is Stop.CONTEXT_FULL
+    assert trajectory.stop is Stop.LEFT
+    assert trajectory.exclude_from_loss
 
 
 @pytest.mark.parametrize(

@@ -212,3 +212,12 @@ def test_the_configuration_of_a_folder_is_its_own(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "clip", OPENAI)
     config: Any = CLIPConfig.from_pretrained(str(folder)).vision_config
     assert (config.num_attention_heads, config.hidden_act) == (2, "quick_gelu")
+
+
+@pytest.mark.parametrize(
+    "text", ["{broken", "[]", '{"vision_config": 3}', '{"text_config": {"hidden_size": 63}}']
+)
+def test_a_broken_configuration_is_refused_with_its_path(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(WrongCheckpoint, match=r"config\.json"):
+        ClipScore.load(tmp_path)
