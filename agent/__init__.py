@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .chat_player import ChatPlayer
     from .chat_policy import ChatPolicy
     from .engine import Engine, Generation, Sampling
-    from .episodes import read_episodes
+    from .episodes import read_episodes, write_episodes
     from .evaluation import Evaluation, evaluate, summarise
     from .human_policy import HumanPlayer, HumanPolicy
     from .loop import EpisodeLimits, opening_of, play
@@ -57,6 +57,7 @@ __all__ = [
     "play",
     "read_episodes",
     "summarise",
+    "write_episodes",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -66,7 +67,7 @@ __getattr__, __dir__ = lazy_exports(
         ".chat_player": "ChatPlayer",
         ".chat_policy": "ChatPolicy",
         ".engine": "Engine Generation Sampling",
-        ".episodes": "read_episodes",
+        ".episodes": "read_episodes write_episodes",
         ".evaluation": "Evaluation evaluate summarise",
         ".human_policy": "HumanPlayer HumanPolicy",
         ".loop": "EpisodeLimits opening_of play",

@@ -29,6 +29,7 @@ from .context import (
     add_to_prompt,
     read_summary,
 )
+from .images import ESTIMATED_TOKENS, images_of
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 
 LETTERS_PER_TOKEN = 3.0
@@ -66,7 +67,8 @@ def letters_of(messages: Sequence[Message]) -> int:
     """
     calls = sum(len(msgspec.json.encode(call)) for one in messages for call in one.tool_calls)
     texts = sum(len(message.text) + len(message.reasoning) for message in messages)
-    return texts + calls + LETTERS_PER_MESSAGE * len(messages)
+    images = ESTIMATED_TOKENS * LETTERS_PER_TOKEN * len(images_of(messages))
+    return texts + calls + round(images) + LETTERS_PER_MESSAGE * len(messages)
 
 
 class Ruler:

@@ -14,7 +14,7 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.llm import Completion
-from ludus.messages import Message, Role, ToolCall, user
+from ludus.messages import Message, Role, TextPart, ToolCall, user
 
 from .parsing import ToolFormat, turn_text
 
@@ -144,9 +144,11 @@ class TextTools:
         if message.role is Role.TOOL:
             text = message.text.replace(RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}")
             result = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}"
+            images = message.images
             if shown and shown[-1].text.startswith(RESULT_OPEN):  # templates want one turn each
-                result = f"{shown.pop().text}\n{result}"
-            shown.append(user(result))
+                before = shown.pop()
+                result, images = f"{before.text}\n{result}", [*before.images, *images]
+            shown.append(user([TextPart(result), *images] if images else result))
         elif message.tool_calls:
             said = self._text_of(message, tools)
             shown.append(msgspec.structs.replace(message, content=said, tool_calls=[]))

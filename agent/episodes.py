@@ -1,15 +1,19 @@
-"""Episodes on disk: JSON lines, as written by `ludus eval --out` and by training runs."""
+"""Episodes on disk: JSON lines, as written by `ludus eval --out` and by training runs, with images
+in files beside them.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from ludus.errors import ConfigError
+from ludus.messages import ImagePart
 
+from .episode_images import line_of, restored
 from .trajectory import Episode
 
 
@@ -24,12 +28,18 @@ def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episod
     return list(itertools.islice(_episodes(path), max_episodes))
 
 
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+    """Write a file of episodes, and the images that they show into files beside it."""
+    path.write_bytes(b"".join(line_of(episode, path) for episode in episodes))
+
+
 def _episodes(path: Path) -> Iterator[Episode]:
+    images: dict[str, ImagePart] = {}
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _episode(line, f"{path}, line {number}")
+                    yield restored(_episode(line, f"{path}, line {number}"), path, images)
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except _Unfinished:

@@ -16,6 +16,9 @@ import msgspec
 from ludus.errors import ConfigError, LudusError
 from ludus.messages import ImagePart, Message, TextPart
 
+ESTIMATED_TOKENS = 500
+"""Tokens that an image is taken for where a conversation is measured without the model."""
+
 
 class ImageRefused(LudusError, ValueError):
     """An image that cannot be shown to a model: unreadable, or beyond the bounds on images."""

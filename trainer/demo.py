@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ludus.agent import Episode, Turn
+from ludus.agent.episodes import read_episodes
 from ludus.envs import make_async
 from ludus.envs.families.arithmetic.arithmetic_env import MISTAKEN_FOR
 from ludus.envs.families.arithmetic.expressions import OPERATORS
@@ -34,7 +35,6 @@ from .config import (
     TrainConfig,
     TrainerConfig,
 )
-from .run.folder import read_episodes
 from .run.progress import ProgressWatcher, sft_progress
 from .run.report import write_report
 from .sft import run_sft

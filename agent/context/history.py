@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ludus.messages import Message, Part, Role, TextPart
 
+from ..images import ESTIMATED_TOKENS, images_of
+
 LETTERS_PER_TOKEN = 3
 """Characters per token where nothing better is known."""
 
@@ -20,8 +22,11 @@ class Exchange:
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
-    """Return an estimate of a prompt's length in tokens, from characters alone."""
-    return sum(len(message.text) for message in messages) // LETTERS_PER_TOKEN
+    """Return an estimate of a prompt's length in tokens, from characters and a fixed price of
+    images.
+    """
+    letters = sum(len(message.text) for message in messages)
+    return letters // LETTERS_PER_TOKEN + ESTIMATED_TOKENS * len(images_of(messages))
 
 
 def _as_it_is(opening: list[Message], _: object) -> list[Message]:

@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ludus.errors import ConfigError
-from ludus.messages import Message, tool_result
+from ludus.messages import Message, TextPart, tool_result
 
+from ..images import images_of
 from ..trajectory import Stop
 from .decisions import Handled, Reopen
 from .history import Exchange, History, add_to_prompt
@@ -100,7 +101,10 @@ class Records(ContextManager):
                 reason = call.error or f"there are records 1 to {len(exchanges)}, got {number!r}"
                 answers += refuse([call], reason).messages
             else:
-                answers.append(tool_result(_record(exchanges[number - 1]), call))
+                record = exchanges[number - 1]
+                images = images_of(record.answer)
+                text = _record(record)
+                answers.append(tool_result([TextPart(text), *images] if images else text, call))
         return Handled(answers)
 
     def check(self, sizes: Sizes) -> None:

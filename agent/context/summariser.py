@@ -92,9 +92,10 @@ class EngineSummariser:
             stop_token_ids=self.chat_format.stop_token_ids,
         )
         ids = self.chat_format.prompt(messages, [])
+        images = self.chat_format.placed(ids, messages)
         try:
             async with asyncio.timeout(self.timeout_s):
-                generation = await self.engine.generate(ids, sampling)
+                generation = await self.engine.generate(ids, sampling, images=images)
         except TimeoutError:
             raise RemoteError(f"no summary from the engine within {self.timeout_s:g} s") from None
         refuse_broken(generation, max_tokens)

@@ -47,11 +47,25 @@ def returns_the_right_types(subject: EnvUnderCheck) -> str:
         observation, info = played.seen[0][0], played.infos[0]
         shown = "".join(message.text for message in as_messages(observation)).strip()
         pictures = any(message.images for message in as_messages(observation))
+        _declares_its_images(task, played)
         if not shown and not pictures and not _briefing(info).system_prompt:
             raise CheckFailed(
                 f"task {task.id!r} shows nothing: no system prompt and an empty first observation"
             )
     return f"{len(subject.tasks(4))} episodes"
+
+
+def _declares_its_images(task: Task, played: Played) -> None:
+    """Refuse images that a policy answers to and the briefing does not declare: a model that reads
+    text alone would be played without them.
+    """
+    declared = _briefing(played.infos[0]).shows_images
+    answered = [seen[0] for seen in played.seen[:-1]]
+    if not declared and any(one.images for shown in answered for one in as_messages(shown)):
+        raise CheckFailed(
+            f"task {task.id!r} shows an image that its briefing does not declare; set "
+            "shows_images = True on the class"
+        )
 
 
 def _briefing(info: Info) -> Briefing:

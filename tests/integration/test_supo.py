@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ludus.agent.context import ContextSettings
+from ludus.agent.episodes import read_episodes
 from ludus.envs import make_async
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
@@ -19,7 +20,6 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.demo import served
-from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.train import run_training

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ludus.agent.episodes import read_episodes
 from ludus.cli.main import main
 from ludus.config import build, merge, read_toml
 from ludus.envs.serving.client import RemoteSession
@@ -26,7 +27,6 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.run.checkpoint import checkpoints, load_state, step_of
-from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import ludus
+from ludus.agent.episodes import read_episodes
 from ludus.cli.main import main
 from ludus.errors import TrainingFailed, UpdateRefused
 from ludus.metrics import read_metrics
@@ -32,7 +33,6 @@ from ludus.trainer.engines.models import load_model
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.rollout import scoring
 from ludus.trainer.run.checkpoint import checkpoints
-from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.run.notice_board import read_notices
 from ludus.trainer.run.report import write_report
 from ludus.trainer.tiny import write_tiny_policy

@@ -16,6 +16,7 @@ import pytest_asyncio
 import torch
 
 from ludus.agent import Finish, Sampling
+from ludus.agent.episodes import read_episodes
 from ludus.errors import ServerFault, StaleWeights
 from ludus.metrics import read_metrics
 from ludus.rewards import registry
@@ -33,7 +34,6 @@ from ludus.trainer.engines import load_model
 from ludus.trainer.engines.vllm import VLLMEngine, start_vllm
 from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
-from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.tiny import build_model, write_tiny_policy
 from ludus.trainer.train import run_training
 

@@ -3,7 +3,7 @@
 config.toml       the settings, complete
 metrics.jsonl     one line for each step
 notices.jsonl     the notices that were shown; see `notices.py`
-episodes/         whole episodes, one in each line
+episodes/         whole episodes, one in each line, and images/ with what they show
 refused/          the rows of updates that were not made
 checkpoints/      see `checkpoint.py`
 tensorboard/
@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import torch
 
-from ludus.agent import Episode
+from ludus.agent import Episode, write_episodes
 from ludus.config import as_table, to_toml
 from ludus.errors import ConfigError
 from ludus.metrics import MetricsLog, cut_back
@@ -80,8 +79,7 @@ class RunFolder:
     def keep_episodes(self, name: str, episodes: Iterable[Episode]) -> Path:
         """Write whole episodes to `episodes/NAME.jsonl`."""
         path = self.episodes / f"{name}.jsonl"
-        lines = [msgspec.json.encode(episode) for episode in episodes]
-        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        write_episodes(path, episodes)
         return path
 
     def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
@@ -97,6 +95,9 @@ class RunFolder:
                 "mask": one.batch.mask,
                 "sampler_logp": one.batch.sampler_logp,
                 "lengths": one.batch.lengths,
+                "images": [
+                    [(shown.start, shown.tokens) for shown in row] for row in one.batch.images
+                ],
                 **one.batch.inputs.given(),
             }
             for one in refusals
@@ -149,11 +150,6 @@ def _reference(name: str, value: Any) -> Any:
         return [_reference("", one) for one in items]
     given = name in VARIABLES and value and not Secret(value).reference
     return f"env:{VARIABLES[name]}" if given else value
-
-
-def read_episodes(path: Path) -> list[Episode]:
-    """Read the episodes of a file that `keep_episodes` wrote."""
-    return [msgspec.json.decode(line, type=Episode) for line in path.read_bytes().splitlines()]
 
 
 def _claim(folder: Path, *, resume: bool) -> None:

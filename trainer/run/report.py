@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ludus.agent import Episode, Trajectory
+from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer.rendering import asset, render
 from ludus.messages import ToolCall
 from ludus.metrics import read_metrics
 
-from .folder import read_episodes
 from .judges import MEASURE_IT, read_judges
 from .notice_board import counts_of, read_notices
 

@@ -78,6 +78,8 @@ class ImagePrompt(TextEnv):
         max_count: most objects of a group, 1 to 3.
         tries: prompts an episode may have. After each but the last the policy is shown the picture
             and, in words, what it shows; a picture that is right ends the episode.
+        pictures: whether the policy sees the pictures between tries, beside the words; false suits
+            models that read text alone.
         scorer: "check" compares the picture's objects with those asked for (Jaccard's index, so 1
             is exactly right). The name of a verifier, with options as a server takes them, has it
             score the last picture instead: it gets the request as prompt and the picture as image.
@@ -102,6 +104,7 @@ class ImagePrompt(TextEnv):
         clusters: int = 2,
         max_count: int = 3,
         tries: int = 1,
+        pictures: bool = True,
         scorer: str = CHECK,
         size: int = 96,
         generator: ImageGenerator | None = None,
@@ -122,6 +125,7 @@ class ImagePrompt(TextEnv):
         self.clusters = clusters
         self.max_count = max_count
         self.tries = tries
+        self.pictures = pictures
         self.generator: ImageGenerator = generator or ShapeRenderer(size=size)
         self.verifier = _verifier(scorer)
         self.demo_fault = PromptFault(demo_fault)
@@ -129,8 +133,11 @@ class ImagePrompt(TextEnv):
         self._begin(Task(id="train/0", split="train", seed=0))
 
     def briefing(self) -> Briefing:
-        """Return the class's briefing with as many turns as tries."""
-        return msgspec.structs.replace(super().briefing(), max_turns=self.tries)
+        """Return the class's briefing with as many turns as tries. The picture of the last try is
+        not for the policy, which says nothing after it.
+        """
+        shows = self.pictures and self.tries > 1
+        return msgspec.structs.replace(super().briefing(), max_turns=self.tries, shows_images=shows)
 
     def tasks(self, split: str) -> ImagePromptTasks:
         """Return the endless tasks of a split; no scene is in two splits."""
@@ -159,7 +166,8 @@ class ImagePrompt(TextEnv):
         picture = ImagePart(data=png_of(pixels))
         over = self._tried >= self.tries or (self.verifier is None and matched == 1.0)
         text = "" if over else f"The picture shows {told(things)}. Write a better prompt."
-        observation = [user([*([TextPart(text)] if text else []), picture])]
+        shown = [picture] if over or self.pictures else []
+        observation = [user([*([TextPart(text)] if text else []), *shown])]
         info = {"shown": told(things), "matched": matched}
         if not over:
             return observation, 0.0, False, False, info

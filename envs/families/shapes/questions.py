@@ -29,6 +29,8 @@ class Question(NamedTuple):
     answer: str
     pages: tuple[int, ...]
     """The pages, from 1, that one has to see to know the answer."""
+    counted: str = ""
+    """The colour that is counted, in questions for a number."""
 
 
 def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> Question:
@@ -38,7 +40,7 @@ def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> Question:
         counted = sum(thing.colour == colour for page in pages for thing in page)
         where = "" if len(pages) == 1 else " on all pages"
         everything = tuple(range(1, len(pages) + 1))
-        return Question(f"How many shapes are {colour}{where}?", str(counted), everything)
+        return Question(f"How many shapes are {colour}{where}?", str(counted), everything, colour)
     number = rng.randint(1, len(pages))
     thing: Thing = rng.choice(pages[number - 1])
     where = thing.place if len(pages) == 1 else f"{thing.place} of page {number}"

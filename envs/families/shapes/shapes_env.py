@@ -155,11 +155,15 @@ class ShapesQuiz(TextEnv):
         return self.question.answer
 
     def demonstrate_summary(self, *, newest: bool) -> str:
-        """Say which pages were seen, and what they hold of what the question asks for."""
+        """Say which pages were seen, and how many shapes count so far or what the answer is."""
         if not newest and len(self._looked) > 1:
             self._looked.pop()  # the expert goes on from the summary, which does not know the page
         seen = sorted({page for page in self._looked if page in self.question.pages})
-        return "; ".join(f"page {page}: {told([self.pages[page - 1]])}" for page in seen)
+        if not self.question.counted:
+            return f"page {seen[-1]}: {self.question.answer}" if seen else "not seen yet"
+        found = [thing for page in seen for thing in self.pages[page - 1]]
+        count = sum(thing.colour == self.question.counted for thing in found)
+        return f"pages 1 to {seen[-1]}: {count}"
 
     def _begin(self, task: Task) -> None:
         self.pages, self.question = self._quiz_of(task)

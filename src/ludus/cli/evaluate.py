@@ -27,6 +27,7 @@ from ludus.agent import (
     opening_of,
 )
 from ludus.agent.context import ContextSettings
+from ludus.agent.episode_images import line_of
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.agent.images import refuse_unseen
 from ludus.envs import AddedTools, EnvSession, Tool
@@ -177,6 +178,7 @@ class _Notes:
     """Reports on an evaluation while the episodes run: a progress bar, and the file of episodes."""
 
     def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
+        self._path = Path(options.out)
         self._out = stack.enter_context(_opened(options.out)) if options.out else None
         self._progress = stack.enter_context(_progress())
         self._bar = self._progress.add_task(options.policy, total=None)
@@ -189,7 +191,7 @@ class _Notes:
         """Advance the bar, and append the finished episode to the file."""
         self._progress.update(self._bar, advance=1)
         if self._out:
-            self._out.write(msgspec.json.encode(episode) + b"\n")
+            self._out.write(line_of(episode, self._path))
             self._out.flush()
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.agent import Episode, Trajectory
-from ludus.agent.episodes import read_episodes
+from ludus.agent.episodes import read_episodes, write_episodes
 from ludus.agent.trajectory import FAILURES
 from ludus.errors import ConfigError
 from ludus.rewards.compose import composed, load_composition
@@ -105,8 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     for trajectory, verdict in zip(_trajectories(episodes), new, strict=True):
         trajectory.verdict = verdict
     if options.out is not None:
-        lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in episodes)
-        options.out.write_bytes(lines)
+        write_episodes(options.out, episodes)
     if options.json:
         print(json.dumps(summary(compared)))
     else:

@@ -20,6 +20,8 @@ from ludus.messages import ImagePart, Message, Part, Role, TextPart, ToolCall
 from .budget import TokenUsage
 from .json_text import CUT, read_arguments
 
+SEEN_BELOW = "The result is shown below."
+"""The text of a tool's result that is nothing but images."""
 UNREADABLE = "unreadable_call"
 """Name under which a model is shown a call of its own that had no readable name."""
 
@@ -48,13 +50,14 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
-    """Convert a message to the chat format.
+    """Convert a message to the chat format; a tool's message is text, see `messages_row`.
 
     Args:
         message: the message.
         reasoning_field: the field for the model's thoughts; if empty, thoughts are left out.
     """
-    row: dict[str, Any] = {"role": str(message.role), "content": _content(message.content)}
+    content = message.text or SEEN_BELOW if _shows_result(message) else _content(message.content)
+    row: dict[str, Any] = {"role": str(message.role), "content": content}
     if message.tool_calls:
         row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
     if reasoning_field and message.reasoning and message.role is Role.ASSISTANT:
@@ -64,6 +67,11 @@ def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
     elif message.name:
         row["name"] = message.name
     return row
+
+
+def _shows_result(message: Message) -> bool:
+    """Say whether a message is a tool's and shows images."""
+    return message.role is Role.TOOL and bool(message.images)
 
 
 def _content(content: str | list[Part]) -> str | list[dict[str, Any]]:
@@ -249,5 +257,20 @@ def _said(body: bytes) -> str:
 
 
 def messages_row(messages: Sequence[Message], reasoning_field: str = "") -> list[dict[str, Any]]:
-    """Convert a conversation to the chat format; see `row_of`."""
-    return [row_of(message, reasoning_field) for message in messages]
+    """Convert a conversation to the chat format.
+
+    The format knows no images in a tool's message: they follow the results of a turn as a user
+    message, with the name of the tool. See `row_of` for `reasoning_field`.
+    """
+    rows: list[dict[str, Any]] = []
+    waiting: list[Part] = []
+    for index, message in enumerate(messages):
+        rows.append(row_of(message, reasoning_field))
+        if _shows_result(message):
+            label = TextPart(f"Images of the result of {message.name or message.tool_call_id}:")
+            waiting += [label, *message.images]
+        last = index + 1 == len(messages) or messages[index + 1].role is not Role.TOOL
+        if waiting and last:
+            rows.append({"role": str(Role.USER), "content": _content(waiting)})
+            waiting = []
+    return rows

@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
+from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.demo import DemoConfig, accuracy, claim, fault_rate, run_demo, stop
 from ludus.trainer.run.checkpoint import checkpoints, load_state, save_checkpoint
-from ludus.trainer.run.folder import RunFolder, read_episodes
+from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.report import write_report
 from ludus.trainer.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
 from ludus.trainer.engines import load_model
 from ludus.trainer.run.checkpoint import checkpoints
-from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import write_tiny_policy
 

@@ -1,0 +1,117 @@
+"""Images of recorded episodes: files beside the episodes, named by the digest of their bytes.
+
+    episodes/step-000010.jsonl      {"type": "image", "url": "image:9f86d0...png"}
+    episodes/images/9f86d0...png
+
+An image is shown to every rollout of a group and stands in several fields of each, so a line of
+JSON that held the bytes would repeat these many times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import ImagePart
+
+from .trajectory import Episode
+
+FOLDER = "images"
+PREFIX = "image:"
+_NAME = re.compile(r"[0-9a-f]{64}\.(png|jpg|webp|gif|bmp|bin)")
+_IMAGE = b'"type":"image"'
+_ENDINGS = (
+    (b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"), (b"BM", "bmp")
+)  # fmt: skip
+
+S = TypeVar("S")
+
+
+def line_of(episode: Episode, beside: Path) -> bytes:
+    """Return an episode as a line of JSON, and write the images into files.
+
+    Args:
+        episode: a finished episode.
+        beside: the file that the line is for; images go to the folder `images` beside that file.
+            An image that is there already is not written again.
+    """
+    line = msgspec.json.encode(episode)
+    if _IMAGE in line:
+        folder = beside.parent / FOLDER
+        line = msgspec.json.encode(_mapped(episode, lambda image: _stored(image, folder)))
+    return line + b"\n"
+
+
+def restored(episode: Episode, beside: Path, known: dict[str, ImagePart]) -> Episode:
+    """Return an episode with the images of its file; an image whose file is gone stays a name.
+
+    Args:
+        episode: as read from a line.
+        beside: the file of the line.
+        known: images that were read before, which share their bytes; more are added.
+
+    Raises:
+        ConfigError: a file does not hold the image that its name promises.
+    """
+
+    def read(image: ImagePart) -> ImagePart:
+        name = image.url.removeprefix(PREFIX)
+        if not image.url.startswith(PREFIX) or not _NAME.fullmatch(name):
+            return image
+        if name not in known:
+            known[name] = _read(beside.parent / FOLDER / name) or image
+        return known[name]
+
+    return _mapped(episode, read)
+
+
+def _stored(image: ImagePart, folder: Path) -> ImagePart:
+    if not image.data:
+        return image
+    kind = next((kind for start, kind in _ENDINGS if image.data.startswith(start)), "bin")
+    kind = "webp" if image.data[8:12] == b"WEBP" else kind
+    name = f"{hashlib.sha256(image.data).hexdigest()}.{kind}"
+    path = folder / name
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        # A reader never sees half an image: the file appears under its name when complete.
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(image.data)
+        partial.replace(path)
+    return ImagePart(url=PREFIX + name)
+
+
+def _read(path: Path) -> ImagePart | None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != path.stem:
+        raise ConfigError(f"{str(path)!r} is not the image that was shown: its digest has changed")
+    return ImagePart(data=data)
+
+
+def _mapped(value: S, change: Callable[[ImagePart], ImagePart]) -> S:
+    """Return a struct, list or anything else with every image inside changed."""
+    made: Any = value
+    if isinstance(value, ImagePart):
+        made = change(value)
+    elif isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        new = {name: _mapped(one, change) for name, one in fields.items()}
+        if any(new[name] is not one for name, one in fields.items()):
+            made = msgspec.structs.replace(value, **new)
+    elif isinstance(value, list):
+        items: list[Any] = value
+        mapped = [_mapped(one, change) for one in items]
+        if any(one is not old for one, old in zip(mapped, items, strict=True)):
+            made = mapped
+    return made
