@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import page_of
 from ludus.envs import make_async
 from ludus.envs.families.image_prompt.words import (
@@ -41,7 +42,6 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.demo import accuracy
-from ludus.trainer.run.folder import read_episodes
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.train import run_training

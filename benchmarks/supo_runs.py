@@ -218,7 +218,7 @@ async def test(config, checkpoint: Path, env: str, turns: int) -> float:
 
 def longest_row(folder: Path) -> int:
     """Most tokens a held-out episode had in one row."""
-    from ludus.trainer.run.folder import read_episodes
+    from ludus.agent.episodes import read_episodes
 
     files = sorted((folder / "episodes").glob("eval-*.jsonl"))
     episodes = read_episodes(files[-1])

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ludus.agent import Episode
+from ludus.agent.episodes import read_episodes
 from ludus.envs.families.number_quiz.questions import KINDS
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.estimates import Estimate, mean_over_tasks, wilson
@@ -24,7 +25,6 @@ from ludus.estimates import Estimate, mean_over_tasks, wilson
 from .config import EvalConfig, ModelConfig, RolloutConfig, RunConfig, TrainConfig, TrainerConfig
 from .demo import claim
 from .engines.model_paths import locate_model
-from .run.folder import read_episodes
 from .run.progress import ProgressWatcher
 from .run.report import write_report
 from .train import run_training
