@@ -41,7 +41,7 @@ def seen(png: bytes) -> dict[str, set[tuple[int, ...]]]:
 def test_a_picture_shows_each_thing_in_its_cell_alone(size: int) -> None:
     found = seen(picture_of(PAGES[0], size=size, seed="any"))
     white = (255, 255, 255)
-    expected = {place: {white} for place in PLACES}
+    expected: dict[str, set[tuple[int, ...]]] = {place: {white} for place in PLACES}
     expected["top left"] = {white, COLOURS["red"]}
     expected["center"] = {white, COLOURS["blue"]}
     assert found == expected
