@@ -9,6 +9,7 @@ server from answering is an `infra_error`: nothing is known about the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from ludus.errors import ConfigError, LudusError, RequestRejected
 from ludus.wire.async_transport import AsyncTransport
@@ -18,7 +19,7 @@ from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
 from .open import REMOTE
 from .over_http.client import Answer, SandboxCalls
 from .over_http.remote_repl import RemoteRepl
-from .over_http.sandbox_wire import ExecuteBody, GradeBody, SandboxCard
+from .over_http.sandbox_wire import ExecuteBody, GradeBody, ReplOptions, SandboxCard
 from .protocol import Execution, Program, Sandbox
 
 
@@ -78,20 +79,10 @@ class RemoteSandbox(Sandbox):
         self,
         *,
         name: str = "",
-        cpu_s: float = 3600.0,
-        memory_bytes: int | None = None,
-        output_bytes: int | None = None,
-        idle_ttl_s: float | None = None,
+        **options: Unpack[ReplOptions],
     ) -> RemoteRepl:
         """Start a REPL on the server; see `RemoteRepl.open`."""
-        return await RemoteRepl.open(
-            self._calls,
-            name=name,
-            cpu_s=cpu_s,
-            memory_bytes=memory_bytes,
-            output_bytes=output_bytes,
-            idle_ttl_s=idle_ttl_s,
-        )
+        return await RemoteRepl.open(self._calls, name=name, **options)
 
     async def close(self) -> None:
         """Close all connections to the server. Idempotent."""

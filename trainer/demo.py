@@ -153,7 +153,18 @@ async def served(env: str, log: Path) -> AsyncGenerator[str]:
             *command, stdout=asyncio.subprocess.PIPE, stderr=errors
         )
     try:
-        yield await _address(process, log)
+        assert process.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), SERVER_START_S)
+        except TimeoutError:
+            line = b""
+        words = [word for word in line.decode().split() if word.startswith("http://")]
+        if not words:
+            said = await asyncio.to_thread(log.read_text)
+            raise ConfigError(
+                f"the environment server did not start; its log ends: {said[-300:]!r}"
+            )
+        yield words[0].rstrip(",;")
     finally:
         await stop(process)
 
@@ -168,19 +179,6 @@ async def stop(process: asyncio.subprocess.Process, *, patience_s: float = SERVE
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
-    assert process.stdout is not None
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), SERVER_START_S)
-    except TimeoutError:
-        line = b""
-    words = [word for word in line.decode().split() if word.startswith("http://")]
-    if not words:
-        said = await asyncio.to_thread(log.read_text)
-        raise ConfigError(f"the environment server did not start; its log ends: {said[-300:]!r}")
-    return words[0].rstrip(",;")
 
 
 def fault_rate(episodes: Sequence[Episode]) -> float:

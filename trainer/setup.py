@@ -69,9 +69,26 @@ async def assemble(config: TrainConfig) -> Parts:
         ConfigError: something is missing or cannot work together.
     """
     config.require_complete()
-    algorithm = resolve(_recipe(config), max_tokens=config.rollout.max_tokens)
-    config = _with_recipe(config, algorithm.recipe)
-    _refuse_cut_rows(config, algorithm)
+    # Load the recipe, and let the settings override the sampling options.
+    given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
+    algorithm = resolve(
+        load_recipe(
+            config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
+        ),
+        max_tokens=config.rollout.max_tokens,
+    )
+    # Fill in the recipe's group size and temperature where the settings name none.
+    sampling = algorithm.recipe.sampling
+    rollout = replace(
+        config.rollout, group_size=sampling.group_size, temperature=sampling.temperature
+    )
+    config = replace(config, rollout=rollout)
+    if algorithm.compares and config.context.manager != "none":
+        raise ConfigError(
+            f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
+            f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
+            "several rows"
+        )
     async with AsyncExitStack() as stack:
         parts = await _open(config, algorithm, stack)
         parts.closing = stack.pop_all()
@@ -152,23 +169,6 @@ async def _refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
         await source.tasks(split, [0])
 
 
-def _refuse_cut_rows(config: TrainConfig, algorithm: Algorithm) -> None:
-    if algorithm.compares and config.context.manager != "none":
-        raise ConfigError(
-            f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
-            f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
-            "several rows"
-        )
-
-
-def _recipe(config: TrainConfig) -> Recipe:
-    """Load the recipe, and let the settings override the sampling options."""
-    given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
-    return load_recipe(
-        config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
-    )
-
-
 def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
     """Choose the task source: a fixed order, or a pool that draws by what a success tracker
     knows.
@@ -195,15 +195,6 @@ def _restore(start: Path, learner: Learner, tasks: Tasks) -> None:
         )
     learner.restore(state["learner"])
     tasks.restore(state["tasks"])
-
-
-def _with_recipe(config: TrainConfig, recipe: Recipe) -> TrainConfig:
-    """Fill in the recipe's group size and temperature where the settings name none."""
-    sampling = recipe.sampling
-    rollout = replace(
-        config.rollout, group_size=sampling.group_size, temperature=sampling.temperature
-    )
-    return replace(config, rollout=rollout)
 
 
 def run_path(config: TrainConfig) -> Path:

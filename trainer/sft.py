@@ -31,7 +31,7 @@ from ludus.wire.arguments import parse_served
 from .config import SFTConfig
 from .demonstrations import demonstrate
 from .engines import load_images, load_model, load_stop_ids, load_tokenizer
-from .learning.batch import Batch, Row, as_row, pad
+from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
 from .learning.precision import autocast_of
@@ -154,7 +154,8 @@ class _WarmUp:
         size = self.config.batch_size
         first = self.config.seed * SEEDS_APART + self.step * size
         episodes = [await self.demonstrate(seed) for seed in range(first, first + size)]
-        rows = _rows(episodes)
+        segments = [one for episode in episodes for one in episode.trajectories[0].segments]
+        rows = [row for segment in segments if (row := as_row(segment)) is not None]
         if not rows:
             raise ConfigError(f"{self.session.id}: its demonstrations hold no token to train on")
         metrics = await asyncio.to_thread(
@@ -215,8 +216,3 @@ def _learner_state(start: Path) -> dict[str, Any]:
 def _demonstrator(env: str) -> EnvSession:
     env_id, arguments = parse_served(env)
     return make_async(env_id, **arguments)
-
-
-def _rows(episodes: list[Episode]) -> list[Row]:
-    segments = [one for episode in episodes for one in episode.trajectories[0].segments]
-    return [row for segment in segments if (row := as_row(segment)) is not None]

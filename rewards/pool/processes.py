@@ -41,6 +41,7 @@ class PoolWorker:
         self.sock = sock
         self.served = 0
         self.cpu_s = 0.0
+        self._handle: int | None
         try:
             self._handle = os.pidfd_open(pid)
         except (AttributeError, OSError):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 import msgspec
 
@@ -33,6 +33,7 @@ from .sandbox_wire import (
     ReadBody,
     ReplBody,
     ReplEnded,
+    ReplOptions,
     ReplReply,
     RestoreBody,
     SnapshotBody,
@@ -65,34 +66,21 @@ class RemoteRepl:
         calls: SandboxCalls,
         *,
         name: str = "",
-        cpu_s: float = 3600.0,
-        memory_bytes: int | None = None,
-        output_bytes: int | None = None,
-        idle_ttl_s: float | None = None,
+        **options: Unpack[ReplOptions],
     ) -> Self:
         """Start a REPL on the server.
 
         Args:
             calls: the server.
             name: unique on the server; random by default.
-            cpu_s: the CPU time of the whole session, in seconds.
-            memory_bytes: the memory of the session; by default 1 GiB, or what the server grants.
-            output_bytes: the output of each cell and the size of each file read; by default 1 MiB,
-                or what the server grants.
-            idle_ttl_s: after how many seconds without a call the server ends the REPL.
+            options: the limits of the session; see `ReplBody`.
 
         Raises:
             RemoteError: the server cannot make a REPL.
             ConfigError: a limit is more than the server grants.
         """
         name = name or secrets.token_hex(12)
-        body = ReplBody(
-            repl=name,
-            cpu_s=cpu_s,
-            memory_bytes=memory_bytes,
-            output_bytes=output_bytes,
-            idle_ttl_s=idle_ttl_s,
-        )
+        body = ReplBody(repl=name, **options)
         await _ask(calls, OPEN_S, "/v1/repls", body, ReplReply)
         return cls(calls, name)
 

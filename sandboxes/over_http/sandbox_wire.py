@@ -5,7 +5,7 @@ An `Execution` travels as it is. Bytes (files) are base64 in JSON and plain in m
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
@@ -209,6 +209,15 @@ class GradeReply(msgspec.Struct, frozen=True, kw_only=True):
     """The results of the tests that were run, in order."""
     tier: str = ""
     """The isolation behind which the grading ran."""
+
+
+class ReplOptions(TypedDict, total=False):
+    """The options of a new REPL as keyword arguments; see `ReplBody`."""
+
+    cpu_s: float
+    memory_bytes: int | None
+    output_bytes: int | None
+    idle_ttl_s: float | None
 
 
 class ReplBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from ludus.errors import SessionGone
@@ -32,6 +32,7 @@ from ..guest.run.repl import LENGTH
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from .cell_output import CellOutput
 from .session_processes import (
     FirstSessionProcess,
     FrozenSnapshot,
@@ -50,40 +51,6 @@ _READ_BYTES = 1 << 16
 _ANSWER_TIMEOUT_S = 30.0
 
 SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
-
-
-class _Output:
-    """An output pipe of the session, of which at most `limit` bytes are kept for each cell."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.limit = self.size = 0
-        self._parts: list[bytes] = []
-        os.set_blocking(descriptor, False)
-
-    def drain(self) -> None:
-        """Read what the pipe holds now, and drop the bytes beyond the limit.
-
-        After 64 times the limit the call returns, so that the event loop can interrupt the cell.
-        """
-        with suppress(BlockingIOError):
-            while data := os.read(self.descriptor, _READ_BYTES):
-                self._parts.append(data[: max(0, self.limit - self.size)])
-                self.size += len(data)
-                if self.size > 64 * self.limit:
-                    return  # a flood: back to the loop, which will interrupt it
-
-    def start(self, limit: int) -> None:
-        """Set the limit for the next cell, and drop what was written between cells."""
-        self.limit = limit
-        self.drain()
-        self.size, self._parts = 0, []
-
-    def text(self) -> str:
-        """Return the kept output of the cell as text; bytes that are not valid UTF-8 are
-        replaced.
-        """
-        return b"".join(self._parts).decode("utf-8", "replace")
 
 
 class Session:
@@ -110,7 +77,7 @@ class Session:
         self._ending: asyncio.Task[None] | None = None
         self._line = line
         self._line.setblocking(False)
-        self._outputs = [_Output(reader) for reader in outputs]
+        self._outputs = [CellOutput(reader) for reader in outputs]
         self._rest()
 
     @classmethod

@@ -150,7 +150,10 @@ class Learner:
             found = broken_units(units(batch.lengths, left, together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
             raise UpdateRefused(fault, found)
-        self._step()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
+        self.optimizer.step()
+        self.updates += 1
         return {"loss": total / weight, "grad_norm": norm, **made}
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
@@ -289,12 +292,6 @@ class Learner:
             if parameter.grad is not None:
                 parameter.grad /= weight
         return float(torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm))
-
-    def _step(self) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr
-        self.optimizer.step()
-        self.updates += 1
 
 
 def _logp(every: Tensor, chosen: Tensor) -> Tensor:

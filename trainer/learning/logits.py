@@ -49,7 +49,8 @@ def read_logits(
         logp = torch.log_softmax(at_least_float32(head(hidden)), dim=-1)
         return reading(logp, logp.gather(1, tokens.unsqueeze(1)).squeeze(1))
 
-    width = _vocabulary(head, hidden_ND)
+    with torch.no_grad():
+        width = int(head(hidden_ND[:1]).shape[-1])
     rows = max(1, at_once // width)
     if len(tokens_N) <= rows:
         return read(hidden_ND, tokens_N)
@@ -59,8 +60,3 @@ def read_logits(
         checkpoint(read, *part, use_reentrant=False) if again else read(*part) for part in slices
     ]
     return torch.cat(made)
-
-
-def _vocabulary(head: Callable[[Tensor], Tensor], hidden_ND: Tensor) -> int:
-    with torch.no_grad():
-        return int(head(hidden_ND[:1]).shape[-1])

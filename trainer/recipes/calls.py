@@ -154,7 +154,14 @@ def default_agg(function: Callable[..., object]) -> str:
 
 def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
     if ":" in name:
-        return _import(name, where)
+        module, _, attribute = name.partition(":")
+        try:
+            imported: object = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"{where} = {name!r}: cannot be imported: {error}") from error
+        if not callable(imported):
+            raise ConfigError(f"{where} = {name!r}: not a function but a {type(imported).__name__}")
+        return imported
     fitting = [
         each for each in algorithms.__all__ if each.removesuffix("_as_read").endswith(suffix)
     ]
@@ -162,17 +169,6 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
     if not callable(found):
         kind = suffix.removeprefix("_") or "function"
         raise ConfigError(f"{where} = {name!r}: no such {kind}{_near(name, fitting)}")
-    return found
-
-
-def _import(name: str, where: str) -> Callable[..., object]:
-    module, _, attribute = name.partition(":")
-    try:
-        found: object = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{where} = {name!r}: cannot be imported: {error}") from error
-    if not callable(found):
-        raise ConfigError(f"{where} = {name!r}: not a function but a {type(found).__name__}")
     return found
 
 

@@ -61,7 +61,13 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
     elif "mask" in estimator.required:
         made = _by_token(estimator, given)
     elif "segments" in estimator.required:
-        made = Credit(blank(_by_segment(estimator, given), given.mask), None)
+        # A number for each row, [B]; 0 for rows of rollouts that do not count.
+        rows = given.counted[given.owners]
+        numbers = given.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
+        chosen = replace(_chosen(given), segments=numbers[given.owners[rows]])
+        made = Credit(
+            blank(_placed(one_tensor(estimator(chosen), estimator.name), rows), given.mask), None
+        )
     else:
         found = one_tensor(estimator(_chosen(given)), estimator.name)
         each = _placed(found, given.counted)
@@ -71,19 +77,14 @@ def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Cr
     return made._replace(advantages=algorithms.whiten(made.advantages, given.mask))
 
 
-def _by_segment(estimator: Bound, given: Rollouts) -> Tensor:
-    """Return a number for each row, [B]; 0 for rows of rollouts that do not count."""
-    rows = given.counted[given.owners]
-    numbers = given.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
-    chosen = replace(_chosen(given), segments=numbers[given.owners[rows]])
-    return _placed(one_tensor(estimator(chosen), estimator.name), rows)
-
-
 def _chosen(given: Rollouts) -> Inputs:
     """Return the inputs with a value for each rollout, of the counted rollouts alone."""
     chosen = given.inputs.only(Axis.ROLLOUT)
     if chosen.lengths is None:
-        chosen = replace(chosen, lengths=_lengths(given))
+        # The trained tokens of each rollout over all rows, [N].
+        mask = given.mask
+        zeros = torch.zeros(len(given.rewards), dtype=mask.dtype, device=mask.device)
+        chosen = replace(chosen, lengths=zeros.index_add(0, given.owners, mask.sum(1)))
     return chosen.each(lambda value: value[given.counted])
 
 
@@ -178,13 +179,6 @@ def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -
 def _counted_mask(given: Rollouts) -> Tensor:
     """Return [B, T]: the trained tokens of the rollouts that count in the statistics."""
     return given.mask * given.counted[given.owners].unsqueeze(1)
-
-
-def _lengths(given: Rollouts) -> Tensor:
-    """Return the trained tokens of each rollout over all rows, [N]."""
-    mask = given.mask
-    zeros = torch.zeros(len(given.rewards), dtype=mask.dtype, device=mask.device)
-    return zeros.index_add(0, given.owners, mask.sum(1))
 
 
 def _last_token(mask: Tensor, owners: Tensor) -> Tensor:

@@ -43,7 +43,16 @@ def whole_loss(
     )
     parts = {"policy": total.detach()}
     if each is not None and settings.kl.place == "loss":
-        kl = _kl(settings, inputs, each)
+        where, weighted = "algorithm.kl", settings.kl.importance_weighted
+        kl = algorithms.kl_loss(
+            need(inputs.logp, "logp", where),
+            need(inputs.ref_logp, "ref_logp", where),
+            need(inputs.mask, "mask", where),
+            coefficient=settings.kl.coefficient,
+            estimator=settings.kl.estimator,
+            old_logp=need(inputs.old_logp, "old_logp", where) if weighted else None,
+            agg=each,
+        )[0]
         total, parts["kl"] = total + kl, kl.detach()
     if each is not None and settings.entropy.coefficient:
         bonus, _ = algorithms.entropy_loss(
@@ -97,19 +106,6 @@ def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
         logp, old_logp = mean.unsqueeze(1).expand_as(logp), old_logp.new_zeros(old_logp.shape)
     advantages = need(inputs.advantages, "advantages", _LOSS)
     return algorithms.ratio_statistics(logp, old_logp, advantages, mask, eps_low=low, eps_high=high)
-
-
-def _kl(settings: AlgorithmSettings, inputs: Inputs, agg: Aggregator) -> Tensor:
-    where, weighted = "algorithm.kl", settings.kl.importance_weighted
-    return algorithms.kl_loss(
-        need(inputs.logp, "logp", where),
-        need(inputs.ref_logp, "ref_logp", where),
-        need(inputs.mask, "mask", where),
-        coefficient=settings.kl.coefficient,
-        estimator=settings.kl.estimator,
-        old_logp=need(inputs.old_logp, "old_logp", where) if weighted else None,
-        agg=agg,
-    )[0]
 
 
 def _bounds(surrogate: Bound) -> tuple[float, float]:

@@ -146,7 +146,12 @@ class RemoteSource:
         """Return the tasks at `indices`, which are fetched in pages and kept."""
         for index in indices:
             if (split, index) not in self._tasks:
-                await self._fetch(split, index)
+                offset = index - index % PAGE
+                page = await self._server.make_async(self.id).task_page(
+                    split, offset=offset, limit=PAGE
+                )
+                for place, task in enumerate(page.tasks):
+                    self._tasks[split, offset + place] = task
         return [self._tasks[split, index] for index in indices]
 
     async def size(self, split: str) -> int | None:
@@ -173,12 +178,6 @@ class RemoteSource:
     async def close(self) -> None:
         """Close the connections to the servers."""
         await self._server.aclose()
-
-    async def _fetch(self, split: str, index: int) -> None:
-        offset = index - index % PAGE
-        page = await self._server.make_async(self.id).task_page(split, offset=offset, limit=PAGE)
-        for place, task in enumerate(page.tasks):
-            self._tasks[split, offset + place] = task
 
 
 class WorkerSource:

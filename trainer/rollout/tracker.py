@@ -87,7 +87,11 @@ class SuccessTracker:
         The drift is the mean over the response's tokens of |log-probability then - now|, and 0 for
         a task without a response.
         """
-        rows = [(n, row) for n, task in enumerate(tasks) for row in self._rows(task)]
+        rows = [
+            (n, row)
+            for n, task in enumerate(tasks)
+            for row in self._memories.get(task, self._unknown).rows
+        ]
         moved, tokens = torch.zeros(len(tasks)), torch.zeros(len(tasks))
         if rows:
             batch = pad([row for _, row in rows])
@@ -136,9 +140,6 @@ class SuccessTracker:
             task: TaskMemory(alpha, beta, tuple(Row(*row) for row in rows))
             for task, (alpha, beta, rows) in state.items()
         }
-
-    def _rows(self, task: str) -> tuple[Row, ...]:
-        return self._memories.get(task, self._unknown).rows
 
     def _prior(self, successes: float, attempts: int) -> TaskMemory:
         alpha, beta = single_stream_spo_prior(

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from ludus.envs.serving.connect import RemoteServer, connect
 from ludus.errors import UnknownVerifier
 from ludus.rewards import Verifier, make_verifier
-from ludus.rewards.measured import KnownJudge, judges_of
+from ludus.rewards.measured import judges_of
 from ludus.secret import Secret
 from ludus.wire.arguments import parse_served
 
@@ -43,7 +43,18 @@ async def open_verifiers(
             if key not in servers:
                 servers[key] = connect(url, token=one.token if one.token else None)
                 stack.push_async_callback(servers[key].aclose)
-            verifier, judges = await _served(servers[key], name)
+            # A served verifier, which compares groups if the server says so, and the judges behind.
+            server = servers[key]
+            cards = {card.name: card for card in await asyncio.to_thread(server.verifiers)}
+            if name not in cards:
+                raise UnknownVerifier.near(
+                    name, list(cards), hint=f"{server.urls[0]} serves {', '.join(cards) or 'none'}"
+                )
+            card = cards[name]
+            verifier, judges = (
+                server.group_verifier(name) if card.group else server.verifier(name),
+                card.judges,
+            )
         made.append(WeightedVerifier(one.name, verifier, one.weight, one.timeout_s, tuple(judges)))
     return made
 
@@ -53,16 +64,3 @@ async def _close(verifier: Verifier) -> None:
     closed = close() if callable(close) else None
     if inspect.isawaitable(closed):
         await closed
-
-
-async def _served(server: RemoteServer, name: str) -> tuple[Verifier, list[KnownJudge]]:
-    """Return a served verifier, which compares groups if the server says so, and the judges
-    behind.
-    """
-    cards = {card.name: card for card in await asyncio.to_thread(server.verifiers)}
-    if name not in cards:
-        raise UnknownVerifier.near(
-            name, list(cards), hint=f"{server.urls[0]} serves {', '.join(cards) or 'none'}"
-        )
-    card = cards[name]
-    return server.group_verifier(name) if card.group else server.verifier(name), card.judges

@@ -56,15 +56,13 @@ class NoticeBoard:
             count = self._counts[name] = self._counts.get(name, 0) + 1
             if is_told(count):
                 again = f"in {count} steps so far: " if count > 1 else ""
-                self._tell(ToldNotice(step=step, name=name, count=count, text=again + text))
-
-    def _tell(self, told: ToldNotice) -> None:
-        with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(told) + b"\n")
-        if isinstance(self._watcher, Listener):
-            self._watcher.on_notice(told)
-        else:
-            logger.warning("step %d: %s", told.step, told.text)
+                told = ToldNotice(step=step, name=name, count=count, text=again + text)
+                with self._path.open("ab") as file:
+                    file.write(msgspec.json.encode(told) + b"\n")
+                if isinstance(self._watcher, Listener):
+                    self._watcher.on_notice(told)
+                else:
+                    logger.warning("step %d: %s", told.step, told.text)
 
 
 def is_told(count: int) -> bool:

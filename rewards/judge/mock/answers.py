@@ -123,12 +123,12 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
         )
         stated = Counter(name for text in responses for name in set(_NAME.findall(text)))
         question = prompt.data.get("question", "")
-        rows = [
+        proposed = [
             {"text": f'The response mentions "{name}".', "weight": 1 if name in found else -1}
             for name, count in sorted(stated.items(), key=lambda one: (-one[1], one[0]))
             if count < len(responses) and f'"{name}"' not in known and name not in question
         ]
-        return json.dumps({"criteria": rows[:5]})
+        return json.dumps({"criteria": proposed[:5]})
     if "Which response" in prompt.text:
         criterion = prompt.criteria[0].text if prompt.criteria else ""
         first, second = (share_met(criterion, prompt.data.get(f"response_{n}", "")) for n in "AB")

@@ -25,7 +25,10 @@ _FULL = (
 class Connection(Protocol):
     """The part of aiohttp's protocol object that the door uses."""
 
-    transport: asyncio.BaseTransport | None
+    @property
+    def transport(self) -> asyncio.BaseTransport | None:
+        """The connection's transport; None once the connection is closed."""
+        ...
 
     def force_close(self) -> None:
         """Close the connection at once."""

@@ -5,16 +5,18 @@ metrics.
 from __future__ import annotations
 
 import io
+import logging
 import math
 
 from aiohttp import web
 
 from .codec import Format, encode
-from .faults import Fault, FaultReply, status_of
+from .faults import Fault, FaultReply, fault_of, status_of
 from .metrics import ServerMetrics
 from .routes import Route
 from .stream import LARGE_BYTES
 
+logger = logging.getLogger(__name__)
 INSTANCE_HEADER = "Ludus-Instance"
 
 
@@ -41,6 +43,15 @@ class Replies:
         # a large body is written piece by piece, so that it does not hold up the event loop
         body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
         return web.Response(status=status, body=body, headers=headers)
+
+    def failure(
+        self, error: Exception, format: Format, *, route: Route | None = None
+    ) -> web.Response:
+        """Encode an error; an error of no known kind is a bug, whose traceback goes to the log."""
+        fault = fault_of(error)
+        if fault.code == "internal":
+            logger.error("request failed", exc_info=error)
+        return self.fault(fault, format, route=route)
 
     def fault(self, fault: Fault, format: Format, *, route: Route | None = None) -> web.Response:
         """Encode a fault, with the status and headers that tell a client what to do."""

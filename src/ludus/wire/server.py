@@ -12,7 +12,6 @@ this one boundary.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import socket
 import time
@@ -43,8 +42,6 @@ from .stream import PATH
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
 from .tasks import end_task
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8765
 MAX_BODY_BYTES = 16 << 20
@@ -281,7 +278,7 @@ class HttpServer:
                 response = self._replies.answer(reply, format, route=route)
         except Exception as error:
             await discard_body(request)
-            response = self._replies.fault(_read_error(error), format, route=route)
+            response = self._replies.failure(error, format, route=route)
         finally:
             held.release()
         return cut(request) if self._chaos.after() else response
@@ -358,7 +355,7 @@ class HttpServer:
             return await call_asgi(app, request, body)
         except Exception as error:
             await discard_body(request)
-            return self._replies.fault(_read_error(error), Format.JSON)
+            return self._replies.failure(error, Format.JSON)
         finally:
             held.release()
 
@@ -398,10 +395,3 @@ class HttpServer:
             self.metrics.lag_seconds.observe(max(0.0, time.perf_counter() - before - LAG_EVERY_S))
             if self._door is not None:
                 self._door.sweep()
-
-
-def _read_error(error: Exception) -> Fault:
-    fault = fault_of(error)
-    if fault.code == "internal":
-        logger.error("request failed", exc_info=error)
-    return fault

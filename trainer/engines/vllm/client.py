@@ -105,7 +105,12 @@ class VllmClient:
                 ServerUnreachable, f"{path} of {self.url} was cut off: {error or type(error)}"
             ) from error
         if status >= 400:
-            raise self._refusal(status, path, body)
+            message = f"{path} of {self.url} answered {status}: {_message(body)}"
+            if status in (401, 403):
+                raise Unauthorized(message)
+            if status == 429:
+                raise Overloaded(message)
+            raise (RequestRejected(message) if status < 500 else self._blamed(ServerFault, message))
         return body
 
     def _open(self) -> aiohttp.ClientSession:
@@ -113,14 +118,6 @@ class VllmClient:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         return self._session
-
-    def _refusal(self, status: int, path: str, body: bytes) -> RemoteError:
-        message = f"{path} of {self.url} answered {status}: {_message(body)}"
-        if status in (401, 403):
-            return Unauthorized(message)
-        if status == 429:
-            return Overloaded(message)
-        return RequestRejected(message) if status < 500 else self._blamed(ServerFault, message)
 
     def _blamed(self, kind: type[RemoteError], message: str) -> RemoteError:
         hint = self.hint()

@@ -29,7 +29,14 @@ def main(command: list[str]) -> int:
     try:
         return child.wait()
     finally:
-        _clear_up(child)
+        # Wait for the command's child processes, which free shared memory, and kill the rest.
+        child.terminate()  # in case this supervisor was told to stop
+        deadline = time.monotonic() + GRACE_S
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(child.pid, 0)  # raises once the group is empty
+                time.sleep(0.05)
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 def _stop(number: int, _: FrameType | None) -> None:
@@ -43,17 +50,6 @@ def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE_S)
     child.kill()
-
-
-def _clear_up(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the command's child processes, which free shared memory, and kill the rest."""
-    child.terminate()  # in case this supervisor was told to stop
-    deadline = time.monotonic() + GRACE_S
-    with contextlib.suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.killpg(child.pid, 0)  # raises once the group is empty
-            time.sleep(0.05)
-        os.killpg(child.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

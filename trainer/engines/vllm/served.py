@@ -96,18 +96,14 @@ async def inspect(client: VllmClient) -> Served:
     if settings.model_config.logprobs_mode != "processed_logprobs":
         mode = settings.model_config.logprobs_mode
         raise ConfigError(_restart(client.url, f"it reports {mode}, at temperature 1"))
-    card = await _card(client)
+    models = (await client.get("/v1/models", Models)).data
+    if not models:
+        raise ServerFault(f"{client.url} serves no model")
+    card = models[0]
     dtype = settings.model_config.dtype.removeprefix("torch.")
     if dtype not in TOLERANCE:
         raise ConfigError(f"the vLLM server at {client.url} computes in {dtype!r}")
     return Served(card.id, card.max_model_len, version_of(weights.weight_version), dtype)
-
-
-async def _card(client: VllmClient) -> ModelCard:
-    models = (await client.get("/v1/models", Models)).data
-    if not models:
-        raise ServerFault(f"{client.url} serves no model")
-    return models[0]  # the others are adapters on it
 
 
 def _restart(url: str, why: str) -> str:

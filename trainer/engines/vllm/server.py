@@ -103,7 +103,12 @@ class VllmServer:
     """
 
     def __init__(self, launch: Launch) -> None:
-        _require_vllm(launch.python)
+        python = launch.python
+        if python:
+            if shutil.which(python) is None:
+                raise ConfigError(f"vllm.python is {python!r}, which is no program")
+        elif importlib.util.find_spec("vllm") is None:
+            raise MissingExtra.of("vllm", needed_for="--engine vllm")
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log = launch.log
@@ -175,14 +180,6 @@ def _tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
         return file.read().decode(errors="replace")
-
-
-def _require_vllm(python: str) -> None:
-    if python:
-        if shutil.which(python) is None:
-            raise ConfigError(f"vllm.python is {python!r}, which is no program")
-    elif importlib.util.find_spec("vllm") is None:
-        raise MissingExtra.of("vllm", needed_for="--engine vllm")
 
 
 def _free_port() -> int:

@@ -10,7 +10,7 @@ from ..models import CausalLM
 from .client import VllmClient
 from .engine import Ignored, VLLMEngine
 from .probe import TOLERANCE, Probe, probe_prompt, scorer_of
-from .served import Served, inspect
+from .served import inspect
 from .server import Launch, VllmServer
 
 
@@ -39,7 +39,20 @@ async def start_vllm(
     Raises:
         LudusError: the server cannot be started, or cannot be used for training.
     """
-    server = None if settings.url else VllmServer(_launch(settings, folder, model, dtype, cpu, log))
+    text_config = model.config.get_text_config()
+    server = None
+    if not settings.url:
+        launch = Launch(
+            model=folder,
+            dtype=dtype,
+            max_model_len=min(settings.max_model_len, int(text_config.max_position_embeddings)),
+            log=log,
+            cpu=cpu,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
+            python=settings.python,
+            arguments=settings.arguments,
+        )
+        server = VllmServer(launch)
     client = VllmClient(
         settings.url if server is None else server.url,
         api_key=settings.api_key,
@@ -51,52 +64,24 @@ async def start_vllm(
         served = await inspect(client)
         # A run that was killed during a publish may have left the server paused.
         await client.post("/resume", {}, Ignored)
-        return _engine(settings, client, served, server, model, images)
+        probe = Probe(
+            learner=scorer_of(model),
+            prompt=probe_prompt(int(text_config.vocab_size)),
+            tolerance=settings.probe_tolerance or TOLERANCE[served.dtype],
+            every=settings.probe_every,
+        )
+        return VLLMEngine(
+            client,
+            served,
+            weights_folder=settings.weights_folder,
+            server=server,
+            probe=probe,
+            keep_cache=settings.keep_cache,
+            request_timeout_s=settings.request_timeout_s,
+            images=images,
+        )
     except BaseException:
         await client.close()
         if server is not None:
             await server.close()
         raise
-
-
-def _engine(
-    settings: VLLMConfig,
-    client: VllmClient,
-    served: Served,
-    server: VllmServer | None,
-    model: CausalLM,
-    images: ImageReader | None,
-) -> VLLMEngine:
-    vocabulary = int(model.config.get_text_config().vocab_size)
-    probe = Probe(
-        learner=scorer_of(model),
-        prompt=probe_prompt(vocabulary),
-        tolerance=settings.probe_tolerance or TOLERANCE[served.dtype],
-        every=settings.probe_every,
-    )
-    return VLLMEngine(
-        client,
-        served,
-        weights_folder=settings.weights_folder,
-        server=server,
-        probe=probe,
-        keep_cache=settings.keep_cache,
-        request_timeout_s=settings.request_timeout_s,
-        images=images,
-    )
-
-
-def _launch(
-    settings: VLLMConfig, folder: str, model: CausalLM, dtype: str, cpu: bool, log: Path
-) -> Launch:
-    longest = int(model.config.get_text_config().max_position_embeddings)
-    return Launch(
-        model=folder,
-        dtype=dtype,
-        max_model_len=min(settings.max_model_len, longest),
-        log=log,
-        cpu=cpu,
-        gpu_memory_utilization=settings.gpu_memory_utilization,
-        python=settings.python,
-        arguments=settings.arguments,
-    )
