@@ -1,0 +1,234 @@
+"""Decides between a model's own chat template and one for training, and opens a chat format.
+
+auto            the model's own template if nothing is lost and no turn is rewritten; else the
+                training template for that very template; else the model's own, repaired
+stock           the model's own template, repaired
+training        the training template for that very template
+training:NAME   the training template of that name
+PATH            a template file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError
+
+from ..chat import ChatFormat, Tokenizer
+from ..parsing import TOOL_FORMATS, tool_format
+from .probe import AUTO, probe
+from .releases import Recognition, digest_of, recognise
+from .report import Outcome, TemplateReport
+from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer
+from .training import TRAINING, TrainingTemplate, own_template, training_template
+
+STOCK, TRAIN = "stock", "training"
+_NAMED = f"{TRAIN}:"
+KEPT = "thoughts of earlier turns stay as sampled"
+REPORT_FILE, TABLE_FILE = "template.json", "template.txt"
+
+
+class WithTemplate:
+    """A tokenizer that renders with another chat template and is the same in all else."""
+
+    def __init__(self, tokenizer: Tokenizer, template: str) -> None:
+        self._tokenizer = tokenizer
+        self.chat_template = template
+        self.verified = getattr(tokenizer, "verified", True)
+        self.eos_token = tokenizer.eos_token
+        self.eos_token_id = tokenizer.eos_token_id
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        """The special tokens by id."""
+        return self._tokenizer.added_tokens_decoder
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Return the ids of a text."""
+        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> str:
+        """Return the text of ids."""
+        return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any:
+        """Render a conversation; see transformers' method of the same name."""
+        return self._tokenizer.apply_chat_template(
+            conversation, chat_template=self.chat_template, **kwargs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    name: str
+    digest: str
+    recognised: str
+    brief_tools: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTemplate:
+    """A chat format together with what the probe found."""
+
+    chat_format: ChatFormat
+    report: TemplateReport
+
+    def write(self, folder: Path) -> None:
+        """Keep the report in a run folder, as a table and as JSON."""
+        (folder / TABLE_FILE).write_text(f"{self.report.table()}\n", encoding="utf-8")
+        (folder / REPORT_FILE).write_bytes(msgspec.json.encode(self.report))
+
+
+def template_of(tokenizer: Tokenizer) -> str:
+    """Return the source of a tokenizer's chat template.
+
+    A tokenizer with several named templates is asked for the one for tools, else the default.
+
+    Raises:
+        ConfigError: the tokenizer has none.
+    """
+    found = getattr(tokenizer, "chat_template", None)
+    if isinstance(found, Mapping):
+        found = found.get("tool_use") or found.get("default")
+    if not isinstance(found, str) or not found:
+        raise ConfigError("the tokenizer has no chat template; name one with --model.template PATH")
+    return found
+
+
+def probe_template(
+    tokenizer: Tokenizer,
+    *,
+    template: str = AUTO,
+    wanted_format: str = AUTO,
+    stop_ids: Sequence[int] = (),
+    shows_images: bool = False,
+) -> tuple[Tokenizer, TemplateReport]:
+    """Choose a template and probe it.
+
+    Args:
+        tokenizer: the model's tokenizer, or a `TemplateTokenizer`.
+        template: auto, stock, training, training:NAME, or the path of a template file.
+        wanted_format: name of the tool format, or auto.
+        stop_ids: end tokens of the model's generation config.
+        shows_images: whether images reach the model.
+
+    Returns:
+        The tokenizer that renders with the chosen template, and the report.
+
+    Raises:
+        ConfigError: the choice names no template, or none for the model's own.
+    """
+    found = recognise(template_of(tokenizer))
+
+    def probed(source: str, origin: _Origin, paired: str) -> tuple[Tokenizer, TemplateReport]:
+        shown = _with(tokenizer, source)
+        wanted = paired if wanted_format == AUTO and paired in TOOL_FORMATS else wanted_format
+        report = probe(
+            shown,
+            wanted_format=wanted,
+            origin=origin,
+            stop_ids=stop_ids,
+            shows_images=shows_images,
+        )
+        return shown, report
+
+    def trained(chosen: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
+        name = f"{TRAIN}:{chosen.name} ({KEPT})"
+        checked = "" if chosen.verified else "; its first prompt is unverified"
+        origin = _Origin(name, digest_of(chosen.source), f"found {found.said}{checked}")
+        return probed(chosen.source, origin, chosen.tool_format)
+
+    if template == TRAIN or template.startswith(_NAMED):
+        return trained(_wanted_training(template, found))
+    if template not in (AUTO, STOCK):
+        source = _read_template(template)
+        return probed(source, _origin(template, source), "")
+    own = own_template(template_of(tokenizer))
+    paired = own.tool_format if own is not None else ""
+    stock = probed(template_of(tokenizer), _origin(STOCK, template_of(tokenizer)), paired)
+    if template == AUTO and found.family and _loses(stock[1]):
+        return trained(TRAINING[found.family])
+    return stock
+
+
+def open_template(
+    tokenizer: Tokenizer,
+    *,
+    template: str = AUTO,
+    wanted_format: str = AUTO,
+    stop_ids: Sequence[int] = (),
+) -> OpenedTemplate:
+    """Choose a template, probe it, and return the chat format with the repairs it needs.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        template: auto, stock, training, training:NAME, or the path of a template file.
+        wanted_format: name of the tool format, or auto.
+        stop_ids: end tokens of the model's generation config.
+
+    Raises:
+        ConfigError: the choice names no template; or the template cannot play an episode, with the
+            probe's reason.
+    """
+    shown, report = probe_template(
+        tokenizer, template=template, wanted_format=wanted_format, stop_ids=stop_ids
+    )
+    refused = [one for one in report.of(Outcome.REFUSED) if one.feature != "images"]
+    if refused:
+        reasons = "; ".join(f"{one.feature}: {one.detail}" for one in refused)
+        raise TemplateRefused(
+            f"the chat template cannot play an episode: {reasons}. Name another with "
+            "--model.template"
+        )
+    chat_format = ChatFormat(
+        shown, tool_format(report.tool_format), stop_ids=stop_ids, fallbacks=report.fallbacks
+    )
+    return OpenedTemplate(chat_format, report)
+
+
+def _with(tokenizer: Tokenizer, source: str) -> Tokenizer:
+    if getattr(tokenizer, "chat_template", None) == source:
+        return tokenizer
+    if isinstance(tokenizer, TemplateTokenizer):
+        return TemplateTokenizer(source)
+    return WithTemplate(tokenizer, source)
+
+
+def _origin(name: str, source: str) -> _Origin:
+    own = own_template(source)
+    if own is not None:
+        return _Origin(name, digest_of(source), f"the training template {own.name}")
+    found = recognise(source)
+    return _Origin(name, found.digest, found.said)
+
+
+def _wanted_training(template: str, found: Recognition) -> TrainingTemplate:
+    if template.startswith(_NAMED):
+        return training_template(template.removeprefix(_NAMED))
+    if not found.family:
+        raise ConfigError(
+            f"there is no training template for the model's own ({found.digest}): {found.said}. "
+            f"Name one with --model.template {_NAMED}NAME ({', '.join(TRAINING)}), or use stock"
+        )
+    return TRAINING[found.family]
+
+
+def _read_template(template: str) -> str:
+    path = Path(template)
+    if not path.is_file():
+        raise ConfigError(
+            f"model.template must be auto, stock, training, training:NAME or a {TEMPLATE_SUFFIX} "
+            f"file, got {template!r}"
+        )
+    return TemplateTokenizer.load(path).chat_template
+
+
+def _loses(report: TemplateReport) -> bool:
+    """Return whether a template needs repairs beyond a frozen date."""
+    needed = [*report.of(Outcome.REPAIRED), *report.of(Outcome.REFUSED)]
+    return any(one.feature not in ("images", "date") for one in needed)

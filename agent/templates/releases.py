@@ -1,0 +1,116 @@
+"""Recognises the chat templates of released models by digest, and tells near misses.
+
+Templates are compared after normalisation. For each released template the project keeps its digest
+and a digest of each of its statements, so that a template which differs in a few statements is
+known as a near miss, with the statements that differ; the released text itself is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+NEAR = 0.7
+"""Share of statements in common from which a template is a near miss of a released one."""
+SHOWN = 3
+"""How many of the differing statements are quoted."""
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+_STATEMENT = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
+
+
+class Release(msgspec.Struct, frozen=True):
+    """A released template."""
+
+    name: str
+    """The models that bring the template."""
+    family: str
+    """The training template of the project for these models."""
+    digest: str
+    statements: list[str]
+    """A short digest of each statement and each text between statements."""
+
+
+class Recognition(msgspec.Struct, frozen=True):
+    """What is known about a template that was found."""
+
+    digest: str
+    said: str
+    """The answer for people: a release, a near miss with the difference, or unknown."""
+    family: str = ""
+    """The training template for this very template; empty for a near miss."""
+
+
+def normalised(template: str) -> str:
+    """Return a template without comments, and without white space at the ends of lines."""
+    lines = _COMMENT.sub("", template.replace("\r\n", "\n")).split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def digest_of(template: str) -> str:
+    """Return the digest of a normalised template: 16 hexadecimal digits of SHA-256."""
+    return hashlib.sha256(normalised(template).encode()).hexdigest()[:16]
+
+
+def statements_of(template: str) -> list[str]:
+    """Return the statements of a template and the texts between, without white space around."""
+    text, parts, end = normalised(template), list[str](), 0
+    for found in _STATEMENT.finditer(text):
+        parts += [text[end : found.start()].strip(), " ".join(found[0].split())]
+        end = found.end()
+    parts.append(text[end:].strip())
+    return [part for part in parts if part]
+
+
+def short_digest(statement: str) -> str:
+    """Return the digest of a statement: six hexadecimal digits."""
+    return hashlib.sha256(statement.encode()).hexdigest()[:6]
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """Return all released templates that are known."""
+    path = Path(__file__).with_name("releases.json")
+    return tuple(msgspec.json.decode(path.read_bytes(), type=list[Release]))
+
+
+def recognise(template: str) -> Recognition:
+    """Return which release brings a template, or which comes near."""
+    digest = digest_of(template)
+    same = next((one for one in releases() if one.digest == digest), None)
+    if same is not None:
+        return Recognition(digest, f"the template of {same.name}", same.family)
+    found = {short_digest(part): part for part in statements_of(template)}
+    mine = Counter(short_digest(part) for part in statements_of(template))
+    share, near = max(
+        ((_in_common(mine, Counter(one.statements)), one) for one in releases()),
+        key=lambda pair: pair[0],
+    )
+    if share < NEAR:
+        return Recognition(digest, "no template that ludus knows")
+    theirs = Counter(near.statements)
+    added = [found[one] for one in (mine - theirs)]
+    missing = (theirs - mine).total()
+    return Recognition(
+        digest, f"near {near.name} ({near.family}), but {_difference(added, missing)}"
+    )
+
+
+def _in_common(one: Counter[str], other: Counter[str]) -> float:
+    """Return the share of statements in common, counted with repetitions."""
+    return (one & other).total() / max((one | other).total(), 1)
+
+
+def _difference(added: list[str], missing: int) -> str:
+    quoted = ", ".join(repr(part[:80]) for part in added[:SHOWN])
+    parts: list[str] = []
+    if added:
+        more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+        parts.append(f"{len(added)} of its statements are other: {quoted}{more}")
+    if missing:
+        parts.append(f"{missing} of the released statements are missing")
+    return " and ".join(parts) or "its statements are in another order"

@@ -1,0 +1,44 @@
+"""Writes `agent/templates/releases.json`: the digests by which released templates are recognised.
+
+    python scripts/template_releases.py "Qwen3|qwen3|PATH" "SmolLM2-Instruct|smollm2|PATH" ...
+
+Each argument names the models, the training template of the project for them, and the file of the
+released template. Digests of releases that are not named stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from ludus.agent.templates.releases import Release, digest_of, short_digest, statements_of
+
+OUT = Path(__file__).parent.parent / "agent" / "templates" / "releases.json"
+
+
+def main(arguments: list[str]) -> int:
+    """Add or replace the releases that `arguments` name."""
+    known: dict[str, Release] = {}
+    if OUT.exists():
+        known = {
+            one.digest: one for one in msgspec.json.decode(OUT.read_bytes(), type=list[Release])
+        }
+    for argument in arguments:
+        name, family, path = argument.split("|")
+        template = Path(path).read_text(encoding="utf-8")
+        statements = [short_digest(part) for part in statements_of(template)]
+        digest = digest_of(template)
+        known[digest] = Release(name, family, digest, statements)
+    rows = sorted(known.values(), key=lambda one: (one.family, one.name))
+    OUT.write_text(
+        "[\n" + ",\n".join(msgspec.json.encode(row).decode() for row in rows) + "\n]\n",
+        encoding="utf-8",
+    )
+    print(f"{len(rows)} releases in {OUT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
