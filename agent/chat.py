@@ -81,6 +81,7 @@ class ChatFormat:
         self.tokenizer = tokenizer
         self.tool_format = tool_format
         self.fallbacks = fallbacks
+        self._marks_turns = isinstance(tool_format, WritesTurns)
         self.images = images
         self._marks = _special_marks(tokenizer)
         if images is not None and images.placeholder not in self._marks:
@@ -212,8 +213,8 @@ class ChatFormat:
         This is not always `eos_token`: Gemma ends turns with `<end_of_turn>`, and GLM with the
         token that opens the next message.
         """
-        written = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
-        found = self._first_mark(written.rpartition(_STUB_ANSWER.text)[2])
+        answered = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
+        found = self._first_mark(answered.rpartition(_STUB_ANSWER.text)[2])
         if found is None:
             shown = [_STUB_QUESTION, _STUB_ANSWER, _STUB_QUESTION]
             after = self._render(shown, [], prompt=False).rpartition(_STUB_ANSWER.text)[2]
@@ -222,7 +223,7 @@ class ChatFormat:
         if found is None:
             raise ConfigError(
                 "the chat template ends an assistant's turn with "
-                f"{written.rpartition(_STUB_ANSWER.text)[2]!r}, which holds no "
+                f"{answered.rpartition(_STUB_ANSWER.text)[2]!r}, which holds no "
                 "token of its own: a sampled turn could never end. Use a template that ends turns "
                 "with a special token, such as the tokenizer's eos_token"
             )
@@ -253,8 +254,8 @@ class ChatFormat:
 
     def _first_mark(self, text: str) -> str | None:
         """Return the first of the tokenizer's own tokens in `text`."""
-        written = [mark for mark in self._single_marks() if mark in text]
-        return min(written, key=text.find, default=None)
+        present = [mark for mark in self._single_marks() if mark in text]
+        return min(present, key=text.find, default=None)
 
     def _single_marks(self) -> list[str]:
         added = [str(token) for token in self.tokenizer.added_tokens_decoder.values()]
@@ -276,7 +277,7 @@ class ChatFormat:
         """Return the text between the end of an assistant's turn and the next answer, or None if
         the template rewrites that turn.
         """
-        said = _stub_of(new, thought=thought)
+        said = _stub_of(new, thought=thought, apart=self._marks_turns)
         full = self._render([_STUB_QUESTION, said, *new], [], prompt=True)
         for before in self._befores(said, full, thought=thought):
             if full.startswith(before):
@@ -291,9 +292,12 @@ class ChatFormat:
         """
         head = self.opening.rstrip().removesuffix("<think>")
         begun = len(head) < len(self.opening.rstrip())  # the template opens the thoughts
-        sampled = (head if begun else self.opening) + said.text
+        sampled = head if begun else self.opening
         bare = self._render([_STUB_QUESTION, said], [], prompt=False)
         end = self.end_of_call if said.tool_calls else self.end_of_turn
+        # Where calls alone are marked, the template's own way of writing them is as good.
+        whole = turn_text(self.tool_format, said) if self._marks_turns else said.text
+        sampled += whole.removesuffix(end)
         if self.ends_by_role:
             ends = [bare.rstrip()]
         else:
@@ -353,13 +357,18 @@ _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("~")
 _STUB_THOUGHT = "<think>\n.\n</think>\n\n~"
 
 
-def _stub_of(new: Sequence[Message], *, thought: bool) -> Message:
-    """Return an assistant's turn that `new` may follow: results follow the calls they answer."""
+def _stub_of(new: Sequence[Message], *, thought: bool, apart: bool) -> Message:
+    """Return an assistant's turn that `new` may follow: results follow the calls they answer.
+
+    Thoughts are `apart` from the text in formats that mark whole turns.
+    """
     calls: list[ToolCall] = []
     for message in new:
         if message.role is not Role.TOOL:
             break
         calls.append(ToolCall(name=message.name or "f", id=message.tool_call_id))
+    if thought and apart:
+        return Message(role=Role.ASSISTANT, content="~", tool_calls=calls, reasoning=".")
     return assistant(_STUB_THOUGHT if thought else _STUB_ANSWER.text, calls)
 
 
@@ -388,6 +397,8 @@ def as_template_message(message: Message) -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
+    if message.reasoning:  # templates read thoughts under different names
+        row |= {"reasoning_content": message.reasoning, "thinking": message.reasoning}
     if message.name:
         row["name"] = message.name
     if message.tool_call_id:

@@ -348,7 +348,7 @@ class TokenPlayer:
             return None
         ended = self._format.ends_turn(turns[-1].out_ids)
         message = turns[-1].message
-        thought = message is not None and THOUGHTS_END in message.text
+        thought = message is not None and (bool(message.reasoning) or THOUGHTS_END in message.text)
         last = turns[-1].out_ids[-1] if turns[-1].out_ids else None
         return self._format.extension(new, ended=ended, thought=thought, last=last)
 

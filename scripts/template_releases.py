@@ -3,7 +3,8 @@
     python scripts/template_releases.py "Qwen3|qwen3|PATH" "SmolLM2-Instruct|smollm2|PATH" ...
 
 Each argument names the models, the training template of the project for them, and the file of the
-released template. Digests of releases that are not named stay as they are.
+released template; a fourth part, "brief", says that the template lists names of tools alone by
+design. Digests of releases that are not named stay as they are.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def main(arguments: list[str]) -> int:
             one.digest: one for one in msgspec.json.decode(OUT.read_bytes(), type=list[Release])
         }
     for argument in arguments:
-        name, family, path = argument.split("|")
+        name, family, path, *brief = argument.split("|")
         template = Path(path).read_text(encoding="utf-8")
         statements = [short_digest(part) for part in statements_of(template)]
         digest = digest_of(template)
-        known[digest] = Release(name, family, digest, statements)
+        known[digest] = Release(name, family, digest, statements, brief_tools=bool(brief))
     rows = sorted(known.values(), key=lambda one: (one.family, one.name))
     OUT.write_text(
         "[\n" + ",\n".join(msgspec.json.encode(row).decode() for row in rows) + "\n]\n",

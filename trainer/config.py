@@ -33,8 +33,16 @@ class ModelConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type in which the learner computes and the engine samples; the learner's weights are float32.
     """
-    tool_format: str = "hermes"
-    """Format in which the model writes tool calls."""
+    tool_format: str = "auto"
+    """Format in which the model writes tool calls; auto takes the one that reads calls as the chat
+    template writes them, and hermes where the template shows none.
+    """
+    template: str = "auto"
+    """The chat template: stock is the model's own, repaired where it loses something; training is
+    the project's template for that model, which keeps thoughts of earlier turns; training:NAME
+    names one; a path names a .jinja file. auto takes stock if it loses nothing and rewrites no
+    turn, else training where there is one.
+    """
     max_image_pixels: int = 0
     """Largest number of pixels of an image as the model sees it; larger images are made smaller, at
     about one token for 1,024 pixels (Qwen3-VL). 0 leaves the bound of the model's processor.

@@ -12,11 +12,11 @@ from typing import Any
 
 from ludus.agent import ChatFormat, Engine, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import ContextManager, make_context
-from ludus.agent.parsing import tool_format
 from ludus.errors import ConfigError
 
+from .chat_template import open_chat
 from .config import TrainConfig
-from .engines import LocalEngine, load_images, load_model, load_stop_ids, load_tokenizer
+from .engines import LocalEngine, load_images, load_model, load_tokenizer
 from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
@@ -115,12 +115,13 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     scorer = EpisodeScorer(verifiers)
     model_path = locate_model(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
+    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
+    chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
     plan = plan_updates(
         algorithm,
         groups=config.rollout.tasks_per_step,
         wanted=config.trainer.updates_per_step,
     )
-    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     learner = _learner(
         config, model_path, images, values="values" in algorithm.needs, updates=plan.settings.count
     )
@@ -131,12 +132,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     updater = _updater(config, algorithm, learner, tracker, plan)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
-    chat_format = ChatFormat(
-        tokenizer,
-        tool_format(config.model.tool_format),
-        stop_ids=load_stop_ids(model_path),
-        images=images,
-    )
+    chat_format = chat.chat_format
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
@@ -154,7 +150,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
-        notes=(*plan.notes, *unmeasured(verifiers)),
+        notes=(*plan.notes, *unmeasured(verifiers), *filter(None, [chat.report.notice()])),
         closing=stack,
     )
 

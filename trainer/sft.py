@@ -7,6 +7,7 @@ observations are not trained.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,15 +23,15 @@ from torch import Tensor
 from ludus.agent import ChatFormat, Episode
 from ludus.agent.context import ContextManager, make_context
 from ludus.agent.images import refuse_unseen
-from ludus.agent.parsing import tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
+from .chat_template import open_chat
 from .config import SFTConfig
 from .demonstrations import demonstrate
-from .engines import load_images, load_model, load_stop_ids, load_tokenizer
+from .engines import load_images, load_model, load_tokenizer
 from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
@@ -39,6 +40,8 @@ from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step
 from .run.folder import RunFolder
 from .shield import shielded
 from .tiny import tiny_or_folder
+
+logger = logging.getLogger(__name__)
 
 SEEDS_APART = 1 << 24
 """Number of demonstrations between two seeds of an endless set; no run is that long."""
@@ -106,6 +109,9 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     briefing = session.env.briefing()
     refuse_unseen(images, session.id, declared=briefing.shows_images, opening=[])
+    chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
+    if chat.report.notice():
+        logger.warning("%s", chat.report.notice())
     learner = Learner(
         load_model(model_path, device=pick_device(config.model.device)),
         config.trainer,
@@ -115,17 +121,11 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     )
     if start is not None:
         learner.restore(_learner_state(start))
-    chat_format = ChatFormat(
-        tokenizer,
-        tool_format(config.model.tool_format),
-        stop_ids=load_stop_ids(model_path),
-        images=images,
-    )
     losses = deque(_last_losses(folder) if start else (), maxlen=STOP_UPDATES)
     context = make_context(config.context)
     stack.push_async_callback(context.close)
     return _WarmUp(
-        config, folder, session, learner, tokenizer, chat_format, context, first_step, losses
+        config, folder, session, learner, tokenizer, chat.chat_format, context, first_step, losses
     )
 
 

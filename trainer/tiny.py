@@ -38,15 +38,17 @@ MARKS = (
 """Strings that the Hermes format writes unchanged; each becomes one token."""
 
 CHAT_TEMPLATE = """\
-{%- if messages[0].role == 'system' %}{{ '<|im_start|>system\\n' + messages[0].content }}
-{%- if tools %}{{ '\\n' }}{% for tool in tools %}{{ tool.function.name }}({{
+{%- if messages[0].role == 'system' or tools %}{{ '<|im_start|>system\\n' -}}
+{{ messages[0].content + ('\\n' if tools else '') if messages[0].role == 'system' else '' }}
+{%- if tools %}{% for tool in tools %}{{ tool.function.name }}({{
 tool.function.parameters.properties | join(', ') }}) {% endfor %}{% endif -%} {{ '<|im_end|>\\n'
 }}{% endif -%} {%- for message in messages %} {%- if message.role == 'tool' %} {%- if loop.first or
 messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user\\n' }}{% else %}{{ '\\n' }}{% endif
 %} {{- '<tool_response>\\n' + message.content + '\\n</tool_response>' }} {%- if loop.last or
 messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif %} {%- elif message.role !=
-'system' %}{{ '<|im_start|>' + message.role + '\\n' + message.content }} {%- for call in
-message.tool_calls or [] %} {{- '\\n' if message.content or not loop.first else '' }}{{
+'system' or not loop.first %}{{ '<|im_start|>' + message.role + '\\n' + message.content }}
+{%- for call in message.tool_calls or [] %} {{- '\\n' if message.content or not loop.first else ''
+}}{{
 '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments |
 tojson + '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }}{% endif %} {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
@@ -44,8 +46,10 @@ class Case:
     """Words that stand in two messages and must be shown at least twice."""
 
 
-def thinking(answer: Message) -> Message:
-    """Return an answer with thoughts before the text."""
+def thinking(answer: Message, *, apart: bool = False) -> Message:
+    """Return an answer with thoughts, before the text or `apart` in a field of their own."""
+    if apart:
+        return msgspec.structs.replace(answer, reasoning=THOUGHT)
     text = f"<think>\n{THOUGHT}\n</think>\n\n{answer.text}"
     return assistant(text, answer.tool_calls)
 
@@ -99,6 +103,22 @@ there.
 """
 
 
+def of_one_call(case: Case) -> Case:
+    """Return a case in which turns make one call at most, and think apart from the text.
+
+    Formats that mark whole turns end a turn with its first call.
+    """
+    others = {OTHER_VALUE, OTHER_RESULT}
+    messages = [
+        thinking(CALLS if one is CALLS_TWICE else one, apart=True)
+        if one.role == "assistant"
+        else one
+        for one in case.messages
+        if one is not OTHER_FOUND
+    ]
+    return replace(case, messages=messages, words=[w for w in case.words if w not in others])
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """What follows a turn of the policy."""
@@ -107,11 +127,8 @@ class Continuation:
     said: Message
     new: Sequence[Message]
     ended: bool = True
-
-    @property
-    def thought(self) -> bool:
-        """Whether the turn contains thoughts."""
-        return THOUGHT in self.said.text
+    thought: bool = False
+    """Whether thoughts stand before the turn."""
 
 
 CONTINUATIONS = [
@@ -120,6 +137,6 @@ CONTINUATIONS = [
     Continuation("results after two calls", CALLS_TWICE, [FOUND, OTHER_FOUND]),
     Continuation("summary after a result", CALLS, [FOUND, user(SUMMARY)]),
     Continuation("user after a cut turn", assistant(ANSWER), [user(SECOND)], ended=False),
-    Continuation("user after thoughts", thinking(assistant(ANSWER)), [user(SECOND)]),
-    Continuation("result after thoughts", thinking(CALLS), [FOUND]),
+    Continuation("user after thoughts", assistant(ANSWER), [user(SECOND)], thought=True),
+    Continuation("result after thoughts", CALLS, [FOUND], thought=True),
 ]

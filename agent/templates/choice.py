@@ -20,6 +20,7 @@ import msgspec
 from ludus.errors import ConfigError
 
 from ..chat import ChatFormat, Tokenizer
+from ..images import ImageFormat
 from ..parsing import TOOL_FORMATS, tool_format
 from .probe import AUTO, probe
 from .releases import Recognition, digest_of, recognise
@@ -162,6 +163,7 @@ def open_template(
     template: str = AUTO,
     wanted_format: str = AUTO,
     stop_ids: Sequence[int] = (),
+    images: ImageFormat | None = None,
 ) -> OpenedTemplate:
     """Choose a template, probe it, and return the chat format with the repairs it needs.
 
@@ -170,23 +172,31 @@ def open_template(
         template: auto, stock, training, training:NAME, or the path of a template file.
         wanted_format: name of the tool format, or auto.
         stop_ids: end tokens of the model's generation config.
+        images: how images become tokens; None for a model that reads none.
 
     Raises:
         ConfigError: the choice names no template; or the template cannot play an episode, with the
             probe's reason.
     """
     shown, report = probe_template(
-        tokenizer, template=template, wanted_format=wanted_format, stop_ids=stop_ids
+        tokenizer,
+        template=template,
+        wanted_format=wanted_format,
+        stop_ids=stop_ids,
+        shows_images=images is not None,
     )
-    refused = [one for one in report.of(Outcome.REFUSED) if one.feature != "images"]
-    if refused:
-        reasons = "; ".join(f"{one.feature}: {one.detail}" for one in refused)
+    if report.blocking:
+        reasons = "; ".join(f"{one.feature}: {one.detail}" for one in report.blocking)
         raise TemplateRefused(
             f"the chat template cannot play an episode: {reasons}. Name another with "
             "--model.template"
         )
     chat_format = ChatFormat(
-        shown, tool_format(report.tool_format), stop_ids=stop_ids, fallbacks=report.fallbacks
+        shown,
+        tool_format(report.tool_format),
+        stop_ids=stop_ids,
+        images=images,
+        fallbacks=report.fallbacks,
     )
     return OpenedTemplate(chat_format, report)
 
@@ -204,7 +214,7 @@ def _origin(name: str, source: str) -> _Origin:
     if own is not None:
         return _Origin(name, digest_of(source), f"the training template {own.name}")
     found = recognise(source)
-    return _Origin(name, found.digest, found.said)
+    return _Origin(name, found.digest, found.said, found.brief_tools)
 
 
 def _wanted_training(template: str, found: Recognition) -> TrainingTemplate:

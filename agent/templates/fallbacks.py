@@ -47,6 +47,8 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ids of calls have nine letters or digits."""
     content_as_parts: bool = False
     """Text is a list of one part."""
+    without_thoughts: bool = False
+    """Thoughts that a format keeps apart from the text are left out of later prompts."""
 
     @property
     def names(self) -> list[str]:
@@ -85,6 +87,9 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         self, row: TemplateRow, tools: Sequence[ToolSpec], tool_format: ToolFormat
     ) -> TemplateRow:
         """Reshape the calls of a message, and the ids that tie results to calls."""
+        if self.without_thoughts:
+            row.pop("reasoning_content", None)
+            row.pop("thinking", None)
         calls = row.get("tool_calls", [])
         if self.calls_as_text and calls:
             written = tool_format.render([_tool_call(call) for call in calls], tools=tools)

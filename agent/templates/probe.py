@@ -19,6 +19,7 @@ from ludus.messages import ImagePart, Message, TextPart, user
 
 from ..chat import ChatFormat, Tokenizer, as_template_message
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
+from ..parsing.protocol import WritesTurns
 from . import cases
 from .cases import Case, Continuation
 from .fallbacks import NO_FALLBACKS, Fallbacks
@@ -38,6 +39,7 @@ _CALL_OPTIONS: Options = [
     {"arguments_as_json": True, "short_ids": True},
     {"calls_as_text": True},
 ]
+_THOUGHT_OPTIONS: Options = [{}, {"without_thoughts": True}]
 _RESULT_OPTIONS: Options = [{}, {"results_as_user": True}]
 _MERGE_OPTIONS: Options = [{}, {"merge_roles": True}]
 
@@ -118,7 +120,8 @@ class _Probe:
         chat = self._chat()
         if chat is not None:
             for continuation in cases.CONTINUATIONS:
-                self._continue(chat, continuation)
+                if not (self._apart and len(continuation.said.tool_calls) > 1):
+                    self._continue(chat, continuation)
             self._thoughts()
         opening = "" if chat is None else _after_question(self)
         stops = () if chat is None else chat.stop_token_ids
@@ -149,7 +152,7 @@ class _Probe:
 
     def _fault(self, wanted: Sequence[Case], fallbacks: Fallbacks) -> str:
         """Return why the cases are not shown with some repairs; empty if they are."""
-        for case in wanted:
+        for case in map(cases.of_one_call, wanted) if self._apart else wanted:
             ends = case.messages[-1].role != "assistant"
             try:
                 text = self.render(
@@ -210,6 +213,9 @@ class _Probe:
             {**result, **call, **merge}
             for merge, result, call in product(_MERGE_OPTIONS, _RESULT_OPTIONS, _CALL_OPTIONS)
         ]
+        if self._apart:  # a turn whose text and thoughts are marked too is not text
+            kept = [one for one in options if not one.get("calls_as_text")]
+            options = [{**one, **dropped} for dropped in _THOUGHT_OPTIONS for one in kept]
         if foreign:  # the template's own way of writing calls would contradict the description
             options = [one for one in options if one.get("calls_as_text")]
         self._calls_and_results(options, foreign)
@@ -241,6 +247,8 @@ class _Probe:
                 self._found(feature, Outcome.SUPPORTED, "" if not fault else "repaired above")
 
     def _last_resorts(self) -> Options:
+        if self._apart:
+            return [{"without_thoughts": True}, {"without_thoughts": True, "merge_roles": True}]
         text = {"calls_as_text": True, "results_as_user": True}
         return [{"merge_roles": True}, {"calls_as_text": True}, text, {**text, "merge_roles": True}]
 
@@ -340,7 +348,7 @@ class _Probe:
             added = chat.extension(
                 step.new, ended=step.ended, thought=step.thought, last=said[-1] if said else None
             )
-            whole = chat.prompt([cases.ASKED, step.said, *step.new], [])
+            whole = chat.prompt([cases.ASKED, self._said(step), *step.new], [])
         except TemplateRefused as error:
             self._found(feature, Outcome.REFUSED, _short(error))
             return
@@ -360,11 +368,18 @@ class _Probe:
         else:
             self._found(feature, Outcome.SUPPORTED, "text alike; tokens split otherwise at a seam")
 
-    @staticmethod
-    def _sampled(chat: ChatFormat, step: Continuation) -> list[int]:
+    def _said(self, step: Continuation) -> Message:
+        return cases.thinking(step.said, apart=self._apart) if step.thought else step.said
+
+    @property
+    def _apart(self) -> bool:
+        """Whether thoughts stand in a field of their own, as in formats that mark whole turns."""
+        return isinstance(self.format, WritesTurns)
+
+    def _sampled(self, chat: ChatFormat, step: Continuation) -> list[int]:
         """Return a turn as the policy would sample it: without the tag that the template opened."""
-        said, opened = step.said, chat.opening.rstrip().endswith("<think>")
-        if opened and step.thought:
+        said, opened = self._said(step), chat.opening.rstrip().endswith("<think>")
+        if opened and step.thought and not self._apart:
             said = Message(
                 role=said.role, content=said.text[len("<think>\n") :], tool_calls=said.tool_calls
             )
@@ -372,7 +387,7 @@ class _Probe:
 
     def _thoughts(self) -> None:
         """Record which thoughts the template shows."""
-        said = cases.thinking(cases.assistant(cases.ANSWER))
+        said = cases.thinking(cases.assistant(cases.ANSWER), apart=self._apart)
         shown: list[bool] = []
         for messages in ([cases.ASKED, said], [cases.ASKED, said, user(cases.SECOND)]):
             try:

@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _STATEMENT = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 
 
-class Release(msgspec.Struct, frozen=True):
+class Release(msgspec.Struct, frozen=True, omit_defaults=True):
     """A released template."""
 
     name: str
@@ -33,6 +33,8 @@ class Release(msgspec.Struct, frozen=True):
     digest: str
     statements: list[str]
     """A short digest of each statement and each text between statements."""
+    brief_tools: bool = False
+    """Whether the template lists the names of tools and parameters alone, by design."""
 
 
 class Recognition(msgspec.Struct, frozen=True):
@@ -43,6 +45,8 @@ class Recognition(msgspec.Struct, frozen=True):
     """The answer for people: a release, a near miss with the difference, or unknown."""
     family: str = ""
     """The training template for this very template; empty for a near miss."""
+    brief_tools: bool = False
+    """See `Release.brief_tools`."""
 
 
 def normalised(template: str) -> str:
@@ -83,7 +87,7 @@ def recognise(template: str) -> Recognition:
     digest = digest_of(template)
     same = next((one for one in releases() if one.digest == digest), None)
     if same is not None:
-        return Recognition(digest, f"the template of {same.name}", same.family)
+        return Recognition(digest, f"the template of {same.name}", same.family, same.brief_tools)
     found = {short_digest(part): part for part in statements_of(template)}
     mine = Counter(short_digest(part) for part in statements_of(template))
     share, near = max(

@@ -53,6 +53,13 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the findings with an outcome."""
         return [one for one in self.findings if one.outcome is outcome]
 
+    @property
+    def blocking(self) -> list[Finding]:
+        """The refusals with which no episode can be played; images matter only where an environment
+        shows some.
+        """
+        return [one for one in self.of(Outcome.REFUSED) if one.feature != "images"]
+
     def table(self) -> str:
         """Return the report as lines for a terminal."""
         facts = {
@@ -70,17 +77,22 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
     def notice(self) -> str:
-        """Return one sentence about what was repaired or refused; empty if nothing was."""
+        """Return one sentence about what was repaired or refused; empty if nothing was.
+
+        Images are left out, since a run that shows images to a model without a processor is refused
+        at its start.
+        """
         repaired = [f"{one.feature} ({_told(one)})" for one in self.of(Outcome.REPAIRED)]
-        refused = [f"{one.feature} ({_told(one)})" for one in self.of(Outcome.REFUSED)]
+        refused = [f"{one.feature} ({_told(one)})" for one in self.blocking]
         parts = [
             f"{word}: {'; '.join(said)}"
             for word, said in (("repaired", repaired), ("refused", refused))
             if said
         ]
-        if not parts:
+        if not parts and self.template == "stock":
             return ""
-        return f"The chat template {self.template} does not show everything: {'. '.join(parts)}."
+        said = f" does not show everything: {'. '.join(parts)}" if parts else " shows everything"
+        return f"The chat template {self.template} ({self.recognised}){said}."
 
 
 def _told(finding: Finding) -> str:

@@ -3,6 +3,7 @@
 config.toml       the settings, complete
 metrics.jsonl     one line for each step
 notices.jsonl     the notices that were shown; see `notices.py`
+template.txt      what the probe found out about the chat template, also as template.json
 episodes/         whole episodes, one in each line, and images/ with what they show
 refused/          the rows of updates that were not made
 checkpoints/      see `checkpoint.py`

@@ -162,7 +162,8 @@ def unread_calls(facts: StepFacts) -> str | None:
         return None
     return (
         f"{broken / calls:.0%} of the tool calls could not be read as model.tool_format = "
-        f"{facts.config.model.tool_format!r}: name the format that the model writes, or warm it up"
+        f"{facts.config.model.tool_format!r} (template.txt names the format in use): name the one "
+        "that the model writes, or warm it up"
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ludus.agent import Episode, Trajectory
 from ludus.agent.episodes import read_episodes
+from ludus.agent.templates.choice import TABLE_FILE
 from ludus.agent.viewer.rendering import asset, render
 from ludus.messages import ToolCall
 from ludus.metrics import read_metrics
@@ -37,7 +38,7 @@ def write_report(
         facts: numbers to show on top, besides the held-out rewards.
     """
     rows = read_metrics(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
-    settings = folder / "config.toml"
+    settings, template = folder / "config.toml", folder / TABLE_FILE
     page = render(
         PACKAGE,
         "report.html.j2",
@@ -51,6 +52,7 @@ def write_report(
         measure_it=MEASURE_IT,
         notices=_notices(folder, rows),
         pairs=_before_and_after(folder),
+        chat_template=template.read_text(encoding="utf-8") if template.exists() else "",
         settings=settings.read_text(encoding="utf-8") if settings.exists() else "",
         style=asset(PACKAGE, "report.css"),
         said=said,

@@ -1,4 +1,4 @@
-"""`ludus model`: fetch a released model."""
+"""`ludus model`: fetch a released model, and probe a model's chat template."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import tyro
 
+from ludus.agent.chat import Tokenizer
+from ludus.agent.templates.choice import probe_template
+from ludus.agent.templates.text import TEMPLATE_SUFFIX, TemplateTokenizer
 from ludus.errors import MissingExtra, UnknownName
 
 from .arguments import parse
 
 USAGE = """\
 usage: ludus model get NAME [--out FOLDER]   write a released model as a transformers folder
+       ludus model probe PATH [--json]       say what a chat template shows, and what repairs it
 
 ludus model ACTION --help says more about one of them. NAME also stands for the model wherever a
 model path is taken, and so does a .gguf file: --model.path smollm2, --model.path model.gguf.
 
-example:
-  ludus model get smollm2"""
+examples:
+  ludus model get smollm2
+  ludus model probe smollm2
+  ludus model probe chat_template.jinja --template training:qwen3"""
 
 
 class UnknownAction(UnknownName):
@@ -74,4 +81,56 @@ def get(arguments: Sequence[str]) -> int:
     return 0
 
 
-ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {"get": get}
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions:
+    """The options of `ludus model probe`."""
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
+    """A model's folder or name, a folder with a tokenizer alone, or a .jinja file."""
+    template: str = "auto"
+    """The chat template to probe: auto, stock, training, training:NAME or a path, as model.template
+    of a run.
+    """
+    tool_format: str = "auto"
+    """Format in which the model writes tool calls; auto reads it off the template."""
+    json: bool = False
+    """Print the report as JSON instead of a table."""
+
+
+def probe(arguments: Sequence[str]) -> int:
+    """Print what a chat template shows and what repairs it; returns 1 if it cannot play an
+    episode.
+    """
+    options = parse(
+        ProbeOptions,
+        arguments,
+        verb="model probe",
+        about="Render system, tools, calls, results, thoughts and images with a model's own chat "
+        "template, and say what it loses and which repairs show it.",
+        example="ludus model probe ./model",
+    )
+    tokenizer, stop_ids = _tokenizer_of(options.path)
+    _, report = probe_template(
+        tokenizer,
+        template=options.template,
+        wanted_format=options.tool_format,
+        stop_ids=stop_ids,
+    )
+    print(msgspec.json.encode(report).decode() if options.json else report.table())
+    return int(bool(report.blocking))
+
+
+def _tokenizer_of(path: str) -> tuple[Tokenizer, tuple[int, ...]]:
+    """Return the tokenizer at a path with the end tokens of the model's generation config; a
+    stand-in for a template file.
+    """
+    if path.endswith(TEMPLATE_SUFFIX):
+        return TemplateTokenizer.load(Path(path)), ()
+    try:
+        from ludus.trainer.engines import load_stop_ids, load_tokenizer
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus model probe of a tokenizer") from error
+    return load_tokenizer(path), load_stop_ids(path)
+
+
+ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {"get": get, "probe": probe}

@@ -66,7 +66,7 @@ CASES: dict[str, tuple[dict[str, float], list[str]]] = {
         ["100% of 32 episodes ended context_full after 2.0 turns", "Raise rollout.window"],
     ),
     "cut_turns": ({"turn/cut": 0.8}, ["80% of the turns", "rollout.max_tokens = 256"]),
-    "unread_calls": ({"episode/parse_errors": 0.9}, ["90% of the tool calls", "'hermes'"]),
+    "unread_calls": ({"episode/parse_errors": 0.9}, ["90% of the tool calls", "'auto'"]),
     "no_calls": ({"stop/no_calls": 0.75}, ["75% of the episodes ended no_calls", "ludus view"]),
     "lone_groups": ({"group/lone": 0.5}, ["50% of 4 groups", "grpo_advantages compares"]),
     "all_alike": ({"group/identical": 1.0}, ["in 100% of the groups", "collapsed", "trainer.lr"]),
