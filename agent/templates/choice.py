@@ -25,7 +25,7 @@ from ..parsing import TOOL_FORMATS, tool_format
 from .probe import AUTO, probe
 from .releases import Recognition, digest_of, recognise
 from .report import Outcome, TemplateReport
-from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer
+from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer, source_of
 from .training import TRAINING, TrainingTemplate, own_template, training_template
 
 STOCK, TRAIN = "stock", "training"
@@ -40,6 +40,7 @@ class WithTemplate:
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
         self._tokenizer = tokenizer
         self.chat_template = template
+        self.special_tokens_map = getattr(tokenizer, "special_tokens_map", {})
         self.verified = getattr(tokenizer, "verified", True)
         self.eos_token = tokenizer.eos_token
         self.eos_token_id = tokenizer.eos_token_id
@@ -86,17 +87,13 @@ class OpenedTemplate:
 
 
 def template_of(tokenizer: Tokenizer) -> str:
-    """Return the source of a tokenizer's chat template.
-
-    A tokenizer with several named templates is asked for the one for tools, else the default.
+    """Return the source of a tokenizer's chat template; see `source_of`.
 
     Raises:
         ConfigError: the tokenizer has none.
     """
-    found = getattr(tokenizer, "chat_template", None)
-    if isinstance(found, Mapping):
-        found = found.get("tool_use") or found.get("default")
-    if not isinstance(found, str) or not found:
+    found = source_of(tokenizer)
+    if found is None:
         raise ConfigError("the tokenizer has no chat template; name one with --model.template PATH")
     return found
 

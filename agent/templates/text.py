@@ -11,6 +11,7 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -41,6 +42,17 @@ class AppliesTemplate(Protocol):
     def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
 
 
+def source_of(tokenizer: AppliesTemplate) -> str | None:
+    """Return the source of a tokenizer's chat template; None for a tokenizer without one.
+
+    A tokenizer with several named templates is asked for the one for tools, else the default.
+    """
+    found = getattr(tokenizer, "chat_template", None)
+    if isinstance(found, Mapping):
+        found = found.get("tool_use") or found.get("default")
+    return found if isinstance(found, str) and found else None
+
+
 def apply_template(
     tokenizer: AppliesTemplate,
     rows: list[dict[str, Any]],
@@ -61,14 +73,17 @@ def apply_template(
     Raises:
         TemplateRefused: the template raised an error.
     """
+    source = source_of(tokenizer)
+    given: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": prompt}
     try:
-        rendered: str = tokenizer.apply_chat_template(
-            rows,
-            tools=tools or None,
-            add_generation_prompt=prompt,
-            tokenize=False,
-            strftime_now=today.strftime,
-        )
+        if source is None:  # a tokenizer that renders in code of its own
+            rendered: str = tokenizer.apply_chat_template(rows, tokenize=False, **given)
+        else:
+            # Tokenizers do not let a caller set the date, so the template is rendered here.
+            special = getattr(tokenizer, "special_tokens_map", {})
+            rendered = compile_template(source)(
+                messages=rows, documents=None, strftime_now=today.strftime, **given, **special
+            )
     except (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
         roles = ", ".join(str(row["role"]) for row in rows)
         raise TemplateRefused(
@@ -90,6 +105,7 @@ class _GenerationTag(jinja2.ext.Extension):
         return jinja2.nodes.Scope(body, lineno=line)
 
 
+@lru_cache(maxsize=64)
 def compile_template(source: str) -> Callable[..., str]:
     """Return a function that renders a chat template with keyword arguments.
 
@@ -105,7 +121,8 @@ def compile_template(source: str) -> Callable[..., str]:
         template = environment.from_string(source)
     except jinja2.TemplateError as error:
         raise TemplateRefused(f"the chat template cannot be read: {error}") from None
-    return template.render
+    render: Callable[..., str] = template.render
+    return render
 
 
 def _as_json(
@@ -166,6 +183,7 @@ class TemplateTokenizer:
         self._texts = list(self._marks)
         longest = sorted(self._marks, key=len, reverse=True)
         self._split = re.compile(f"({'|'.join(map(re.escape, longest))})")
+        self.special_tokens_map = {"bos_token": BOS, "eos_token": EOS}
         self.eos_token: str = EOS
         self.eos_token_id: int = self._marks[EOS]
 
@@ -212,4 +230,4 @@ class TemplateTokenizer:
     def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> str:
         """Render a conversation as text; see transformers' method of the same name."""
         given = {name: value for name, value in kwargs.items() if name != "tokenize"}
-        return self._render(messages=conversation, bos_token=BOS, eos_token=EOS, **given)
+        return self._render(messages=conversation, **self.special_tokens_map, **given)
