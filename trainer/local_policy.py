@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from ludus.agent import ChatFormat, Sampling, TokenPolicy
+from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import ContextManager
-from ludus.agent.parsing import tool_format
 
-from .engines import LocalEngine, load_images, load_model, load_stop_ids, load_tokenizer
+from .chat_template import open_chat
+from .config import ModelConfig
+from .engines import LocalEngine, load_images, load_model, load_tokenizer
 from .engines.model_paths import locate_model
 from .learning.devices import pick_device
 from .learning.precision import DTYPES
+
+logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -22,7 +26,8 @@ async def local_policy(
     *,
     context: ContextManager | None = None,
     window: int | None = None,
-    tools_as: str = "hermes",
+    tools_as: str = "auto",
+    template: str = "auto",
     device: str = "auto",
     dtype: str = "float32",
     max_rows: int = 256,
@@ -34,26 +39,29 @@ async def local_policy(
         sampling: of every turn; the seed is replaced.
         context: what happens when the window is full.
         window: the working context in tokens; None is the model's own.
-        tools_as: the format of tool calls.
+        tools_as: the format of tool calls; auto reads it off the chat template.
+        template: the chat template, as `model.template` of a run.
         device: of the model; auto takes CUDA where there is a CUDA device.
         dtype: the type that the model computes in.
         max_rows: the most turns that are sampled at once.
 
     Raises:
-        ConfigError: the model cannot be loaded.
+        ConfigError: the model cannot be loaded, or its chat template cannot play an episode.
     """
     folder = locate_model(path)
     tokenizer = load_tokenizer(folder)
     images = load_images(folder, tokenizer)
-    chat_format = ChatFormat(
-        tokenizer, tool_format(tools_as), stop_ids=load_stop_ids(folder), images=images
+    chat = open_chat(
+        ModelConfig(tool_format=tools_as, template=template), folder, tokenizer, images=images
     )
+    if notice := chat.report.notice():
+        logger.warning("%s", notice)
     engine = LocalEngine(
         load_model(folder, dtype=DTYPES[dtype], device=pick_device(device)),
         max_rows=max_rows,
         images=images,
     )
     try:
-        yield TokenPolicy(engine, chat_format, sampling, window=window, context=context)
+        yield TokenPolicy(engine, chat.chat_format, sampling, window=window, context=context)
     finally:
         await engine.close()

@@ -72,9 +72,11 @@ class EvalOptions:
     sampling: Annotated[str, tyro.conf.arg(metavar="JSON")] = ""
     """Further fields of each request, '{"top_p": 0.9}'; null leaves a field out, "seed" too."""
     tool_format: str = ""
-    """How the model writes calls, such as hermes, where its server knows no tools; a local model
-    writes hermes unless told otherwise.
+    """How the model writes calls, such as hermes, where its server knows no tools; for a
+    local model, by default the format that its chat template writes.
     """
+    template: str = "auto"
+    """The chat template of a local model, as model.template of a run."""
     device: str = "auto"
     """The device of a local model; auto takes CUDA where there is a CUDA device."""
     dtype: Literal["float32", "bfloat16"] = "float32"

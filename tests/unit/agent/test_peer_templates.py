@@ -86,7 +86,7 @@ class Script:
         prompt = self.chat.tokenizer.decode(list(ids), skip_special_tokens=False)
         wanted = [*self.env.said, "look", "describedword", "explainedword"]
         self.missing += [word for word in wanted if word not in prompt]
-        made = self.chat.answer(self._says(), self.env.tools)
+        made = self.chat.answer(self._says(), self.env.briefing().tools)
         self.turn += 1
         return Generation(
             ids=made, logprobs=[-0.5] * len(made), finish=Finish.STOP, versions=[0] * len(made)
@@ -108,7 +108,7 @@ class Script:
             return assistant("", calls)
         return said
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(self, ids: Sequence[int], *, images: Sequence[Any] = ()) -> list[float]:
         return [0.0] * len(ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
@@ -139,7 +139,8 @@ async def test_an_episode_shows_all_that_was_said_or_is_refused_at_the_start(
     assert trajectory.stop is Stop.MAX_TURNS, trajectory.verdict.detail
     assert engine.missing == []
     assert trajectory.metrics.get("parse_errors", 0) == 0
-    assert trajectory.metrics["tool_calls"] >= 8
+    # Calls of Llama are a whole turn, so that one beside prose is prose.
+    assert trajectory.metrics["tool_calls"] >= (6 if report.tool_format == "llama3_json" else 8)
 
 
 @files
