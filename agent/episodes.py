@@ -18,12 +18,14 @@ from .trajectory import Episode
 
 
 def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episode]:
-    """Read the first `max_episodes` episodes of a file, or all.
+    """Read the first `max_episodes` episodes of a file, or all if None. Empty lines are skipped.
 
-    An unfinished last line, left by a writer that was killed, is skipped.
+    An incomplete last line is skipped too, because a writer that was killed leaves one, and the
+    episodes before it are whole.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is not an episode; the message names it.
+        ConfigError: the file cannot be read, or a line is not an episode; the message names the
+            line.
     """
     return list(itertools.islice(_episodes(path), max_episodes))
 
@@ -47,7 +49,7 @@ def _episodes(path: Path) -> Iterator[Episode]:
 
 
 class _Unfinished(Exception):
-    """A line without a line end, which the writer did not complete."""
+    """The last line is neither an episode nor ended by a line feed: its writer did not finish."""
 
 
 def _episode(line: bytes, where: str) -> Episode:

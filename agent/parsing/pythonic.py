@@ -1,11 +1,12 @@
-"""The list of Python calls of Llama 3.2 and later.
+"""The tool-call format of Llama 3.2 and later: a list of calls in Python syntax.
 
     [f(a=1), g()]
 
-A list is read only if the turn, or the text after the tag of Llama 4, begins with one; calls of
-tools on offer are also read without the brackets. Python is parsed, never run: arguments must be
-literals. Names that Python would not accept, such as `get-weather` or the argument `from`, are
-read all the same, because tools have such names.
+Calls are read if the turn begins with the list, after any thoughts, or if a tag of the model (such
+as `<|python_start|>`) announces the list later. Calls of tools on offer are also read without the
+brackets. The Python is parsed and never run, so arguments must be literals. Names that Python would
+not accept, such as `get-weather` or the argument `from`, are read all the same, because tools have
+such names.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class Llama3PythonicFormat:
             calls = _read_list(body.text)
         except UnreadableLiteral as error:
             calls = [ToolCall(name="", id="call_0", error=str(error))]
-        if not complete:  # the turn was cut, so the last call may be unfinished
+        if not complete:  # the turn was cut off, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
+        """Write calls as the model would; "" for no calls."""
         return f"[{', '.join(map(_as_python, calls))}]" if calls else ""
 
 
@@ -55,8 +56,9 @@ def _as_python(call: ToolCall) -> str:
 
 _FIRST_CALL = re.compile(r"(\[\s*)?([A-Za-z_][\w.-]*)\s*\(")
 _NAMED_OR_NONE = re.compile(r"\s*(?:\)\s*[\],]|[\w$@.-]++\s*=)")
-"""What may follow the parenthesis in a list of calls: its end, or a named argument."""
+"""What may follow the opening parenthesis of a call: the closing one, or a named argument."""
 _ANNOUNCED = re.compile(rf"{TAG}\s*{_FIRST_CALL.pattern}")
+"""A tag and the call that follows, anywhere in a turn."""
 
 
 def _find(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[int, Body]:
@@ -75,7 +77,10 @@ def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
     """Return whether a turn is meant as a list of calls.
 
     Code may begin in the same way, and so may prose: with `[Smith (2020)]`, or with `search (the
-    tool)` where the brackets are left out.
+    tool)` where the brackets are left out. So without brackets the first name must be a tool on
+    offer, after a tag or in a list that can be read. With brackets, a tag or the name of a tool on
+    offer is enough; any other name needs a named argument or `)` behind it, outside a code fence,
+    unless no tools are known.
     """
     first = _FIRST_CALL.match(body.text)
     if first is None:
@@ -104,7 +109,13 @@ def _is_list(said: str) -> bool:
 
 
 def _read_list(body: str) -> list[ToolCall]:
+    """Return the calls of a list, or of calls without brackets.
+
+    Raises:
+        UnreadableLiteral: the text is not a list in Python syntax, or has more than `MAX_CALLS`.
+    """
     try:
+        # The line feed keeps the added bracket out of a comment at the end of the body.
         made, names = _plain(body if body.startswith("[") else f"[{body}\n]")
         tree = expression(made)
     except UnreadableLiteral as error:
@@ -123,6 +134,9 @@ _STRING_OR_NAME = re.compile(
     r"""|(?<=[(,\s])(?P<argument>[\w$@.-]++)(?=\s*=(?!=))""",
     re.DOTALL,
 )
+"""A string, which is skipped so that nothing in it is taken for a name; or the name of a function
+before `(`, or of an argument before `=`. Possessive quantifiers (`*+`) avoid backtracking.
+"""
 
 
 def _plain(body: str) -> tuple[str, dict[str, str]]:
@@ -130,8 +144,9 @@ def _plain(body: str) -> tuple[str, dict[str, str]]:
     originals.
     """
     names: dict[str, str] = {}
-    if len(body) > MAX_PYTHON_CHARS:  # refused unread
+    if len(body) > MAX_PYTHON_CHARS:  # `expression` will refuse the body
         return body, names
+    # Replacements must not collide with a name of the body.
     mark = "name_"
     while mark in body:
         mark += "_"
@@ -149,8 +164,8 @@ def _plain(body: str) -> tuple[str, dict[str, str]]:
 
 
 def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolCall:
-    """Convert a list element to a call; an unusable element carries `error`, and the other elements
-    are still read.
+    """Convert an element of the list to a call; an unusable element becomes a call with an `error`,
+    so that the other elements still count.
     """
     name = _dotted(node.func) if isinstance(node, ast.Call) else ""
     if not isinstance(node, ast.Call) or not name:
@@ -172,7 +187,7 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return a name, in the form `a.b` for a method; "" for anything else."""
+    """Return the name that `node` is, such as `f` or `a.b`; "" for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,7 +1,8 @@
 """The operator's network policy, and the decision about a host and port.
 
 A name is looked up once, here. Every address of the name must be allowed, and the connection goes
-to an address that was checked, so a DNS answer that changes between two look-ups changes nothing.
+to an address that was checked. So an attacker gains nothing from a name server that answers with a
+public address first and a private one later (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -22,11 +23,19 @@ MIB = 1 << 20
 
 
 class NetworkNotAllowed(ConfigError):
-    """A run asked for `network=True`, which the operator or the tier of the sandbox lacks."""
+    """A run asked for `network=True`, but the operator allows no network, or the sandbox's tier
+    cannot offer one.
+    """
 
     @classmethod
     def by_operator(cls, tier: str, tiers: Sequence[str]) -> Self:
-        """Make the error for a policy without a network, and say how to allow a network."""
+        """Make the error for an operator who has set no policy; the message says how to set one.
+
+        Args:
+            tier: the tier of the sandbox.
+            tiers: the tiers that can offer a network. Where `tier` is not among them, no policy
+                would help, so the error is that of `by_tier`.
+        """
         if tier not in tiers:
             return cls.by_tier(tier, tiers)
         return cls(
@@ -37,7 +46,7 @@ class NetworkNotAllowed(ConfigError):
 
     @classmethod
     def by_tier(cls, tier: str, tiers: Sequence[str]) -> Self:
-        """Make the error for a tier without a network, and name the tiers with networks."""
+        """Make the error for a tier that cannot offer a network; the message names `tiers`."""
         return cls(
             f"the tier {tier!r} cannot offer a network: its programs have no network of their own "
             f"that could be given one way out; these have: {', '.join(tiers)}"
@@ -45,23 +54,37 @@ class NetworkNotAllowed(ConfigError):
 
 
 class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What programs may reach: by default the web of the public internet.
+    """What programs may reach: by default every public host, on the ports of the web.
 
-    Loopback, private, link-local, metadata and all other addresses that are not public are refused
-    whatever `hosts` says, and so are the addresses of this machine. Only `exceptions` lifts that.
+    Loopback, private, link-local, cloud metadata and all other addresses that are not public are
+    refused whatever `hosts` says, and so are the addresses of this machine. Only `exceptions` lifts
+    that.
+
+    Raises:
+        ValueError: a limit is not above 0, or an exception is not "ADDRESS:PORT".
     """
 
     hosts: tuple[str, ...] = ("*",)
-    """Allowed names or patterns: "example.org", "*.example.net", "*"."""
+    """Allowed names or patterns, in lower case: "example.org", "*.example.net", "*".
+
+    "*.example.net" covers names of any depth below example.net, but not example.net.
+    """
     ports: tuple[int, ...] = (80, 443)
+    """Allowed ports; `exceptions` name their own."""
     exceptions: tuple[str, ...] = ()
-    """"ADDRESS:PORT" pairs that may be reached although not public: a package mirror, say."""
+    """"ADDRESS:PORT" pairs that may be reached although the address is not public or the port not
+    allowed: a package mirror, say. An IPv6 address is written without brackets.
+
+    A host given as this address needs no entry in `hosts`; a name that leads to it does.
+    """
     connections: int = 32
-    """The most connections of a run at the same time."""
+    """The most connections of a run at the same time; further ones wait."""
     total_bytes: int = 256 * MIB
-    """The most bytes of a run, in both directions together."""
+    """The most bytes of a run, over all connections and both directions. Beyond, connections are
+    cut.
+    """
     connect_timeout_s: float = 10.0
-    """The limit for looking up a name, and for connecting, in seconds."""
+    """The limit in seconds for looking up a name, and again for connecting to an address."""
 
     def __post_init__(self) -> None:
         for name in ("connections", "total_bytes", "connect_timeout_s"):
@@ -74,7 +97,7 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Make a policy from a comma-separated list of hosts.
+        """Make a policy from a comma-separated list of hosts, as in LUDUS_SANDBOX_NETWORK.
 
         Raises:
             ConfigError: the list has no host.
@@ -97,12 +120,16 @@ class EgressDecision:
         self._resolve = resolve
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses to connect to.
+        """Look `host` up and return its addresses, all of them allowed, in the order to try.
+
+        Args:
+            host: a name, in any case and perhaps with a final full stop, or an address.
+            port: of the connection that is wanted.
 
         Raises:
             EgressRefused: the host, the port or an address of the host is not allowed.
             OSError: the name has no address.
-            TimeoutError: no answer came in time.
+            TimeoutError: the look-up took longer than the policy's `connect_timeout_s`.
         """
         name = host.lower().rstrip(".")
         excepted = f"{name}:{port}" in self.policy.exceptions

@@ -1,4 +1,8 @@
-"""Log-probabilities of given texts, with many rows in a forward pass."""
+"""Log-probabilities of given texts, computed for many rows in one forward pass.
+
+Suffixes of tensors name their axes: B rows, T positions of the longest row, D the hidden size,
+P positions whose logits are computed together, V the vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +20,28 @@ from .models import CausalLM
 from .requests import spans
 
 POSITIONS = 512
-"""Positions whose logits are computed together: a vocabulary is wide, and a text may be long."""
+"""How many positions have their logits in memory at the same time. The logits of a long text over a
+large vocabulary would need gigabytes.
+"""
 
 
 @dataclass(eq=False)
 class Scoring:
-    """A row that waits to be scored."""
+    """A row of token ids to be scored, and its result once `score_rows` has run."""
 
     ids: list[int]
+    """The token ids of one text, without padding."""
     images: tuple[PlacedImage, ...] = ()
     """The images that stand in `ids`."""
     logprobs: list[float] = field(default_factory=list[float])
+    """One value for each id, in nats at temperature 1. The first is 0, because nothing comes before
+    that id.
+    """
     error: Exception | None = None
+    """Why this row has no result."""
 
     def result(self) -> list[float]:
-        """Return the log-probability of each id in nats; raises what went wrong with this row."""
+        """Return `logprobs`, or raise `error` if there is one."""
         if self.error is not None:
             raise self.error
         return self.logprobs
@@ -39,25 +50,30 @@ class Scoring:
 def score_rows(
     model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int, reader: ImageReader | None = None
 ) -> None:
-    """Score rows, short rows together; each row holds the result or the error afterwards.
+    """Score rows; afterwards each row holds its result or its error.
+
+    Rows of similar length share a pass, so that little of it is padding.
 
     Args:
         model: a causal language model.
-        rows: to be scored.
-        max_tokens: padded tokens in one pass; a longer row goes alone.
-        reader: of images; None for a model that reads none.
+        rows: the rows to be scored; they are changed in place.
+        max_tokens: the most tokens in one pass, with padding; a longer row has a pass to itself.
+        reader: prepares images for the model; None for a model that reads no images.
     """
     usable = sorted((row for row in rows if _is_usable(row, model)), key=lambda row: len(row.ids))
     for part in spans([len(row.ids) for row in usable], max_tokens):
         try:
             _score(model, usable[part], reader)
-        except Exception as error:  # such as memory: told to those of this pass
+        except Exception as error:  # out of memory, say: the rows of the other passes are unharmed
             for row in usable[part]:
                 row.error = error
 
 
 def _is_usable(row: Scoring, model: CausalLM) -> bool:
-    """Say whether the model knows every id; a row with any other id fails alone."""
+    """Say whether the row can be scored; if not, set its error.
+
+    An id beyond the vocabulary would otherwise make the whole pass fail, with all of its rows.
+    """
     size = model.get_input_embeddings().num_embeddings
     wrong = next((token for token in row.ids if not 0 <= token < size), None)
     if wrong is not None:
@@ -68,7 +84,11 @@ def _is_usable(row: Scoring, model: CausalLM) -> bool:
 
 
 def _score(model: CausalLM, rows: Sequence[Scoring], reader: ImageReader | None) -> None:
-    """Score rows in a single pass; padding comes last, where no token of a row attends."""
+    """Score rows in a single pass.
+
+    Padding stands behind the ids, so a causal model needs no attention mask: no id of a row attends
+    to a later position. Id 0 pads, since any valid id will do.
+    """
     if not rows:
         return
     longest = max(len(row.ids) for row in rows)
@@ -81,7 +101,7 @@ def _score(model: CausalLM, rows: Sequence[Scoring], reader: ImageReader | None)
 
 
 def _next_logprobs(model: CausalLM, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
-    """Return the log-probability of each target, given the hidden state before the target."""
+    """Return the log-probability of each target, given the hidden state of the position before."""
     found: list[float] = []
     for start in range(0, len(targets_T), POSITIONS):
         targets_P = targets_T[start : start + POSITIONS]

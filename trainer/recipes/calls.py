@@ -1,8 +1,10 @@
 """Lookup of library functions by name: options are checked, and tensors are passed by parameter
 name.
 
-The names of a function's parameters are the contract: those before the `*` are tensors, and so
-are keywords annotated with `Tensor`; every other keyword is an option.
+A function declares by its signature what it needs. Parameters before the `*` are tensors, and so
+are keyword-only parameters annotated with `Tensor`; the trainer passes the field of `Inputs` that
+has the parameter's name. Every other keyword-only parameter is an option, which a recipe may set,
+except those in `NOT_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -21,32 +23,34 @@ from .inputs import Inputs
 from .recipe import Option
 
 NOT_OPTIONS = frozenset({"agg", "generator"})
-"""Keywords that the resolver sets."""
+"""Keywords that the trainer passes, not the recipe: the aggregator and the random generator."""
 _SHARE = re.compile(r"(?:(?P<share>\d*\.?\d+)\s*\*\s*)?max_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A function with options, to be called with tensors."""
+    """A library function whose options are checked and fixed; calling it takes the tensors."""
 
     name: str
+    """The name in the recipe, for messages."""
     function: Callable[..., object]
     options: Mapping[str, Option]
     required: tuple[str, ...]
-    """Tensors that the function requires."""
+    """The names of the tensors that the function requires."""
     optional: tuple[str, ...]
-    """Tensors that the function uses if given."""
+    """The names of the tensors that the function uses if given."""
     aggregates: bool
     """Whether the function takes `agg`."""
     draws: bool
-    """Whether the function takes a `generator`."""
+    """Whether the function takes a `generator`, since it draws random numbers."""
 
     def __call__(self, inputs: Inputs, **more: object) -> object:
         """Call the function with the inputs that match the parameters.
 
         Args:
-            inputs: what there is to read.
-            more: further keywords of the function, such as an aggregator or a generator.
+            inputs: the tensors that the trainer has; fields that the function does not name are
+                not passed.
+            more: the keywords in `NOT_OPTIONS` that the function takes.
 
         Raises:
             ConfigError: a required tensor is missing.
@@ -73,19 +77,22 @@ def bind(
     """Find the function `name` and check `options` against the function's signature.
 
     Args:
-        name: of `ludus.trainer.algorithms`, ending in `suffix` (or `suffix` and `_as_read`); or
-            "module:function".
+        name: a function of `ludus.trainer.algorithms` that ends in `suffix`, perhaps followed by
+            `_as_read` (a method whose full source was not at hand); or "module:function", which
+            may have any name.
         suffix: the wanted kind of function: "_advantages", "_loss", "_weights", "_mask",
-            "_rewards" or "".
-        options: keywords of the function.
+            "_rewards" or "" for any.
+        options: keywords of the function, by name.
         where: the place in the recipe, for messages.
-        max_tokens: the trainer's longest response, for options such as "0.2 * max_tokens".
+        max_tokens: the longest response of the trainer, in tokens. An option "0.2 * max_tokens"
+            becomes that share of it, as a float.
 
     >>> bind("grpo_advantages", "_advantages", {"ddof": 0}, where="algorithm.advantage").required
     ('rewards', 'groups')
 
     Raises:
-        ConfigError: no such function, or an option that the function does not take.
+        ConfigError: there is no such function, it does not take an option, an option without a
+            default is missing, or an option is a share of `max_tokens`, which was not given.
     """
     function = _find(name, suffix, where)
     parameters = inspect.signature(function).parameters.values()
@@ -117,7 +124,6 @@ def options_for(function: Callable[..., object], bound: Bound) -> dict[str, Opti
     A loss may compute a quantity from the rows of one call that the trainer instead computes for
     the whole batch. Both then use the same options.
 
-
     >>> loss = bind("hapo_loss", "_loss", {"quantile": 0.5, "alpha": 2.0}, where="loss")
     >>> options_for(algorithms.hapo_entropy_scale, loss)
     {'quantile': 0.5}
@@ -127,8 +133,7 @@ def options_for(function: Callable[..., object], bound: Bound) -> dict[str, Opti
 
 
 def defaults(name: str) -> dict[str, object]:
-    """Return the options of a library function with default values, for display.
-
+    """Return those options of a library function that have a default, with it, for display.
 
     >>> defaults("grpo_advantages")
     {'ddof': 1, 'eps': 1e-06, 'singleton': 'zero'}
@@ -141,9 +146,8 @@ def defaults(name: str) -> dict[str, object]:
 
 
 def default_agg(function: Callable[..., object]) -> str:
-    """Return the aggregation that a loss uses when none is named; "" for a loss without
+    """Return the aggregation that a loss uses when the recipe names none; "" for a loss without
     aggregation.
-
 
     >>> default_agg(algorithms.gspo_loss)
     'sequence_mean'

@@ -1,4 +1,8 @@
-"""Questions whose answer is a whole number."""
+"""The kinds of question of the number quiz; every answer is a whole number.
+
+Each function draws one question. `largest` is the largest number that the question may show; the
+answer may be larger (the number after it, or a sum).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 LEAST = 10
-"""The smallest number in a question that is not a sum."""
+"""The smallest number that a question shows; addends alone may be smaller, down to 1."""
 SPAN = 20
-"""How far apart the two ends of a range are."""
+"""The distance between the two ends of the range in a `between` question."""
 LARGEST_ADDEND = 30
+"""The largest number to be added, however large the numbers of the other questions may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +23,13 @@ class Question:
     """A question and all of its right answers."""
 
     kind: str
+    """The name of the question's kind, a key of `KINDS`."""
     text: str
+    """The question as the policy reads it."""
     answers: Collection[int]
+    """All right answers; there is more than one only where the kind is `between`."""
     equation: str = ""
-    """The left side of the equation that the answer completes, without blanks: `7+8=`. Empty for
+    """The left side of the equation that the answer completes, without spaces: `7+8=`. Empty for
     questions that are not sums.
     """
 
@@ -39,7 +47,7 @@ def before(rng: random.Random, largest: int) -> Question:
 
 
 def between(rng: random.Random, largest: int) -> Question:
-    """Ask for any number inside a range; the two ends are no answers."""
+    """Ask for any number inside a range; the two ends are not right answers."""
     first = rng.randint(LEAST, largest - SPAN)
     text = f"Name a number between {first} and {first + SPAN}."
     return Question("between", text, range(first + 1, first + SPAN))
@@ -52,7 +60,7 @@ def larger(rng: random.Random, largest: int) -> Question:
 
 
 def total(rng: random.Random, largest: int) -> Question:
-    """Ask for the sum of two numbers, each at most 30."""
+    """Ask for the sum of two numbers from 1 to `LARGEST_ADDEND` (or `largest`, if smaller)."""
     one, other = (rng.randint(1, min(LARGEST_ADDEND, largest)) for _ in range(2))
     return Question("sum", f"What is {one} + {other}?", (one + other,), f"{one}+{other}=")
 
@@ -64,6 +72,4 @@ KINDS: dict[str, Callable[[random.Random, int], Question]] = {
     "larger": larger,
     "sum": total,
 }
-"""The kinds of question by name. Each function takes the generator of chance and the largest
-number.
-"""
+"""The functions by the name of their kind. Each takes a random number generator and `largest`."""

@@ -1,4 +1,8 @@
-"""Free constants in answers: the C of an antiderivative and the constants of a general solution."""
+"""Free constants in answers: the C of an antiderivative and the constants of a general solution.
+
+An answer may call these constants otherwise than the gold, or add a number to them, and is right
+all the same.
+"""
 
 from __future__ import annotations
 
@@ -18,37 +22,41 @@ _OF_INTEGRALS = _NUMBERED | {"C", "K"}
 """Names that mark a constant in a gold as free. The letters c and k are left out, since these may
 be coefficients.
 """
-_ALSO = frozenset({"A", "B", "D"})
+_ONLY_IN_ANSWERS = frozenset({"A", "B", "D"})
 """Further names that an answer may use for constants which the gold calls C."""
-# Lower limits to try where no derivative is known: F(x) - F(limit) cancels the constant.
 _POINTS = (nodes.HALF, num(3), num(Fraction(7, 5)), num(-2))
+"""Points p to try where no derivative is known: F(x) - F(p) cancels the constant. A formula may be
+undefined at some of them, such as ln(x) at -2.
+"""
 _VARIABLES = "xtuyzsvw"
-_GENERIC = (1.3704, 2.6181, 0.7323, 3.1727)
+"""Usual names of the variable of an antiderivative, the most usual first."""
+_VALUES = (1.3704, 2.6181, 0.7323, 3.1727)
+"""Values for the other variables, in no relation to each other, when a formula is tried."""
 
 
 def same_constants(gold: Node, answer: Node) -> Node:
-    """Rename the free constants of `answer` as in the gold: `A e^x + B e^{-x}` matches `C_1 e^x +
-    C_2 e^{-x}`.
+    """Return `answer` with its free constants renamed as in the gold: `A e^x + B e^{-x}` becomes
+    `C_1 e^x + C_2 e^{-x}`.
 
-    Constants that multiply the same factors get the same name.
+    Constants that multiply the same factors get the same name; where none do, the order of the
+    alphabet decides. The answer is returned unchanged unless the names that differ are one or two
+    constants on each side, and a name is common to both sides, so that an answer `A` is not taken
+    for a gold `C`.
     """
-    mine, theirs = sorted(symbols(answer) - symbols(gold)), sorted(symbols(gold) - symbols(answer))
-    if not 0 < len(mine) == len(theirs) <= 2 or not set(theirs) <= _CONSTANTS:
+    in_answer, in_gold = symbols(answer), symbols(gold)
+    old, new = sorted(in_answer - in_gold), sorted(in_gold - in_answer)
+    if not 0 < len(old) == len(new) <= 2 or not in_gold & in_answer:
         return answer
-    if not symbols(gold) & symbols(answer):
+    if not set(new) <= _CONSTANTS or not set(old) <= _CONSTANTS | _ONLY_IN_ANSWERS:
         return answer
-    if not set(mine) <= _CONSTANTS | _ALSO:
-        return answer
-    renamings = [
-        rename(answer, dict(zip(mine, order, strict=True))) for order in permutations(theirs)
-    ]
-    wanted = [_beside(gold, name) for name in theirs]
-    fitting = (made for made in renamings if [_beside(made, name) for name in theirs] == wanted)
+    renamings = [rename(answer, dict(zip(old, order, strict=True))) for order in permutations(new)]
+    wanted = [_cofactors(gold, name) for name in new]
+    fitting = (each for each in renamings if [_cofactors(each, name) for name in new] == wanted)
     return next(fitting, renamings[0])
 
 
-def _beside(node: Node, name: str) -> frozenset[Node]:
-    """Return the factors that the constant is multiplied by at the first occurrence."""
+def _cofactors(node: Node, name: str) -> frozenset[Node]:
+    """Return the factors that the constant is multiplied by where it first occurs in a product."""
     symbol = nodes.sym(name)
     for part in walk(node):
         if part.op == "mul" and symbol in part.args:
@@ -57,9 +65,13 @@ def _beside(node: Node, name: str) -> frozenset[Node]:
 
 
 def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
-    """Decide whether two antiderivatives, each with a free constant, differ by a number.
+    """Decide whether two antiderivatives, each with a free constant, differ by a number only.
 
-    Returns None if either formula has no free constant, or if the question stays open.
+    Returns None if either formula has no free constant, or if neither derivatives nor values at a
+    point can decide.
+
+    Raises:
+        NeedsPool: the cheap proofs of the judge leave the question open.
     """
     first, second = _without_constant(gold), _without_constant(answer)
     if first is None or second is None or not symbols(gold) & _OF_INTEGRALS:
@@ -71,11 +83,9 @@ def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
         same = judge.equal(slopes[0], slopes[1])
         return judge.decided("up to a constant", same, "their derivatives differ")
     for point in _POINTS if variable else ():
-        start, other = (
-            nodes.replaced(side, nodes.sym(variable), point) for side in (first, second)
-        )
-        if _is_defined(start) and _is_defined(other):
-            same = judge.equal(nodes.add(first, neg(start)), nodes.add(second, neg(other)))
+        values = [nodes.replaced(side, nodes.sym(variable), point) for side in (first, second)]
+        if all(map(_is_defined, values)):
+            same = judge.equal(nodes.add(first, neg(values[0])), nodes.add(second, neg(values[1])))
             return judge.decided(
                 "up to a constant", same, "the antiderivatives differ by more than a constant"
             )
@@ -83,10 +93,18 @@ def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
 
 
 def is_antiderivative(integral: Node, answer: Node, judge: Judge) -> bool:
-    """Decide whether `answer` solves an indefinite integral: differentiated, the answer must give
-    the integrand, and a free constant is required.
+    """Decide whether `answer` solves an indefinite integral: its derivative must equal the
+    integrand, and it must have a free constant.
+
+    Args:
+        integral: a node whose arguments are the integrand and the variable.
+        answer: the antiderivative, or a relation whose last side is one: `F(x) = x^2 + C`.
+        judge: decides the equality, and records the rule.
+
+    Raises:
+        NeedsPool: the cheap proofs of the judge leave the question open.
     """
-    body, variable = integral.args
+    integrand, variable = integral.args
     value = answer.args[-1] if answer.op == "rel" else answer
     plain = _without_constant(value)
     slope = None if plain is None else derivative(plain, variable.note)
@@ -94,10 +112,13 @@ def is_antiderivative(integral: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided(
             "antiderivative", False, "the answer is no antiderivative with a free constant"
         )
-    return judge.equal(body, slope)
+    return judge.equal(integrand, slope)
 
 
 def _without_constant(node: Node) -> Node | None:
+    """Return the other terms of a sum that has exactly one free constant as a term; None for other
+    formulas, and where the constant occurs in the other terms too.
+    """
     if node.op != "add":
         return None
     constants = [term for term in node.args if term.op == "sym" and term.note in _CONSTANTS]
@@ -108,9 +129,10 @@ def _without_constant(node: Node) -> Node | None:
 
 
 def _is_defined(node: Node) -> bool:
+    """Return whether `node` has a real value once its variables are given values."""
     names = sorted(symbols(node))
     try:
-        evaluate(node, dict(zip(names, _GENERIC, strict=False)), False)
+        evaluate(node, dict(zip(names, _VALUES, strict=False)), False)
     except (Undefined, ZeroDivisionError, OverflowError, ValueError):
         return False
     return True

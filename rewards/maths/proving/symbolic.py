@@ -1,5 +1,8 @@
-"""Equality by sympy, the last resort. Expressions are built node by node and never from text; runs
-in pool workers only.
+"""Equality by sympy, the last resort.
+
+Expressions of sympy are built node by node and never from text, because sympy evaluates text as
+Python. All of this runs in pool workers only, since nothing but the worker's limits on time and
+memory stops sympy.
 """
 
 from __future__ import annotations
@@ -15,19 +18,24 @@ from ..reading.nodes import Node, magnitude, walk
 MAX_NODES = 80
 """The most nodes in both formulas together, since sympy's run time grows steeply with the size."""
 LARGEST = 1000
-"""The largest number passed to sympy. Larger ones make integrals and limits slow, and everything
-else was tried numerically before.
+"""The largest number passed to sympy. Larger ones make integrals and limits slow, and formulas
+without these were already compared with many digits (`precise`).
 """
-Expression = Any  # sympy ships no types strict checkers accept
+LARGEST_EXPONENT = 1000
+"""The largest exponent in a power of numbers, which sympy computes exactly."""
+Expression = Any  # strict type checkers do not accept sympy's annotations
 
 
 class Unsupported(ValueError):
-    """A node without a counterpart in sympy."""
+    """A node has no counterpart in sympy, or should not be computed there."""
 
 
 def simplifies_to_zero(left: Node, right: Node) -> bool | None:
-    """Return True if sympy simplifies the difference to zero, False for another number, None
-    otherwise.
+    """Return whether sympy finds that two formulas are equal.
+
+    The answer is True if the difference simplifies to zero and False if it simplifies to another
+    number. None means that the question stays open: sympy reaches neither result, or a formula is
+    too large or unsupported.
     """
     parts = [part for node in (left, right) for part in walk(node)]
     if len(parts) > MAX_NODES or any(magnitude(part.value) > LARGEST for part in parts):
@@ -37,13 +45,13 @@ def simplifies_to_zero(left: Node, right: Node) -> bool | None:
         if first.is_infinite or second.is_infinite:
             return bool(first == second)
         difference = sympy.simplify((first - second).doit())
-    # The memory limit of the worker is reported by the pool.
-    except MemoryError:
+    except MemoryError:  # the pool reports that the worker met its memory limit
         raise
-    except Exception:  # sympy has no bound on what it raises where it gives up
+    except Exception:  # sympy raises errors of any type where it gives up
         return None
     if difference == 0:
         return True
+    # `is_zero` is None where sympy cannot tell.
     return False if difference.is_number and difference.is_zero is False else None
 
 
@@ -51,7 +59,7 @@ def build(node: Node) -> Expression:
     """Return a sympy expression for a scalar formula.
 
     Raises:
-        Unsupported: a node without a counterpart.
+        Unsupported: a node has no counterpart in sympy, or its value would take too long.
     """
     match node.op:
         case "num" | "dec":
@@ -66,26 +74,23 @@ def build(node: Node) -> Expression:
         case "mul":
             return sympy.Mul(*map(build, node.args))
         case "pow":
-            # A power. Power towers are refused, because sympy would start computing the number.
-            base = build(node.args[0])
-            exponent = build(node.args[1])
-            if (
-                base.is_number
-                and exponent.is_number
-                and not (exponent.is_Rational and abs(exponent) <= 1000)
-            ):
+            base, exponent = map(build, node.args)
+            small = exponent.is_Rational and abs(exponent) <= LARGEST_EXPONENT
+            if base.is_number and exponent.is_number and not small:
+                # A tower such as 9^(9^9): sympy would start computing the number.
                 raise Unsupported("a large power")
             return sympy.Pow(base, exponent)
         case "func" if node.note in {"sum", "prod"}:
             body, variable, low, high = map(build, node.args)
             if low.is_number and high.is_number:
                 raise Unsupported("a sum over a fixed range: it was tried with numbers already")
-            made = sympy.Sum if node.note == "sum" else sympy.Product
-            return made(body, (variable, low, high))
+            series = sympy.Sum if node.note == "sum" else sympy.Product
+            return series(body, (variable, low, high))
         case "func" if node.note == "int":
             body, variable, low, high = map(build, node.args)
             return sympy.integrate(body, (variable, low, high))
         case "func" if node.note.startswith("lim"):
+            # The note is "lim", "lim+" or "lim-"; the sign is the side from which to approach.
             body, variable, target = map(build, node.args)
             return sympy.limit(body, variable, target, node.note.removeprefix("lim") or "+-")
         case "func":

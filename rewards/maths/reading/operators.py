@@ -1,8 +1,12 @@
-"""Tokens that may follow a value: sums, products, powers, marks, relations, set operations and
-logic.
+"""The rules for arithmetic: sums, products, powers and the signs after a value (n!, 5%, f').
 
-Every function extends the value on the left, or returns None if the rule does not fit. An
-operator without a known meaning becomes a call, whose sides stay apart and in order.
+Relations, set operations and logic are in `claims`, units in `measures`; `grammar` says which token
+selects which rule. A rule with a second argument extends the value to the left of its token, or
+returns None if it does not fit. A rule with the parser alone reads a value. Each raises
+`Unreadable` for a notation that it does not know.
+
+An operator without a known meaning becomes a `call`. Two such nodes are equal only if their sides
+are equal in the same order: no law, such as a*b = b*a, is assumed.
 """
 
 from __future__ import annotations
@@ -25,20 +29,21 @@ from .powers import BINARY, POWER, PRODUCT, SUM
 from .pratt import Parser
 
 EXACT = frozenset({"num", "dec"})
+"""Kinds of nodes that are a single exact number."""
 SETS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
+"""Kinds of nodes that are sets, or, as an interval in brackets, may be one."""
 STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})
 """Kinds of tokens that can begin a factor."""
 STOPS = frozenset(
     {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
 )
-"""Commands that are not operators."""
-_ARROWED = ("vec ", "bold ", "hat ", "overrightarrow ", "set ")
+"""Commands that end a value. All other unknown commands are taken for operators."""
+_DECORATIONS = ("vec ", "bold ", "hat ", "overrightarrow ", "set ")
+"""How the names of vectors and sets begin: `\\vec u` is the name "vec u"."""
 
 
 def call(name: str, *sides: Node) -> Node:
-    """Return a node for an operator without a known meaning; only the sides and the order
-    count.
-    """
+    """Return a node for an operator without a known meaning, applied to `sides` in this order."""
     return Node("call", sides, 0, name)
 
 
@@ -61,6 +66,7 @@ def sum_of(parser: Parser, left: Node) -> Node:
                 continue
             term = parser.expression(SUM)
             if token.value == "-" and len(terms) == 1 and left.op in SETS:
+                # After a set, the minus sign means the set difference.
                 terms = [Node("minus", (left, term))]
             else:
                 terms.append(nodes.neg(term) if token.value == "-" else term)
@@ -69,14 +75,18 @@ def sum_of(parser: Parser, left: Node) -> Node:
     if dots:
         return dotted_sum(terms)
     if terms[-1].op == "given":
+        # The last product has read a condition in brackets, which belongs to the whole sum:
+        # `x + 2x (x > 0)`.
         last = terms.pop()
         return last._replace(args=(nodes.add(*terms, last.args[0]), last.args[1]))
     return nodes.add(*terms)
 
 
 def dotted_sum(terms: list[Node]) -> Node:
-    """Return `1 + 2 + ... + n` as a series with ends and step where the step is plain, else as a
-    call with all terms.
+    """Return `1 + 2 + ... + n` as a series with its ends and its step.
+
+    If the written terms do not all have the same step between them, or nothing follows the dots,
+    the sum becomes a call with all terms as written.
     """
     place = terms.index(nodes.sym("..."))
     steps = {_step(*pair) for pair in (*pairwise(terms[:place]), *pairwise(terms[place + 1 :]))}
@@ -86,8 +96,8 @@ def dotted_sum(terms: list[Node]) -> Node:
 
 
 def _step(first: Node, second: Node) -> Exact | None:
-    """Return the difference between two numbers, or between the indices of two names; None for
-    other terms.
+    """Return the distance between two numbers, or between the indices of two names (`a_1`,
+    `a_{n-1}`, `a_n`); None for other terms.
     """
     if first.op == second.op == "num":
         return nodes.magnitude(second.value - first.value)
@@ -99,6 +109,7 @@ def _step(first: Node, second: Node) -> Exact | None:
 
 
 _INDEX = re.compile(r"([A-Za-z]*)([+-]?\d{1,6})?")
+"""The letters and the number of an index: `n` and -1 in `n-1`."""
 
 
 def signed(parser: Parser) -> Node:
@@ -122,7 +133,11 @@ def plus_minus(parser: Parser) -> Node:
 
 
 def product_of(parser: Parser, left: Node) -> Node | None:
-    """Read factors joined by *, / or by nothing."""
+    """Read factors joined by a sign of multiplication or division, or simply side by side.
+
+    Returns None if nothing after `left` belongs to the product. Bracketed relations after a product
+    are a condition: `2x^2 (x > 0)`.
+    """
     factors, start = [left], parser.position
     while True:
         token = parser.here
@@ -133,6 +148,7 @@ def product_of(parser: Parser, left: Node) -> Node | None:
             negative = parser.here.kind == "op" and parser.here.value in "+-"
             factor = _signed(parser, PRODUCT) if negative else parser.expression(PRODUCT)
             last = factors[-1]
+            # After a vector, a number is the beginning of the right side: u · 2v is u · (2v).
             if operator in "·×" and factor.op in EXACT and _has_direction(last):
                 while starts_factor(parser, factor):
                     factor = nodes.mul(factor, parser.expression(PRODUCT))
@@ -143,8 +159,9 @@ def product_of(parser: Parser, left: Node) -> Node | None:
                 else:
                     factors.append(nodes.power(factor, nodes.MINUS_ONE))
             elif operator != "*" and _is_directed(parser, operator, last, factor):
-                gradient = "nabla" if nodes.sym("nabla") in {last, factor} else ""
-                factors[-1] = call(gradient + operator, last, factor)
+                # Matching may swap the sides of a dot product, but not those of a divergence.
+                prefix = "nabla" if nodes.sym("nabla") in {last, factor} else ""
+                factors[-1] = call(prefix + operator, last, factor)
             else:
                 factors.append(factor)
         elif starts_factor(parser, factors[-1]) and not ends_in_unit(parser, factors):
@@ -161,35 +178,36 @@ def product_of(parser: Parser, left: Node) -> Node | None:
 def _is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool:
     """Return whether a cross or dot between these nodes is a product of vectors or sets.
 
-    The sign is one if either side has a direction, if a cross stands between capitals, or if the
-    text uses both operators.
+    It is one if a side is nabla or both sides are marked as vectors or sets. Between plain names,
+    it is one if a cross stands between capitals or if the text uses both operators, as only vector
+    algebra does.
     """
-    nabla = nodes.sym("nabla")
-    if nabla in {left, right} or (_has_direction(left) and _has_direction(right)):
+    sides = (left, right)
+    if nodes.sym("nabla") in sides or all(map(_has_direction, sides)):
         return True
-    names = [left, right]
-    if not all(side.op in {"sym", "call"} for side in names):
+    if not all(side.op in {"sym", "call"} for side in sides):
         return False
-    capitals = all(side.note.isupper() for side in names)
+    capitals = all(side.note.isupper() for side in sides)
     return (capitals and operator == "×") or _uses_both(parser)
 
 
 def _uses_both(parser: Parser) -> bool:
-    r"""Return whether letters are joined by both crosses and dots, as in `(u \times v) \cdot w`."""
-    kinds = {token.value for token in parser.tokens if token.kind == "op"}
-    return {"·", "×"} <= kinds and not any(token.kind == "num" for token in parser.tokens)
+    r"""Return whether the text has both crosses and dots and no number: `(u \times v) \cdot w`."""
+    operators = {token.value for token in parser.tokens if token.kind == "op"}
+    return {"·", "×"} <= operators and not any(token.kind == "num" for token in parser.tokens)
 
 
 def _has_direction(node: Node) -> bool:
+    """Return whether `node` is written as a vector or a set, or combines such values."""
     if node.op == "sym":
-        return node.note.startswith(_ARROWED)
+        return node.note.startswith(_DECORATIONS)
     if node.op in {"add", "mul"}:
         return any(_has_direction(part) for part in node.args)
     return node.op in SETS or (node.op == "call" and node.note == "×")
 
 
 def starts_factor(parser: Parser, last: Node) -> bool:
-    """Return whether the next token multiplies the factor before."""
+    """Return whether the next token begins a factor that stands directly after `last`: `2x`."""
     token = parser.here
     match token.kind:
         case "num":
@@ -208,11 +226,11 @@ def starts_factor(parser: Parser, last: Node) -> bool:
             return token.kind in STARTS
 
 
-# --- powers and marks ---
+# --- powers and other signs after a value ---
 
 
 def raised(parser: Parser, base: Node) -> Node:
-    """Read an exponent; a circle or a prime as exponent is a mark instead."""
+    """Read `^` and what follows: an exponent, or a raised degree sign, prime or star."""
     parser.take()
     if _circle(parser):
         return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
@@ -227,9 +245,10 @@ def raised(parser: Parser, base: Node) -> Node:
     if parser.here.kind == "op" and parser.here.value in "*·×":
         parser.take()
         return call("^*", base)
-    made = nodes.power(base, parser.deeper(exponent))
-    inverse = made.args[1] == nodes.MINUS_ONE and base.op in {"sym", "mul"}
-    return made._replace(note="inverse") if inverse else made
+    power = nodes.power(base, parser.deeper(exponent))
+    # The note tells `A^{-1}` from `1/A`: an inverse suggests matrices, whose order counts.
+    inverse = power.args[1] == nodes.MINUS_ONE and base.op in {"sym", "mul"}
+    return power._replace(note="inverse") if inverse else power
 
 
 def exponent(parser: Parser) -> Node:
@@ -245,6 +264,7 @@ def exponent(parser: Parser) -> Node:
 
 
 def _circle(parser: Parser) -> bool:
+    r"""Consume a raised circle, `\circ` or `{\circ}`; returns whether there was one."""
     braced = parser.here.kind == "group"
     if parser.ahead(braced).kind not in {"circ", "degree"}:
         return False
@@ -255,8 +275,11 @@ def _circle(parser: Parser) -> bool:
 
 
 def primed(parser: Parser, base: Node) -> Node:
-    """Read primes: a part of a name, and after anything else an operator without a known
-    meaning.
+    """Read primes. After a name they are part of the name (`x'`); after anything else they become a
+    call.
+
+    Raises:
+        Unreadable: a prime follows a number.
     """
     marks = ""
     while parser.accept("prime"):
@@ -267,16 +290,20 @@ def primed(parser: Parser, base: Node) -> Node:
 
 
 def factorial(parser: Parser, base: Node) -> Node:
-    """Read a factorial or double factorial: `n!`, `n!!`."""
+    """Read a factorial or double factorial: `n!`, `n!!`. With a space, `n! !` is two factorials."""
     parser.take()
-    double = parser.here == ("fact", "!", False)
+    double = parser.at("fact", "!") and not parser.here.spaced
     if double:
         parser.take()
     return nodes.func("double factorial" if double else "factorial", base)
 
 
 def percent(parser: Parser, base: Node) -> Node:
-    """Read a percent sign after a value."""
+    """Read a percent sign after a value: `5%`.
+
+    Raises:
+        Unreadable: a second percent sign follows.
+    """
     parser.take()
     if base.op == "percent":
         raise Unreadable("two percent signs")
@@ -284,7 +311,7 @@ def percent(parser: Parser, base: Node) -> Node:
 
 
 def degrees(parser: Parser, base: Node) -> Node:
-    """Read a degree sign with scale or minutes: `60°`, `25°C`, `60°30'`."""
+    """Read a degree sign, perhaps with a scale or minutes after it: `60°`, `25°C`, `60°30'`."""
     parser.take()
     return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
 
@@ -298,7 +325,7 @@ def empty_braces(parser: Parser, base: Node) -> Node | None:
 
 
 def subscripted(parser: Parser, base: Node) -> Node | None:
-    """Read a subscript after something that is not a name; the subscript is kept as a mark."""
+    """Read a subscript after a value that is not a name, as a call with the subscript's text."""
     parser.take()
     return call(f"_{subscript(parser)}", base)
 
@@ -316,9 +343,10 @@ def currency_after(parser: Parser, base: Node) -> Node | None:
 
 
 def argument(parser: Parser, *, digit: bool = False) -> Node:
-    r"""Read a braced argument or the next atom.
+    r"""Read an argument in braces, or else the next value with its powers.
 
-    With `digit`, a bare number gives only its first digit, as LaTeX does in `\frac12`.
+    With `digit`, only the first digit of a number without braces is read, as LaTeX does in
+    `\frac12`.
     """
     if parser.accept("group"):
         node = parser.inside()
@@ -348,11 +376,11 @@ def subscript(parser: Parser) -> str:
     return "".join(parts)
 
 
-# --- sets, relations, logic ---
+# --- operators between any values ---
 
 
 def composition(parser: Parser, left: Node) -> Node:
-    r"""Read `f \circ g`; after a number and with nothing behind, the circle is a degree sign."""
+    r"""Read `f \circ g`; after a number and with no value behind, the circle is a degree sign."""
     if left.op in EXACT and parser.ahead().kind not in STARTS:
         return degrees(parser, left)
     parser.take()
@@ -360,7 +388,7 @@ def composition(parser: Parser, left: Node) -> Node:
 
 
 def unknown_command(parser: Parser, left: Node) -> Node | None:
-    """Read an unknown command after a value: an operator if a value follows, else a mark."""
+    """Read an unknown command after a value, as a call with one side, or two if a value follows."""
     name = parser.here.value
     if name in parser.grammar.commands or name in STOPS:
         return None

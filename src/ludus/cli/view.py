@@ -22,13 +22,13 @@ class ViewOptions:
     """The options of `ludus view`."""
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
-    """A file of episodes (ludus eval --out), or a run's folder, whose newest file of episodes is
-    taken.
+    """A file of episodes (ludus eval --out), or the folder of a run, in which the newest file of
+    episodes is taken.
     """
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """The file to write the page to; by default beside the episodes, with .html at the end."""
+    """The file to write the page to; by default the file of episodes with the ending .html."""
     tokenizer: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
-    """A model folder or tokenizer.json; with it the page shows every token with its
+    """A model folder or tokenizer.json; with it the page shows every token and its
     log-probability.
     """
     most: int = 500
@@ -65,14 +65,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def episodes_file(path: Path) -> Path:
-    """Return the file of episodes that `path` is, or the newest file of episodes in the folder
-    `path`.
+    """Return `path` itself, or, if it is a folder, the newest file of episodes in it.
 
     Raises:
-        ConfigError: the folder has no episodes.
+        ConfigError: there is no file of episodes in the folder or in its subfolder `episodes`.
     """
     if not path.is_dir():
         return path
+    # A run writes its episodes into `episodes/`, and its metrics, also as JSON lines, beside it.
     found = [*path.glob("*.jsonl"), *path.glob("episodes/*.jsonl")]
     found = [file for file in found if file.name != "metrics.jsonl"]
     if not found:
@@ -81,7 +81,7 @@ def episodes_file(path: Path) -> Path:
 
 
 def write_page(page: str, path: Path) -> Path:
-    """Write `page` to `path`, whose folder is made if need be, and return `path`.
+    """Write `page` to `path` and return `path`; a missing folder is made.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -97,7 +97,7 @@ def write_page(page: str, path: Path) -> Path:
 def page_of_evaluation(
     episodes: Sequence[Episode], *, title: str, passing: float, most: int = ViewOptions.most
 ) -> str:
-    """Build the page of `ludus eval --html` with the first `most` episodes."""
+    """Build the page of `ludus eval --html`; arguments as in `ViewOptions`."""
     return page_of(
         episodes[:most], title=title, passing=passing, left_out=max(0, len(episodes) - most)
     )
