@@ -63,7 +63,6 @@ _LONGEST_NAME = 64
 def wire_names(names: Sequence[str]) -> dict[str, str]:
     """Return a distinct name for each tool with only the characters that servers accept.
 
-
     >>> wire_names(["math.sqrt", "math_sqrt"])
     {'math.sqrt': 'math_sqrt_2', 'math_sqrt': 'math_sqrt'}
     """

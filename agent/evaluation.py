@@ -80,7 +80,6 @@ async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
 def too_few(env_id: str, split: str, *, wanted: int, found: int, looked: int) -> str:
     """Return the warning for a split with fewer tasks than requested.
 
-
     >>> too_few("a-v0", "test", wanted=8, found=3, looked=3)
     "split 'test' of a-v0 has 3 tasks, and 8 were asked for: each is played once"
     """

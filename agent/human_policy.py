@@ -1,6 +1,5 @@
 """A person as a policy: text is an answer, and a line that begins with `/` calls a tool.
 
-
 /calculator 1+1                      a tool with one argument takes the rest of the line
 /search query="red fox" limit=3      several are named
 /search {"query": "red fox"}         or given as JSON

@@ -1,6 +1,5 @@
 """The interfaces of players: a `Policy` begins an episode as a `Player`, and the player acts.
 
-
 TokenPolicy(engine, chat_format)    samples tokens; what is trained
 ChatPolicy(base_url, model)         any OpenAI-compatible model; evaluation only
 HumanPolicy()                       a person at the terminal

@@ -62,12 +62,12 @@ class TokenPlayer:
 
     Args:
         chat_format: how messages become ids and back.
-        speaker: writes the spans.
+        sampler: writes the spans.
         context: decides how to continue when the window is full.
-        window: W in tokens.
+        window: the most tokens that the policy sees at once.
         row: the most tokens of a segment; a summary may exceed the window up to this length.
-        max_tokens: of one action.
-        seed: of the sampling.
+        max_tokens: the most tokens of one action.
+        seed: the seed of the sampling.
     """
 
     def __init__(

@@ -228,7 +228,7 @@ def expert_action(session: EnvSession) -> str | Message:
     """What the environment's own expert does now.
 
     Raises:
-        ConfigError: it has none, or what it does is no action.
+        ConfigError: it has none, or what it does is not an action.
     """
     said: object = session.env.demonstrate()
     if isinstance(said, (str, Message)):

@@ -154,7 +154,7 @@ def load_composition(path: str | Path) -> Composition:
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path} is no composition of rewards: {error}") from None
+        raise ConfigError(f"{path} is not a composition of rewards: {error}") from None
 
 
 def composed(

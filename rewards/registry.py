@@ -156,7 +156,7 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
     """Build the verifier behind `target`, which is called `name`.
 
     Raises:
-        ConfigError: it does not take these options, or is no verifier.
+        ConfigError: it does not take these options, or is not a verifier.
     """
     check_plain(name, target, options)
     if inspect.isclass(target) or options or _takes_nothing(target):

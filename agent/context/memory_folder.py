@@ -83,8 +83,8 @@ class MemoryFolder:
         """Carry out a command, given as the arguments of a call, and return the answer.
 
         Raises:
-            ToolError: the arguments are no command, the path cannot be used, or a bound is reached.
-                The files are then as they were.
+            ToolError: the arguments are not a command, the path cannot be used, or a limit is
+                reached. The files are then as they were.
         """
         try:
             command: Command = msgspec.convert(arguments, Command)

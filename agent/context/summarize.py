@@ -139,7 +139,6 @@ def read_summary(text: str) -> str:
     """Return the summary in the policy's text: the last tagged summary, else everything but
     thoughts.
 
-
     >>> read_summary("<think>hm</think> <summary>a=5</summary>")
     'a=5'
     >>> read_summary("a=5 <summary>b")

@@ -21,7 +21,7 @@ def expression(text: str) -> ast.expr:
     """Return the syntax tree of an expression.
 
     Raises:
-        Unreadable: the text is not an expression, or is too long.
+        UnreadableLiteral: the text is not an expression, or is too long.
     """
     if len(text) > MAX_PYTHON_CHARS:
         raise UnreadableLiteral(f"{len(text)} characters; at most {MAX_PYTHON_CHARS} are read")
@@ -40,7 +40,7 @@ def read_literal(text: str) -> Any:
     {'a': [1, None], 'b': True}
 
     Raises:
-        Unreadable: the text is not such a literal.
+        UnreadableLiteral: the text is not such a literal.
     """
     return literal(expression(text))
 
@@ -52,7 +52,7 @@ def literal(node: ast.expr) -> Any:
     """Return the value of a syntax tree that is a literal JSON can represent; tuples become lists.
 
     Raises:
-        Unreadable: the tree is not such a literal.
+        UnreadableLiteral: the tree is not such a literal.
     """
     match node:
         case ast.Constant(value=None | bool() | str() as value):

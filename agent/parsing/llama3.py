@@ -5,7 +5,7 @@
 
 The second form is that of Llama 3.1 for functions described in the prompt. Both are read only if
 the turn, or the text after the tag, begins with a call: prose that contains braces stays prose,
-and so does an object that is no call. A code fence around the whole turn is ignored.
+and so does an object that is not a call. A code fence around the whole turn is ignored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _all_whole(calls: Sequence[ToolCall] | None) -> bool:
 def _find(text: str, start: int, names: frozenset[str]) -> tuple[int, list[ToolCall] | None]:
     """Return the position from `start` on where calls begin, and the calls.
 
-    If the text at `start` is no call, the position is that of a tag which announces calls later.
+    If the text at `start` is not a call, the position is that of a tag which announces calls later.
     """
     calls = _calls_of(text[start:], names)
     if calls is not None:

@@ -39,7 +39,6 @@ def schemas_of(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
 def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
     """Return the JSON types that a schema allows; an empty set means that the schema does not say.
 
-
     >>> sorted(types_of({"anyOf": [{"type": "string"}, {"type": "null"}]}, {}))
     ['null', 'string']
     """

@@ -30,7 +30,6 @@ class Body(NamedTuple):
 def body_of(said: str) -> Body:
     r"""Return `said` without tag, end marks and code fence.
 
-
     >>> body_of("```json\n{}\n```<|eot_id|>")
     Body(text='{}', tagged=False, fenced=True)
     """

@@ -51,7 +51,6 @@ def clipped(text: str) -> str:
 def excerpt(text: str, max_chars: int = _SURROUNDED) -> str:
     r"""Return `text` as a single short line.
 
-
     >>> excerpt("a\n b")
     'a b'
     """

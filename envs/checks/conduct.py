@@ -134,8 +134,8 @@ def _differs(task: Task, index: int, one: str, two: str) -> CheckFailed:
     what = "reset" if index == 0 else f"step {index}"
     return CheckFailed(
         f"task {task.id!r} with seed 0 and the same actions differs at {what}: {one:.80} against "
-        f"{two:.80}; draw all chance from self.rng and set everything up in reset(), or say "
-        "deterministic = False"
+        f"{two:.80}; draw all random numbers from self.rng and set everything up in reset(), or "
+        "say deterministic = False"
     )
 
 

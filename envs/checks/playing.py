@@ -93,7 +93,7 @@ def expert(env: TextEnv) -> Choose:
     """Return the policy that says what `env.demonstrate()` says.
 
     Raises:
-        CheckFailed: what `demonstrate` returns is no action.
+        CheckFailed: what `demonstrate` returns is not an action.
     """
 
     def choose() -> str | Message | None:

@@ -54,7 +54,7 @@ def examine_env(
     subject = subject_of(env)
     subject.max_return, subject.step_timeout_s = max_return, step_timeout_s
     try:
-        _ = subject.gym  # an unknown id or a missing extra raises here, and is no finding
+        _ = subject.gym  # an unknown id or a missing extra raises here, and is not a finding
         return examine(subject.name, subject, RULES)
     finally:
         subject.close()

@@ -61,7 +61,7 @@ def read_card(path: str | Path, *, model: str) -> JudgeCard:
     except OSError as error:
         raise ConfigError(f"cannot read the judge's card {str(path)!r}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r} is no judge's card: {error}") from None
+        raise ConfigError(f"{str(path)!r} is not a judge's card: {error}") from None
     if (card.model, card.prompt_version) != (model, VERSION):
         raise ConfigError(
             f"{str(path)!r} measures {card.model!r} with prompts of version {card.prompt_version}; "

@@ -97,7 +97,7 @@ def load_labelled(path: str | Path) -> list[LabelledCase]:
     """Read the cases of a JSON Lines file: question, response, criterion and met in each row.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is no such row; the message names it.
+        ConfigError: the file cannot be read, or a line is not such a row; the message names it.
     """
     try:
         lines = Path(path).read_bytes().splitlines()

@@ -84,7 +84,7 @@ def read_ranking(answer: str, names: Sequence[str]) -> list[str]:
     """Read a ranking: all `names`, best first.
 
     Raises:
-        UnreadableVerdict: the list is missing, or is no permutation.
+        UnreadableVerdict: the list is missing, or is not a permutation.
     """
     ranking = verdict_of(answer, "ranking")["ranking"]
     named = [str(name) for name in ranking] if isinstance(ranking, list) else []
@@ -185,12 +185,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> float:
-    raise UnreadableVerdict(f"{name} is no score")
+    raise UnreadableVerdict(f"{name} is not a score")
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise UnreadableVerdict(f"a number of {len(digits)} digits is no score")
+        raise UnreadableVerdict(f"a number of {len(digits)} digits is not a score")
     return int(digits)
 
 

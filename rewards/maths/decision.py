@@ -138,7 +138,7 @@ def decide(
     if conventions.locale == "comma":
         answer = points_for_commas(answer)
     task = _TASK.search(gold) is not None
-    # Equal text settles most right answers without parsing; a repeated task is no answer.
+    # Equal text settles most right answers without parsing; a repeated task is not an answer.
     if answer.strip() and gold.strip() == answer.strip() and not task:
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:

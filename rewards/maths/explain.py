@@ -132,7 +132,6 @@ def shortened(text: str) -> str:
 def spelled(node: Node) -> str:
     r"""Return a parsed answer written out unambiguously, at most MAX_SHOWN characters long.
 
-
     >>> spelled(read(r"2\\frac{1}{3}")), spelled(read("(0, 1]"))
     ('7/3', 'bracket (] [0, 1]')
     """
@@ -185,7 +184,6 @@ def render(steps: Iterable[DecisionStep]) -> RenderableType:
 def escaped(text: str) -> str:
     r"""Return text that cannot steer a terminal: control, format and surrogate characters become \x
     escapes.
-
 
     >>> escaped("a\x1b[31mb\u202e")
     'a\\x1b[31mb\\u202e'

@@ -51,7 +51,7 @@ def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:
     * `invalid`: unreadable; every verdict with such a gold is `invalid` and carries no reward.
     * `boxes`: several boxes with different contents, all of which an answer must then give.
     * `approximate`: words or signs say that the value is only approximate.
-    * `equation`: an equation whose left side is no name of a value, like `2x+3y=6`.
+    * `equation`: an equation whose left side is not a name of a value, like `2x+3y=6`.
     * `evaluate`: a task (an integral, a sum, digits in a base) is stated instead of its value.
     * `costly`: beyond the limits of evaluation; compared by text and structure alone.
     """
@@ -63,7 +63,7 @@ def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:
 
 def _problems(gold: str) -> Iterator[tuple[Problem, str]]:
     if _PLACEHOLDER.match(gold):
-        yield "invalid", f"{gold[:80]!r} is no answer: leave the row out"
+        yield "invalid", f"{gold[:80]!r} is not an answer: leave the row out"
         return
     try:
         _, meaning = read_gold(gold)
@@ -99,7 +99,7 @@ def _unnamed(meaning: Node) -> str:
     left, right = meaning.args[0], meaning.args[-1]
     if left.op not in {"add", "mul", "pow"} or not symbols(left):
         return ""
-    value = "" if symbols(right) else "; a bare right side is no answer to it"
+    value = "" if symbols(right) else "; a bare right side is not an answer to it"
     return (
         f"an equation whose left side names no value, compared as an equation{value}:"
         " give the value alone if that is wanted"

@@ -360,7 +360,6 @@ def equivalent(a: str, b: str, *, timeout_s: float = 1.0) -> bool:
     """Return whether two answers are equal. The relation is symmetric: no rule that favours a gold
     applies.
 
-
     >>> equivalent("2^{n+1}-2", "2(2^n-1)")
     True
     """

@@ -39,7 +39,6 @@ def send(sock: socket.socket, message: object) -> None:
 def receive(sock: socket.socket, *, deadline: float | None = None) -> object:
     """Read a message and return the decoded value; `deadline` is a time.monotonic() value.
 
-
     Raises:
         TimeoutError: the deadline passed.
         ChannelClosed: the other side closed or died.

@@ -54,7 +54,6 @@ def fates_of(verdict: Verdict) -> list[str]:
     """Return how the worker behind a verdict was lost or limited; an empty list for a normal
     verdict.
 
-
     >>> fates_of(PoolOutcome(Fate.KILLED, reason="signal 9").failure())
     ['killed']
     """

@@ -24,10 +24,10 @@ class ServedVerifier:
     """A verifier on a server, with its queue and metrics.
 
     Args:
-        name: name on the server.
-        bench: the process that scores.
-        admission: bounds the samples in flight.
-        metrics: metrics of the server.
+        name: the verifier's name on the server.
+        host: scores the samples, in this process or in a worker process.
+        admission: limits the number of samples in flight.
+        metrics: the metrics of the server.
     """
 
     def __init__(

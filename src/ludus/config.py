@@ -196,7 +196,7 @@ def _said(cls: Any, name: str, message: str, given: object) -> str:
     if choices and isinstance(given, str):
         near = difflib.get_close_matches(given, choices, n=1, cutoff=0.5)
         meant = f"did you mean {near[0]!r}? " if near else ""
-        return f"{given!r} is no choice; {meant}choices: {', '.join(choices)}"
+        return f"{given!r} is not a choice; {meant}choices: {', '.join(choices)}"
     return message if given is None or isinstance(given, Mapping) else f"{message} {given!r}"
 
 

@@ -29,7 +29,7 @@ class Secret:
     """A text that is never shown.
 
     Args:
-        text: the secret itself, or `env:NAME`; empty is no secret.
+        text: the secret itself, or `env:NAME`; empty is not a secret.
     """
 
     __slots__ = ("_text",)

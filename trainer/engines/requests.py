@@ -142,7 +142,6 @@ def _set(post: Sequence[tuple[GenerationRequest, Generation | Exception]]) -> No
 def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
     """Return the first member of every group, then all others, and the group of each.
 
-
     >>> first_of_each(["abc", "d", "ef"])
     (['a', 'd', 'e', 'b', 'c', 'f'], [0, 1, 2, 0, 0, 2])
     """
@@ -154,7 +153,6 @@ def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
 def spans(lengths: Sequence[int], max_tokens: int) -> Iterator[slice]:
     """Split `lengths` into slices of neighbours that fit, padded, into `max_tokens` tokens; a
     longer item goes alone.
-
 
     >>> [(part.start, part.stop) for part in spans([3, 3, 9, 2, 2], 8)]
     [(0, 2), (2, 3), (3, 5)]

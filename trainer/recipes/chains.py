@@ -72,7 +72,6 @@ class Chains:
 def earlier(counts: Tensor, owners: Tensor) -> Tensor:
     """Return for each row the sum of `counts` over the earlier rows of the same rollout.
 
-
     >>> earlier(torch.tensor([3, 5, 2, 4]), torch.tensor([0, 1, 0, 0]))
     tensor([0, 0, 3, 5])
     """

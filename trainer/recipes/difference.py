@@ -40,7 +40,6 @@ def compare(left: Recipe, right: Recipe) -> list[tuple[str, object, object]]:
     """Return (setting, left value, right value) wherever two recipes differ; None means an absent
     setting.
 
-
     >>> from .recipe import load_recipe
     >>> ("algorithm.loss.eps_high", 0.2, 0.28) in compare(load_recipe("grpo"), load_recipe("dapo"))
     True

@@ -224,7 +224,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def recipe_names() -> list[str]:
     """Return the names of the recipes that ludus ships.
 
-
     >>> "grpo" in recipe_names()
     True
     """
@@ -257,7 +256,6 @@ def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Rec
 
 def merge(table: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
     """Merge `overrides` over `table`, key by key; the options of a replaced function are dropped.
-
 
     >>> merge({"loss": "a", "loss_options": {"x": 1}, "agg": "b"}, {"loss": "c"})
     {'loss': 'c', 'agg': 'b'}

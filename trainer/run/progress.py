@@ -22,8 +22,8 @@ class ProgressWatcher:
 
     Args:
         steps: number of steps in the whole run.
-        console: the console to draw on; where it is no terminal, a line is printed every tenth of
-            the run.
+        console: the console to draw on; where it is not a terminal, a line is printed every tenth
+            of the run.
     """
 
     def __init__(self, steps: int, console: Console | None = None) -> None:

@@ -46,7 +46,7 @@ def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem
     """Load the problems of some files.
 
     Raises:
-        ConfigError: a file cannot be read, or a row is no such problem; the message names the row.
+        ConfigError: a file cannot be read, or a row is not such a problem; the message names it.
     """
     problems: list[CallProblem] = []
     for source in sources:

@@ -250,7 +250,7 @@ class _TextUnpickler(pickle.Unpickler):
     """An unpickler for plain values only: a pickle that names a class or function is refused."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Never:
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} is no plain value")
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is not a plain value")
 
 
 def _decoded(field: object) -> Any:

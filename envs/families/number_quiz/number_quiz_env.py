@@ -34,7 +34,7 @@ IN_A_SENTENCE, WRONG_IN_A_SENTENCE = 0.5, 0.05
 MAX_WORDS = 8
 """The most words of a short sentence."""
 MAX_DIGITS = 6
-"""The most digits of a number; a longer one is no answer."""
+"""The most digits of a number; a longer one is not an answer."""
 MAX_NUMBER = 99_999
 MAX_DRAWS = 10_000
 """How many questions are drawn before giving up on the split; one in ten fits the smaller ones."""

@@ -158,7 +158,7 @@ def read_vocabulary(path: Path) -> BertTokenizer:
     try:
         tokenizer = BertTokenizer(vocab=str(path))
     except Exception as error:  # the tokenizers library raises plain Exception
-        raise WrongCheckpoint(f"{str(path)!r} is no vocabulary of BERT: {error!s:.200}") from error
+        raise WrongCheckpoint(f"{str(path)!r} is not a BERT vocabulary: {error!s:.200}") from error
     if len(tokenizer) != VOCAB_SIZE:
         raise WrongCheckpoint(
             f"{str(path)!r} has {len(tokenizer)} tokens; bert-base-uncased has {VOCAB_SIZE}"

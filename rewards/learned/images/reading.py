@@ -132,10 +132,10 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
         said = error.strerror if isinstance(error, OSError) else "a loop of links"
         raise BadImage(f"the path {path!r} cannot be read below image_root: {said}") from None
     try:
-        # Refuse an opened path that is no regular file or lies outside `allowed`: a folder on the
-        # way may have become a link since the path was resolved.
+        # Refuse an opened path that is not a regular file or lies outside `allowed`: a folder on
+        # the way may have become a link since the path was resolved.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadImage(f"the path {path!r} is no regular file")
+            raise BadImage(f"the path {path!r} is not a regular file")
         link = Path(f"/proc/self/fd/{descriptor}")
         if link.exists() and not Path(os.readlink(link)).is_relative_to(allowed):
             raise BadImage(f"the path {path!r} leads out of the allowed folder")

@@ -24,7 +24,7 @@ SHOWN_KEYS = 6
 
 
 class WrongCheckpoint(ConfigError):
-    """A file holds the weights of another model, or is no checkpoint."""
+    """A file holds the weights of another model, or is not a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
     ]
     if found:
         raise WrongCheckpoint(
-            f"{source} is no checkpoint of {type(module).__name__}; {'; '.join(found)}"
+            f"{source} is not a checkpoint of {type(module).__name__}; {'; '.join(found)}"
         )
     module.load_state_dict({name: tensors[name].float() for name in expected}, assign=True)
     for part in module.modules():  # buffers that no checkpoint holds

@@ -204,7 +204,7 @@ class SelfAlignedReward(_OfPolicy):
         try:
             policy = self._needed()
             asked = policy.prompt(_context(sample))
-            # The message without words. A system prompt is no part of the question and stays.
+            # The message without words. A system prompt is not part of the question and stays.
             alone = policy.prompt(
                 [
                     message if message.role == Role.SYSTEM else Message(role=message.role)
@@ -223,7 +223,7 @@ class SelfAlignedReward(_OfPolicy):
             return Verdict.of(-1.0, f"too long to be scored: {len(answer)} tokens")
         given = _perplexity(await text_logprobs(policy, asked, answer))
         without = _perplexity(await text_logprobs(policy, alone, answer))
-        # of exponents, so that a perplexity beyond the range of floats is no failure
+        # of exponents, so that a perplexity beyond the range of floats is not a failure
         gain = 1 - math.exp(min(700.0, given - without))
         metrics = {"sar/log_ppl_given": given, "sar/log_ppl_alone": without}
         return Verdict.of(min(1.0, max(-1.0, gain)), metrics=metrics)

@@ -192,7 +192,7 @@ def read_scores(
 
     Raises:
         UnreadableVerdict: the answer has no scores, scores that contradict each other, or a score
-            that is no number from `low` to `high`.
+            that is not a number from `low` to `high`.
 
     >>> read_scores('{"scores": {"A": 7, "B": 2}}', ["A", "B"])
     {'A': 7.0, 'B': 2.0}
@@ -202,7 +202,7 @@ def read_scores(
         raise UnreadableVerdict(f"scores are needed of {list(names)}, got {scores!r:.120}")
     for name, score in scores.items():
         if isinstance(score, bool) or not isinstance(score, (int, float)):
-            raise UnreadableVerdict(f"the score of {name} is no number: {score!r:.60}")
+            raise UnreadableVerdict(f"the score of {name} is not a number: {score!r:.60}")
         if not low <= score <= high:
             raise UnreadableVerdict(f"the score of {name} must be {low:g} to {high:g}: {score!r}")
     return {name: float(scores[name]) for name in names}
@@ -210,7 +210,7 @@ def read_scores(
 
 def kendall_tau(given: Sequence[float], true: Sequence[float]) -> float:
     """Return Kendall's tau-b: pairs in the same order less pairs in the opposite order, over the
-    geometric mean of the two numbers of pairs that are no ties; 0 where one side is all ties.
+    geometric mean of the two numbers of pairs that are not ties; 0 where one side is all ties.
 
     >>> kendall_tau([3, 2, 1], [9, 5, 7])
     0.3333333333333333
@@ -231,7 +231,7 @@ def _true_scores(gold: object) -> dict[str, float]:
     """Return the true score of each name in the gold.
 
     Raises:
-        ValueError: the gold is no ranking.
+        ValueError: the gold is not a ranking.
     """
     if isinstance(gold, Mapping):
         scores = dict(gold)

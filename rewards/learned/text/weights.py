@@ -30,7 +30,7 @@ def model_folder(model: str, *, verifier: str) -> Path:
     folder = Path(model).expanduser()
     if not (folder / "config.json").is_file():
         raise MissingWeights(
-            f"{verifier}: {model!r} is no folder of a transformers model (it has no config.json); "
+            f"{verifier}: {model!r} is not a folder of a transformers model: no config.json; "
             f"'hf download OWNER/NAME --local-dir {model}' gets one. Nothing is downloaded unasked"
         )
     if not weight_files(folder):

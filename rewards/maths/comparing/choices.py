@@ -46,7 +46,6 @@ OPEN = ChoiceVerdict(None)
 def choose(gold: str, answer: str) -> ChoiceVerdict:
     """Decide whether the answer picks the gold's option, provided that the gold is a choice.
 
-
     >>> choose("C", "(C) 12").equal, choose("(D) 12", "12").option
     (True, '12')
     """
@@ -58,7 +57,7 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
         return ChoiceVerdict(
             first == second, "the same choices" if first == second else "other choices"
         )
-    # Return (letter, option text) of a gold, or ("", "") for a gold that is no choice.
+    # Return (letter, option text) of a gold, or ("", "") for a gold that is not a choice.
     if alone := _ONE.match(words):
         letter, option = alone[1], ""
     elif "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:

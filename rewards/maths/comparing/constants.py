@@ -110,7 +110,7 @@ def is_antiderivative(integral: Node, answer: Node, judge: Judge) -> bool:
     slope = None if plain is None else derivative(plain, variable.note)
     if slope is None:
         return judge.decided(
-            "antiderivative", False, "the answer is no antiderivative with a free constant"
+            "antiderivative", False, "the answer is not an antiderivative with a free constant"
         )
     return judge.equal(integrand, slope)
 

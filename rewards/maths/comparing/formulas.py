@@ -29,7 +29,6 @@ def formula(text: str) -> str | None:
 
     A single capital letter gives None, because such a letter is a choice or a name.
 
-
     >>> formula(r"\mathrm{H}_2\mathrm{SO}_4"), formula("H2SO4"), formula("x_2")
     ('H2SO4', 'H2SO4', None)
     """

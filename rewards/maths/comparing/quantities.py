@@ -61,7 +61,6 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
 def significant(written: str) -> int:
     """Return how many significant digits a written decimal has.
 
-
     >>> significant("0.0833"), significant("3.10")
     (3, 3)
     """

@@ -24,7 +24,6 @@ _OF_NUMBERS = frozenset({"sum", "prod", "gcd", "lcm"})
 def unevaluated(node: Node) -> bool:
     r"""Return whether anything in `node` still has to be worked out.
 
-
     >>> from ..reading.reader import read
     >>> unevaluated(read(r"\gcd(4,6)")), unevaluated(read(r"\frac{dy}{dx}"))
     (True, False)

@@ -80,7 +80,6 @@ def same_words(gold: Node, said: str, judge: Judge) -> bool:
 def folded(spoken: str) -> str:
     """Return words in the form used for comparison: lower case, without article, synonyms replaced.
 
-
     >>> folded("The empty set"), folded("a Hyperbola"), folded("DNE")
     ('no solution', 'hyperbola', 'does not exist')
     """

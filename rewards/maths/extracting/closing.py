@@ -99,7 +99,7 @@ _LETTERED = re.compile(
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
     re.DOTALL,
 )
-"""Words around a capital letter that is no choice: `A solution exists.`"""
+"""Words around a capital letter that is not a choice: `A solution exists.`"""
 _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
 """A phrase before one formula: `In conclusion, $x = 7/2$.`"""
 

@@ -69,7 +69,7 @@ RANKING: tuple[Rank, ...] = (
         _last_statement,
     ),
     Rank("result", "the last 'the result is ...', if nothing is computed after it", _result),
-    Rank("whole response", "a short response that is no prose", _in_text(whole)),
+    Rank("whole response", "a short response that is not prose", _in_text(whole)),
     Rank("choice", "the letter that the closing sentence picks", _in_text(picked)),
     Rank("word", "'No, since ...' and 'so the day is Saturday'", _in_text(worded)),
     Rank("emphasis", "the only value in bold in the closing sentence", _in_text(stressed)),

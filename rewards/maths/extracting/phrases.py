@@ -30,7 +30,7 @@ class PhraseLanguage:
     complement: str = ""
     """Words that may stand between noun and link (`to the question`)."""
     behind: str = ""
-    """Words after the value that are no part of the value (`です`)."""
+    """Words after the value that are not part of the value (`です`)."""
     inverted: str = ""
     """Words before a noun that is directly followed by the value (`lautet die Antwort 42`)."""
 
@@ -331,7 +331,7 @@ REASON = re.compile(
     r"|因为|因為|なぜなら|왜냐하면|而不是",
     re.IGNORECASE,
 )
-"""Words that start a reason after the answer; these are no part of the answer."""
+"""Words that start a reason after the answer; these are not part of the answer."""
 JOINER = re.compile(
     r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または|又は|或者?"
     r"|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"

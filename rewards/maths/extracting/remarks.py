@@ -52,7 +52,6 @@ _DENIES = re.compile(
 def answer_alone(answer: str) -> str:
     """Return the answer without a leading "the answer is" and a trailing "(about 0.56)".
 
-
     >>> answer_alone("The answer is 5/9 (about 0.56)"), answer_alone("7 or more")
     ('5/9', '7 or more')
     """

@@ -61,7 +61,7 @@ _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
 _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
-"""Matches the article "A" in front of words, which is no choice letter."""
+"""Matches the article "A" in front of words, which is not a choice letter."""
 _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")

@@ -55,7 +55,6 @@ def _blank(found: re.Match[str]) -> str:
 def without_decoration(text: str) -> str:
     """Return an answer without emoji, check marks and arrows at the edges.
 
-
     >>> without_decoration("371 ✅")
     '371'
     """

@@ -14,7 +14,6 @@ def derivative(node: Node, variable: str) -> Node | None:
     """Return the derivative of a formula, or None for a function without a rule here or a formula
     that is too large.
 
-
     >>> from ..reading.reader import read
     >>> derivative(read("x"), "x").value, derivative(read("y"), "x").value
     (1, 0)

@@ -1,6 +1,5 @@
 """A normal form that proves two formulas equal, exactly and at a cost that is bounded beforehand.
 
-
 A formula becomes a sum of terms with rational coefficients. A term is a product of factors
 `base^(c * m)`, where `c` is rational and `m` a symbolic monomial (so `2^{n+1}` is `2 * 2^n`).
 Bases are primes, variables, constants, opaque functions of normal forms, and whole sums that

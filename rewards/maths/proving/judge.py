@@ -127,7 +127,6 @@ EXACT = frozenset({"num", "dec"})
 def infinity(node: Node) -> int:
     r"""Return 1 or -1 for an infinity, 0 for anything else.
 
-
     >>> from ..reading.reader import read
     >>> infinity(read(r"-\\infty"))
     -1

@@ -131,7 +131,6 @@ def _agree_exactly(left: Node, right: Node, work: Work) -> bool | None:
 def limit_met(*nodes: Node) -> str:
     """Return the computing limit that either formula exceeds, or "".
 
-
     >>> from ..reading.reader import read
     >>> limit_met(read("3"), read("9^{9^{9^9}}"))
     'a power beyond 10^1000000'

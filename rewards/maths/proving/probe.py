@@ -35,7 +35,6 @@ class Undefined(ArithmeticError):
 def differ(left: Node, right: Node, left_shape: TreeShape, right_shape: TreeShape) -> bool:
     """Return whether two formulas, whose shapes are given, surely differ at some point.
 
-
     >>> from ..reading.reader import read
     >>> one, other = read("x+1"), read("x-1")
     >>> differ(one, other, shape(one), shape(other)), differ(one, one, shape(one), shape(one))

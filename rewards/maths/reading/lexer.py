@@ -1,6 +1,5 @@
 """The lexer: characters to tokens, in a single linear pass.
 
-
 LaTeX and plain notation give the same tokens. Spacing and sizing commands vanish; a token
 remembers whether a space stood before it, because `2 1/3` is a mixed number and `21/3` is not.
 """
@@ -70,7 +69,7 @@ def tokenize(source: str) -> list[Token]:
     _scan(source, tokens, worded=False, nesting=0)
     tokens.append(Token("end", ""))
     if "min" in source:
-        # Turn `min` after a number into minutes: `30 min` is no minimum.
+        # Turn `min` after a number into minutes: `30 min` is not a minimum.
         for place in range(1, len(tokens) - 1):
             token, after = tokens[place], tokens[place + 1].kind
             if (

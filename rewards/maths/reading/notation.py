@@ -1,6 +1,5 @@
 """Normalisation of spelling: unicode mathematics to ASCII and LaTeX, in linear time.
 
-
 Superscripts, subscripts and vulgar fractions are rewritten before compatibility folding, which
 would lose them (`x²` would become `x2`, `2½` would become `21/2`).
 """
@@ -74,7 +73,6 @@ _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 def to_latex(text: str) -> str:
     r"""Return `text` with unicode mathematics written as LaTeX.
 
-
     >>> to_latex("2√3 ≤ x²")
     '2\\sqrt 3 \\le  x^{2}'
     """
@@ -137,7 +135,6 @@ _FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 def points_for_commas(text: str) -> str:
     """Convert a text with decimal commas to the usual notation.
 
-
     >>> points_for_commas("1.234,5")
     '1234.5'
     """
@@ -194,7 +191,6 @@ def strip_delimiters(text: str) -> str:
 def squeeze(text: str) -> str:
     r"""Return the text without anything that only changes the appearance; two answers with equal
     results are equal.
-
 
     >>> squeeze(r"\dfrac{1}{2} \, \left( x \right)")
     '\\frac{1}{2}(x)'

@@ -14,7 +14,6 @@ MAX_EXPONENT = 1000
 def exact_numeral(written: str) -> Node:
     """Return an integer as `num`, and a decimal as `dec` with the written digits.
 
-
     >>> exact_numeral("0.50")
     Node(op='dec', args=(), value=Fraction(1, 2), note='0.50')
     """
@@ -34,7 +33,6 @@ def exact_numeral(written: str) -> Node:
 def is_repeating(written: str) -> bool:
     """Return whether the decimals before dots plainly repeat a single digit: 0.333...
 
-
     >>> is_repeating("0.333"), is_repeating("3.14")
     (True, False)
     """
@@ -44,7 +42,6 @@ def is_repeating(written: str) -> bool:
 
 def repeating(written: str, digits: str) -> Node:
     """Return the value of `written` followed by `digits` repeated forever.
-
 
     >>> repeating("0.1", "6").value
     Fraction(1, 6)
@@ -56,7 +53,6 @@ def repeating(written: str, digits: str) -> Node:
 
 def from_words(words: list[str]) -> Node | None:
     """Return the number that some words name, or None for other words.
-
 
     >>> from_words(["one", "hundred", "twenty", "three"]).value
     123

@@ -42,7 +42,7 @@ _NAMED = {
 _FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
-# A left side with these words or signs is no name of the value.
+# A left side with these words or signs is not a name of the value.
 _DENIED = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
 
 
@@ -144,7 +144,7 @@ def read_formula(cleaned: str) -> Node:
     """Parse a formula.
 
     Raises:
-        Unreadable: the text is no formula.
+        Unreadable: the text is not a formula.
     """
     if ("m" in cleaned or "M" in cleaned) and (time := _time_of_day(cleaned)):
         return time

@@ -37,7 +37,7 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
         raise Unreadable(f"the word {min(denied)!r} after a value")
     for word in words:
         if len(word) < 3 and word not in _LINKS:
-            raise Unreadable(f"{word!r} after a value is no unit known here")
+            raise Unreadable(f"{word!r} after a value is not a unit known here")
     return position, " ".join(words)
 
 
@@ -128,7 +128,6 @@ UNIT_PART = re.compile(r"([*/]?)([A-Za-z]+(?:-[A-Za-z]+)*)(?:\^(-?\d))?")
 
 def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
     """Return (factor to base units, dimensions) of a known unit, or None for plain words.
-
 
     >>> dimension("km/h") == dimension("kph")
     True

@@ -134,7 +134,6 @@ UNIT_LETTERS = words("m s g h L N J W V A K")
 def unit_symbol(word: str) -> str | None:
     """Return the symbol of a unit written as `word`, or None.
 
-
     >>> unit_symbol("centimeters"), unit_symbol("hrs"), unit_symbol("eggs")
     ('cm', 'h', None)
     """
@@ -160,7 +159,6 @@ _CAPITALS = words("AND OR USD EUR GBP INR RMB CNY JPY")
 
 def is_word(run: str) -> bool:
     """Return whether letters written without markup are a word rather than a product of variables.
-
 
     >>> is_word("increasing"), is_word("km"), is_word("xyz"), is_word("bx")
     (True, True, False, False)

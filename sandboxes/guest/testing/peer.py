@@ -115,7 +115,7 @@ class Peer:
     def _raise(self, tokens: list[value_wire.Token]) -> None:
         found = list(value_wire.Decoder(self._find).values(tokens))
         if len(found) != 1 or not isinstance(found[0], BaseException):
-            raise value_wire.Malformed("an answer that is no exception")
+            raise value_wire.Malformed("an answer that is not an exception")
         raise Answer(found[0])
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:

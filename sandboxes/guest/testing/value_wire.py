@@ -252,7 +252,7 @@ class Decoder:
         """Build a container of bare scalars."""
         tag, *parts = token
         if type(tag) is not str or tag not in BUILD or not BARE.issuperset(map(type, parts)):
-            raise Malformed("an array that is no container")
+            raise Malformed("an array that is not a container")
         self._complete(BUILD[tag](parts), stack)  # type: ignore[arg-type]
 
     def _word(self, token: str, stack: list[object]) -> None:

@@ -100,7 +100,7 @@ def _examine(options: CheckOptions) -> Report:
     if marked:
         server = connect(url)
         try:
-            server.score(remote, Sample(response=""))  # a wrong address or name is no finding
+            server.score(remote, Sample(response=""))  # a wrong address or name is not a finding
             compares = any(card.group for card in server.verifiers() if card.name == remote)
             there = server.group_verifier(remote) if compares else server.verifier(remote)
             return examine_verifier(there, cases=cases, name=f"{url}#{remote}")
@@ -118,7 +118,7 @@ def read_cases(path: Path) -> list[Sample]:
     """Read samples from a file of JSON Lines.
 
     Raises:
-        ConfigError: the file cannot be read or has no samples, or a line is no sample.
+        ConfigError: the file cannot be read or has no samples, or a line is not a sample.
     """
     try:
         lines = path.read_bytes().splitlines()

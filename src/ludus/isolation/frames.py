@@ -94,7 +94,7 @@ class FrameReader(asyncio.Protocol):
         if len(self._head) == _HEADER.size:
             mark, call, tag, thread_number, size, checksum = _HEADER.unpack(self._head)
             if mark != MARK or size > self._max_body:
-                raise BadFrame(f"{self._head!r} is no header of at most {self._max_body} bytes")
+                raise BadFrame(f"{self._head!r} is not a header of at most {self._max_body} bytes")
             self._head, self._missing, self._checksum = b"", size, 0
             self._expected = (call, tag, thread_number, checksum)
             if not size:

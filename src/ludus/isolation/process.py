@@ -157,7 +157,8 @@ class WorkerProcess:
 
         Args:
             tag: what is asked.
-            lane: the number of the worker thread; calls with the same number run one after another.
+            thread_number: the number of the worker thread; calls with the same number run one
+                after another.
             body: the encoded arguments.
             timeout_s: the limit in seconds, from when the call is sent.
 
@@ -281,7 +282,8 @@ class WorkerProcess:
         assert self._transport is not None
         self._transport.abort()
         if isinstance(error, BadFrame) and self.end is None:
-            self.end, self.why = WorkerEnd.CORRUPT, f"its process sent what is no answer: {error}"
+            self.end = WorkerEnd.CORRUPT
+            self.why = f"its process sent what is not an answer: {error}"
         self._kill()
         self._reaping = True
         loop = asyncio.get_running_loop()

@@ -107,7 +107,7 @@ class _Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Begin the response or write a part of the body; a client that has gone is no error."""
+        """Begin the response or write part of the body; a client that has left is not an error."""
         with contextlib.suppress(ConnectionError):
             if message["type"] == "http.response.start":
                 self.response = web.StreamResponse(status=message["status"])

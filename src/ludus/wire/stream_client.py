@@ -307,7 +307,7 @@ class ClientStream:
         late = {n: asked for n, asked in self._asked.items() if asked.deadline <= now}
         for number in late:
             self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
-        # A slow operation alone is no sign: an answer that came meanwhile shows a live connection.
+        # One late answer proves nothing: another that came meanwhile shows a live connection.
         if any(asked.sent and self._heard < asked.since for asked in late.values()):
             self._drop()
         if self._asked:

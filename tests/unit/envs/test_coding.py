@@ -104,7 +104,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         "public_test_cases": "[]",
         "private_test_cases": packed(Trap()),
     }
-    with pytest.raises(UnusableRow, match="no plain value"):
+    with pytest.raises(UnusableRow, match="not a plain value"):
         read_row(row)
     assert not (tmp_path / "sprung").exists()
 

@@ -186,7 +186,7 @@ async def test_noise_is_a_reset_option_and_repeats_with_the_seed() -> None:
         ({"corpus": "x.json"}, "both corpus and questions"),
         ({"corpus": "x.json", "retriever": "http://127.0.0.1:8000"}, "leave corpus out"),
         ({"corpus": "x.json", "retriever": "self", "style": "tags"}, "leave corpus out"),
-        ({"retriever": "http://127.0.0.1:port"}, "no server's address"),
+        ({"retriever": "http://127.0.0.1:port"}, "not a server's address"),
         ({"retriever": "http://127.0.0.1:0"}, "port 0"),
         ({"corpus": "none.json", "questions": "none.json"}, "cannot read 'none.json'"),
     ],

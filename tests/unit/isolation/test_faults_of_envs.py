@@ -142,7 +142,7 @@ async def turns(server: RemoteServer, env_id: str, number: int) -> list[float]:
         ("print", RequestTimeout, "did not answer within 0.5 s"),
         ("allocate", ServerFault, "MemoryError"),
         ("reply", ServerFault, "at most 16777216"),
-        ("garbage", SessionGone, "sent what is no answer"),
+        ("garbage", SessionGone, "sent what is not an answer"),
     ],
 )
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ async def score(server: RemoteServer, name: str, response: str) -> Verdict:
         ("threads", Status.ERROR, "can't start new thread"),
         ("raise", Status.ERROR, "ValueError: cannot"),
         ("nonsense", Status.ERROR, "must return a Verdict"),
-        ("garbage", Status.ERROR, "sent what is no answer"),
+        ("garbage", Status.ERROR, "sent what is not an answer"),
     ],
 )
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_file_names_verifiers_of_the_registry(tmp_path: Path) -> None:
         ('[[parts]]\nname = "exact"\ngate = true\nnormalise = "rank"', "two parts"),
         ('[[parts]]\nname = "exact"\nnormalise = "softmax"', "softmax"),
         ('[[parts]]\nname="exact"\n[length]\nfree_words=9\nmax_words=5\npenalty=1', "free_words"),
-        ("[[parts", "no composition"),
+        ("[[parts", "not a composition"),
     ],
 )
 def test_a_file_that_cannot_work_says_why(text: str, said: str, tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def _steps(mask: Tensor, holes: str) -> Tensor:
         return trained
     if holes != "step":
         raise ValueError(f"holes is 'skip' or 'step', got {holes!r}")
-    # padding behind the last trained token is no step in either reading
+    # padding behind the last trained token is not a step in either reading
     return trained.flip(1).cumsum(1).flip(1) > 0
 
 

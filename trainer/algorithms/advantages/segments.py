@@ -89,7 +89,7 @@ def spo_probability_mask(old_logp: Tensor, mask: Tensor, *, threshold: float = 0
     Args:
         old_logp: [B, T], of the sampling policy.
         mask: [B, T] in {0, 1}.
-        threshold: a token this likely was no decision.
+        threshold: a token this likely was not a decision.
 
     Returns:
         [B, T] bool.

@@ -96,7 +96,7 @@ def guide_weights_as_read(
         logp: [B, T], of the prompt without the hint.
         hinted_old_logp: [B, T], of the sampling policy, with it.
         mask: [B, T] in {0, 1}.
-        eps_low: as in PPO; 1 is no lower bound.
+        eps_low: as in PPO; 1 means no lower bound.
         eps_high: as in PPO.
 
     Source: as we read the abstract.

@@ -38,7 +38,7 @@ def cispo_loss(
         old_logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        eps_low: see `bounds`; relative 1 or more is no lower bound, as in the paper.
+        eps_low: see `bounds`; relative 1 or more means no lower bound, as in the paper.
         eps_high: see `bounds`.
         bounds: "relative": the ratio is held in [1 - eps_low, 1 + eps_high] (verl, slime, SkyRL;
             open-instruct above only). "absolute": in [eps_low, eps_high]; TRL's `epsilon_high` = 5
@@ -86,7 +86,7 @@ def minpro_loss(
         old_logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        eps_low: how far below 1; 1 is no lower bound.
+        eps_low: how far below 1; 1 means no lower bound.
         eps_high: how far above 1. The paper's bounds are not verified here; [0, 5] is a wide
             choice.
         weights: [B, T] or [B]; detached.

@@ -84,7 +84,7 @@ def lp_reg_loss(
         proxy_logp: [B, T], of the sampled token under `min_p_proxy_logp`; detached.
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        eps_low: 1 is no lower bound.
+        eps_low: 1 means no lower bound.
         eps_high: 9: a ratio of at most 10.
         beta: weight of the pull, nats.
         selected: [B, T] bool, of `low_probability_mask` over the whole batch; of these rows, when

@@ -80,7 +80,6 @@ async def compare(engine: Engine, probe: Probe) -> float:
 def mean_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the mean absolute difference.
 
-
     >>> mean_difference([0.0, -1.0], [0.5, -1.0])
     0.25
     """

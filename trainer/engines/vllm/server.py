@@ -166,7 +166,6 @@ def first_error(log: str) -> str:
     r"""Return the last line of the first traceback in a log, shortened; later errors usually follow
     from the first.
 
-
     >>> first_error("(W pid=1) ERROR 11-20 17:53 [a.py:1] ValueError: no\nKeyError: 'b'")
     'ValueError: no'
     """
