@@ -115,7 +115,7 @@ class ChatPlayer:
         window: W in tokens; None leaves refusing long conversations to the server.
         max_tokens: the most tokens of one action, as far as known.
         ruler: estimates tokens; shared by the episodes of a policy.
-        seed: of the sampling.
+        seed: the seed of the sampling.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ class ChatPolicy:
     Args:
         base_url: the server's address including `/v1`.
         model: the model's name on the server.
-        temperature: of the sampling; None leaves the choice to the server.
-        max_tokens: of one answer; None leaves the choice to the server.
+        temperature: the sampling temperature; None leaves the choice to the server.
+        max_tokens: the most tokens of one answer; None leaves the choice to the server.
         send_seed: False for servers that refuse the field `seed`.
         sampling: further fields of the request, such as `top_p`.
         tool_format: how the model writes calls into its text, such as `hermes`, for servers without
@@ -39,7 +39,7 @@ class ChatPolicy:
         window: the working context in tokens, approximately; None uses what the server accepts.
         context: decides how to continue when the window is full; by default the episode ends.
         client: a client to share; `base_url`, `model` and `client_options` are then ignored.
-        client_options: of `ChatClient`: api_key, patience, concurrency, cache, budget.
+        client_options: options of `ChatClient`: api_key, patience, concurrency, cache, budget.
 
     Raises:
         ConfigError: a context manager that needs a window was given none.

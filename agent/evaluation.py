@@ -109,12 +109,12 @@ async def evaluate(
     Args:
         open_session: opens a new session; each of the `concurrency` players gets a session.
         policy_for: returns the policy that plays on a session.
-        split: of the tasks.
+        split: the split that the tasks are from.
         tasks: how many tasks, or all of a smaller split.
         samples: episodes per task. These share the environment's seed and differ in the policy's.
         concurrency: episodes at once.
-        seed: of environment and policy.
-        limits: of one episode.
+        seed: the seed of the environment and of the policy.
+        limits: the limits on one episode.
         on_start: called with the number of episodes to be played.
         on_episode: called with each episode when finished.
 

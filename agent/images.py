@@ -71,7 +71,7 @@ def refuse_unseen(
     """Refuse an environment that shows images to a model that reads none.
 
     Args:
-        images: of the model.
+        images: how the model's chat format shows images; None for a model that reads none.
         env_id: the environment, for the message.
         declared: whether the environment's briefing says that observations may hold images.
         opening: the messages that begin an episode.

@@ -74,9 +74,9 @@ async def play(
         env: a session, local or remote; reset here, closed by the caller.
         policy: the policy that plays.
         task: an id; None lets the environment pick by `seed`.
-        split: of the task.
-        seed: of the environment; rollouts of a group share it.
-        sampling_seed: of the policy; rollouts of a group differ in it.
+        split: the split that the task is from.
+        seed: the environment's seed; rollouts of a group share it.
+        sampling_seed: the policy's seed; rollouts of a group differ in it.
         limits: bounds on turns and time.
         options: reset options that the environment declares.
         role: the role that this policy plays, in episodes with several.

@@ -123,7 +123,7 @@ def make(
     Args:
         env: an id, or a `TextEnv` class or object of your own.
         render_mode: `ansi` is the only one there is.
-        arguments: for its constructor.
+        arguments: the arguments for its constructor.
 
     Raises:
         UnknownEnv: nobody registered the id; the message names the near miss.

@@ -76,7 +76,8 @@ class EnvSession:
         """Begin an episode.
 
         Args:
-            seed: of the episode's randomness, and of the task where none is named. None is 0.
+            seed: the seed of the episode's random numbers, and of the task where none is named.
+                None means 0.
             options: `task` (an id), `split` (default train), and what the environment declares.
 
         Raises:

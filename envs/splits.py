@@ -30,9 +30,9 @@ class ProblemSet(Generic[P]):
     """The problems of all splits.
 
     Args:
-        problems: to be shuffled and split.
+        problems: the problems to shuffle and split.
         tests: problems that are the test split as they are; none of them is trained on.
-        seed: of the shuffle.
+        seed: the seed of the shuffle.
         validation: the share of `problems` for validation.
         test: the share for test; only without `tests`.
 

@@ -46,7 +46,7 @@ def distinct(tasks: Iterable[Task], seen: set[str] | None = None) -> Iterator[Ta
     """The tasks that are not a problem that came before.
 
     Args:
-        tasks: in order.
+        tasks: the tasks, in order.
         seen: problems that came before; those that come now are added.
 
     >>> twice = [Task(id=name, split="test", problem="1+1") for name in ("test/0", "test/1")]

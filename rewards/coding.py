@@ -48,7 +48,7 @@ class CodingVerifier:
 
     Args:
         partial: reward the fraction of passed tests instead of all or nothing.
-        timeout_s: of the whole grading, unless the gold says otherwise.
+        timeout_s: the time limit of the whole grading, unless the gold says otherwise.
     """
 
     def __init__(self, *, partial: bool = False, timeout_s: float = 10.0) -> None:

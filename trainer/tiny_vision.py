@@ -64,10 +64,11 @@ def build_vision_model(
     Args:
         tokenizer: with the special tokens of images.
         hidden: width of the decoder.
-        layers: of the decoder.
+        layers: the number of layers of the decoder.
         heads: attention heads of the decoder; each has `hidden // heads` channels, an even number.
         vision_hidden: width of the vision tower, which has 4 heads.
-        vision_layers: of the vision tower; the first of them also feeds DeepStack.
+        vision_layers: the number of layers of the vision tower; the first of them also feeds
+            DeepStack.
         max_length: the most positions.
         seed: seed of the weights.
     """

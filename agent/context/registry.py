@@ -109,7 +109,7 @@ def build_context(name: str, given: dict[str, Any], shared: dict[str, Any]) -> C
     """Construct the manager `name`.
 
     Args:
-        name: of the manager.
+        name: the name of the manager.
         given: arguments that must fit the constructor.
         shared: settings of which the constructor gets those that it names.
 

@@ -40,7 +40,7 @@ class ServerSummariser:
 
     Args:
         client: the connection, with its own timeouts and retries; closed with the summariser.
-        temperature: of the sampling; 0 makes equal windows give equal summaries.
+        temperature: the sampling temperature; 0 makes equal windows give equal summaries.
     """
 
     def __init__(self, client: ChatClient, *, temperature: float = 0.0) -> None:
@@ -63,7 +63,7 @@ class EngineSummariser:
 
     Args:
         engine: the engine; closed with the summariser.
-        chat_format: of the engine's model.
+        chat_format: the chat format of the engine's model.
         sampling: temperature and the like; `max_tokens` and stop tokens are replaced.
         timeout_s: the time limit of a summary, in seconds.
     """

@@ -21,7 +21,7 @@ def tool_spec(
     """Return the description of a tool.
 
     Args:
-        name: of the tool.
+        name: the name of the tool.
         description: what the tool does.
         arguments: JSON Schema of each argument, or a description of a text.
         required: the arguments that every call needs.

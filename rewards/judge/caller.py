@@ -136,7 +136,7 @@ class JudgeCaller:
         server: address of the judge and settings of each request.
         store: keeps answers; equal questions are asked once.
         budget: bound on tokens; once it is spent, nothing is asked any more.
-        api_key: of the server; None reads LUDUS_API_KEY.
+        api_key: the server's API key; None reads LUDUS_API_KEY.
         card: the measured error of this judge, where it is known.
     """
 

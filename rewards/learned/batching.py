@@ -52,7 +52,7 @@ class MicroBatcher(Generic[Item, Result]):
     Args:
         run: computes a batch; gives one result an item, in order.
         max_batch: items in one batch, at most.
-        max_wait_s: for how long the first item of a batch may wait for company.
+        max_wait_s: how many seconds the first item of a batch may wait for others.
         label: names the work in messages.
 
     Raises:
@@ -187,7 +187,7 @@ class Batched:
 
     Args:
         verifier: scores many samples in one call.
-        name: of the verifier, for messages.
+        name: the verifier's name, for messages.
     """
 
     resident = True

@@ -22,7 +22,7 @@ class RemoteVerifier:
     other sample can help raises: a wrong token, an unknown verifier.
 
     Args:
-        name: of the verifier over there.
+        name: the verifier's name on the server.
         carriers: to the servers that offer it, which take turns.
     """
 

@@ -69,7 +69,7 @@ class OwnProcess:
     Args:
         name: under which it is offered.
         build: makes it.
-        timeout_s: for a verdict that has to be awaited.
+        timeout_s: the time limit for a verdict that has to be awaited.
     """
 
     problem = ""
@@ -148,9 +148,10 @@ class WorkerProcesses:
     Args:
         name: under which it is offered.
         build: makes it, in each process.
-        limits: of the processes.
-        metrics: of the server.
-        timeout_s: for one verdict, from when a process begins on it; the process is then killed.
+        limits: the limits on the processes.
+        metrics: the metrics of the server.
+        timeout_s: the time limit of a verdict, from when a process begins on it; the process is
+            then killed.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ def refuse_beyond(budget: int, held: Mapping[str, int]) -> None:
     """Refuse models whose weights need more than `budget` bytes together.
 
     Args:
-        budget: in bytes.
+        budget: the most bytes.
         held: the bytes that each verifier keeps, by its name.
 
     Raises:

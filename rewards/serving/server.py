@@ -42,12 +42,12 @@ class ScoreService:
     """Serves verifiers.
 
     Args:
-        names: of the registry (`maths`, or with options `maths?timeout_s=2`).
+        names: names in the registry (`maths`, or with options `maths?timeout_s=2`).
         verifiers: objects of your own, by the name to offer them under.
-        timeout_s: for one verdict; past it the verdict is `unavailable`.
+        timeout_s: the time limit of one verdict; past it the verdict is `unavailable`.
         max_queue: samples in flight; past it 429.
-        workers: of the processes of each verifier that does not declare `never_blocks`.
-        model_memory_bytes: for the weights of all models that stay in memory, together; 0 takes
+        workers: the limits on the processes of each verifier that does not declare `never_blocks`.
+        model_memory_bytes: the most bytes of the weights that stay in memory, together; 0 takes
             80 % of the machine's memory.
     """
 

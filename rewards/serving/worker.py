@@ -66,7 +66,7 @@ class VerifierPart:
     """Scores samples in a worker process.
 
     Args:
-        name: of the verifier.
+        name: the name of the verifier.
         build: makes it.
     """
 

@@ -37,7 +37,7 @@ class FusionSandbox(Sandbox):
 
     Args:
         url: the server's address, without `/run_code`.
-        timeout_s: for how many seconds after the first failure a call is tried again.
+        timeout_s: how long, in seconds from the first failure, a call is tried again.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 120.0) -> None:

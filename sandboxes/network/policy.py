@@ -124,7 +124,7 @@ class EgressDecision:
 
         Args:
             host: a name, in any case and perhaps with a final full stop, or an address.
-            port: of the connection that is wanted.
+            port: the port of the connection that is wanted.
 
         Raises:
             EgressRefused: the host, the port or an address of the host is not allowed.

@@ -28,7 +28,7 @@ class BlockingSandbox:
     Args:
         url: the server's address, `http://host:port`.
         token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
-        timeout_s: for how many seconds after the first failure a call is tried again.
+        timeout_s: how long, in seconds from the first failure, a call is tried again.
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 120.0) -> None:

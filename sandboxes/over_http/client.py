@@ -70,7 +70,7 @@ class SandboxCalls:
         url: the server's address, `http://host:port`.
         transport: carries the requests.
         token: the server's bearer token; by default the environment variable LUDUS_TOKEN.
-        timeout_s: for how many seconds after the first failure a call is tried again, while the
+        timeout_s: how long, in seconds from the first failure, a call is tried again, while the
             server is overloaded, out of reach or restarting.
     """
 

@@ -58,7 +58,7 @@ def read_overrides(arguments: Sequence[str], cls: Any = None) -> Table:
     """Read `--a.b=c` and `--a.b c`; a bare `--flag` is true, `--no-flag` false.
 
     Args:
-        arguments: from the command line.
+        arguments: the arguments of the command line.
         cls: the config they are for. Where its field is a text, `12345` stays one.
 
     >>> read_overrides(["--trainer.lr=1e-6", "--env", "ludus/maths-v0"])

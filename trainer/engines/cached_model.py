@@ -40,7 +40,7 @@ class CachedModel:
     Args:
         model: with full attention.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
-        reader: of images; None for a model that reads none.
+        reader: prepares images for the model; None for a model that reads no images.
     """
 
     def __init__(

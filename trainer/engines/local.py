@@ -54,7 +54,7 @@ class LocalEngine:
             positions, uses the limit in the model's config.
         kept_tokens: how many tokens of keys and values are kept between turns.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
-        version: of the initial weights; a resumed run continues counting from there.
+        version: the version of the initial weights; a resumed run continues counting from there.
         images: reads the images of prompts; None for a model that reads none.
     """
 

@@ -15,8 +15,8 @@ class EngineText:
     """Scores and writes texts with the weights the policy samples from.
 
     Args:
-        engine: of the policy; local or vLLM.
-        chat_format: of the policy, without tools on offer.
+        engine: the policy's engine, local or vLLM.
+        chat_format: the policy's chat format, without tools on offer.
     """
 
     def __init__(self, engine: Engine, chat_format: ChatFormat) -> None:

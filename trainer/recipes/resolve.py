@@ -14,7 +14,7 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
     """Find every function that a recipe names, check all options, and refuse settings in conflict.
 
     Args:
-        recipe: of `load_recipe`.
+        recipe: a recipe from `load_recipe`.
         max_tokens: the longest response, for options given as "max_tokens".
 
     >>> from .recipe import load_recipe

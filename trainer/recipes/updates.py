@@ -24,7 +24,7 @@ def plan_updates(algorithm: Algorithm, *, groups: int, wanted: int = 0) -> Updat
 
     Args:
         algorithm: a resolved recipe.
-        groups: in a step; a mini-batch contains at least one whole group.
+        groups: the number of groups in the step; a mini-batch contains at least one whole group.
         wanted: the updates that the user asks for, each on separate groups; 0 follows the recipe,
             with at most as many mini-batches as groups.
 

@@ -73,7 +73,7 @@ def see(
         model: a model whose config passes `reads_images`.
         ids_BT: padded on the right.
         images: the images of each row, with positions in the row.
-        reader: of the model.
+        reader: the model's image reader.
         computed: how many positions of each row need no features, because their keys are cached;
             0 everywhere by default.
 
@@ -129,7 +129,7 @@ def last_hidden(
         model: a causal LM.
         ids_BT: padded on the right, which needs no mask: no token of a row reads the padding.
         images: the images of each row; () where no row shows any.
-        reader: of the model; None for a model that reads no images.
+        reader: the model's image reader; None for a model that reads no images.
 
     Raises:
         ImageRefused: rows show images, and the model reads none.

@@ -168,7 +168,7 @@ def load_image_reader(
 
     Args:
         path: a transformers folder or a hub id.
-        tokenizer: of the same model.
+        tokenizer: the tokenizer of the same model.
         max_pixels: images with more pixels are made smaller, keeping the ratio of their sides; 0
             leaves the processor's own bound. An image takes about one token for
             `(patch_size * merge_size)**2` pixels, 1,024 in Qwen3-VL.

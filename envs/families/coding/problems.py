@@ -54,7 +54,7 @@ def read_row(row: Mapping[str, Any], *, shown_tests: int = 1, compare: str = "")
     """Read a row in any of the known layouts.
 
     Args:
-        row: as decoded from JSON.
+        row: a row of the file, as decoded from JSON.
         shown_tests: how many of its tests an MBPP question shows (without any, it names no
             function); the published protocol shows all three.
         compare: how outputs of programs are compared; `exact` unless the row says otherwise.

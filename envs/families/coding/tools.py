@@ -47,7 +47,7 @@ class CodingTools(Coding):
     """An environment to write a program with an interpreter; hidden tests grade the submission.
 
     Args:
-        source: as in `ludus/coding-v0`, and so are `problems`.
+        source: the source of the problems, as in `ludus/coding-v0`; so is `problems`.
         turns: the most turns; an episode without a submission by then earns nothing.
         submissions: how many submissions are allowed. After a wrong one that is not the last, the
             policy is told how many tests passed.

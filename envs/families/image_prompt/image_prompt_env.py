@@ -83,7 +83,7 @@ class ImagePrompt(TextEnv):
         scorer: "check" compares the picture's objects with those asked for (Jaccard's index, so 1
             is exactly right). The name of a verifier, with options as a server takes them, has it
             score the last picture instead: it gets the request as prompt and the picture as image.
-        size: of the pictures of the built-in renderer, in pixels.
+        size: the width and height in pixels of the pictures of the built-in renderer.
         generator: what makes the pictures; the built-in renderer of shapes by default. One of your
             own may block; the check only understands plain coloured shapes on white.
         demo_fault: what `demonstrate` does wrong.

@@ -44,7 +44,7 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
     """Read a row in any of the known layouts.
 
     Args:
-        row: as decoded from JSON.
+        row: a row of the file, as decoded from JSON.
         question: the field with the question; empty looks for the known fields.
         answer: the field with the answer; empty looks for the known fields.
 

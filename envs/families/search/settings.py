@@ -99,7 +99,7 @@ class SearchSettings:
             except ValueError as error:
                 raise ConfigError(f"retriever={url!r} is not a server's address: {error}") from None
             if port == 0:
-                raise ConfigError(f"retriever={url!r} is not a server's address: the port is 0")
+                raise ConfigError(f"retriever={url!r} is not an address: servers have no port 0")
         if self.retriever == Source.SIMULATED and not (self.base_url and self.model):
             raise ConfigError("retriever='simulated' needs base_url and model, of a model's server")
         if self.retriever == Source.SELF and self.style != Style.TAGS:

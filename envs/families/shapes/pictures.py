@@ -47,7 +47,7 @@ def picture_of(page: Page, *, size: int, seed: str) -> bytes:
     Args:
         page: the things to show.
         size: side of the square picture in pixels.
-        seed: of the size and place of each thing within its cell, which answer no question.
+        seed: decides the size and place of each thing within its cell, which answer no question.
     """
     pixels: Pixels = np.full((size, size, 3), BACKGROUND, np.uint8)
     rng, cell = random.Random(seed), size // 3

@@ -44,10 +44,10 @@ class ImageVerifier(ABC):
     Args:
         image_root: the folder below which images may be named by path (`file:cats/1.png`); ""
             allows no path.
-        max_pixels: of one image.
+        max_pixels: the most pixels of one image.
         upright: turns images as their EXIF orientation says.
         max_batch: images in one call of `score_images`, at most.
-        max_wait_ms: for how long the first image of a batch waits for others.
+        max_wait_ms: how long the first image of a batch waits for others.
 
     Raises:
         ConfigError: a bound is not positive.

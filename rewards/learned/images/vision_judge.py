@@ -28,8 +28,8 @@ class VisionJudge(RubricJudge):
     Args:
         image_root: the folder below which images may be named by path; "" allows none.
         max_side: longer sides are reduced to so many pixels before the image is sent.
-        max_pixels: of one image as it comes.
-        options: of `judge`: rubric, base_url, model, mode, and so on.
+        max_pixels: the most pixels of one image, before any resizing.
+        options: the options of `judge`: rubric, base_url, model, mode, and so on.
 
     Raises:
         ConfigError: as `RubricJudge`.

@@ -62,7 +62,7 @@ class Conversations:
         """Write a conversation as text by the chat template.
 
         Args:
-            messages: of the conversation.
+            messages: the messages of the conversation.
             answering: whether the text ends where the assistant is about to speak.
 
         Raises:

@@ -29,7 +29,7 @@ def load_head(
         auto_class: the transformers class, such as "AutoModelForSequenceClassification".
         labels: numbers of labels that the head may have; empty where it has none.
         dtype: float32, bfloat16 or float16.
-        name: of the verifier, for messages.
+        name: the verifier's name, for messages.
 
     Raises:
         ConfigError: another head, weights that are missing or of another shape, or a folder that

@@ -40,7 +40,7 @@ class Chaos:
 
         Args:
             text: the specification; see the module for its three faults.
-            seed: of the random generator, so that a run can be repeated.
+            seed: the seed of the random generator, so that a run can be repeated.
 
         Raises:
             ConfigError: the fault is unknown, a number cannot be read, a probability is outside

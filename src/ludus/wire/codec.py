@@ -39,7 +39,7 @@ class Encoded:
 
     Args:
         data: the bytes; they must be one valid value of `format`, which nobody checks again.
-        format: of the bytes.
+        format: the format of the bytes.
     """
 
     __slots__ = ("data", "format")  # no dataclass: msgspec would encode one by itself

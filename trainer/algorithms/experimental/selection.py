@@ -48,7 +48,7 @@ def d3s_tokens_mask_as_read(
         advantages: [B, T] or [B].
         entropy: [B, T], nats.
         mask: [B, T] in {0, 1}.
-        share: of the trained tokens; the method relaxes it over training.
+        share: the share of the trained tokens; the method relaxes it over training.
 
     Returns:
         [B, T] bool.

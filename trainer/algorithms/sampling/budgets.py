@@ -91,7 +91,7 @@ def aepo_temperature(
     with advantage 1.
 
     Args:
-        entropy: of the batch, nats a token.
+        entropy: the mean entropy of the batch, in nats a token.
         target: nats a token.
         high: temperature that raises entropy.
         low: temperature that lowers it.

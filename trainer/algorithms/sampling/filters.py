@@ -126,7 +126,7 @@ def reward_spread_mask(rewards: Tensor, groups: Tensor, *, threshold: float, ddo
     Args:
         rewards: [B].
         groups: [B] int.
-        threshold: in units of reward.
+        threshold: the least standard deviation, in units of reward.
         ddof: 0 or 1.
 
     Source: ReST-RL's GRPO, from its abstract; the paper's threshold is not known here.

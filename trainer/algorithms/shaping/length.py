@@ -275,7 +275,7 @@ def grpo_lambda_rewards(
         lengths: [B].
         groups: [B] int.
         alpha: the greatest penalty (the paper's value is not verified).
-        share: of the groups.
+        share: the share of the groups that are penalised.
         ddof: 0 or 1 in the standard deviation; where it is 0, z is 0.
 
     Source: a reading of GRPO-lambda; not the eligibility traces nor the learnable token weights of
@@ -300,7 +300,7 @@ def curriculum_budget(
     every))`.
 
     Args:
-        step: of training.
+        step: the number of the training step.
         start: tokens (256 in the paper's experiments).
         gamma: decay (0.7 there, read off a figure).
         every: steps a decay (100 there).

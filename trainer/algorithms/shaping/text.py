@@ -70,7 +70,7 @@ def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float
     """`1` when each tag is opened once and closed once, in this order, else `0`.
 
     Args:
-        text: of one response.
+        text: the text of one response.
         tags: without brackets, in their order.
 
     Source: the format reward of DeepSeek-R1, arXiv 2501.12948, as trainers implement it.

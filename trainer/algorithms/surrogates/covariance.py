@@ -21,7 +21,7 @@ def covariance_mask(
         logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        share: of the trained tokens; at least one is marked.
+        share: the share of the trained tokens to mark; at least one is marked.
 
     Returns:
         [B, T] bool, True for the marked tokens. Clip-Cov drops some of them, KL-Cov penalises them.
@@ -63,11 +63,11 @@ def clip_cov_mask(
         old_logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        share: of the n trained tokens.
-        low: excluded.
-        high: excluded.
-        eps_low: of the clip that comes with it.
-        eps_high: of the clip that comes with it.
+        share: the share of the n trained tokens to leave out.
+        low: the greatest covariance that is too low to be drawn.
+        high: the least covariance that is too high to be drawn.
+        eps_low: the `eps_low` of the clip that goes with this mask.
+        eps_high: the `eps_high` of the clip that goes with this mask.
         generator: draws; torch's own without it.
 
     Returns:

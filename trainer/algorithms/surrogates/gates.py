@@ -123,7 +123,7 @@ def low_probability_mask(
         logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        share: of the tokens with negative advantage.
+        share: the share of the tokens with negative advantage to select.
         least: select nothing when fewer than this would be.
 
     Returns:

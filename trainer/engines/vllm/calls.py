@@ -108,7 +108,7 @@ def read_generation(reply: GenerateReply, *, unlabelled: int) -> Generation:
     """Convert a reply to a generation.
 
     Args:
-        reply: of the server.
+        reply: the server's reply.
         unlabelled: the version of tokens sampled before the first publish.
 
     Raises:

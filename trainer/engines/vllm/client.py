@@ -35,7 +35,7 @@ class VllmClient:
     """Calls the routes of a server.
 
     Args:
-        url: of the server.
+        url: the server's address.
         api_key: as given to the server's `--api-key`.
         hint: returns further text for errors that the server is to blame for.
     """

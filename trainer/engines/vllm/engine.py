@@ -61,14 +61,14 @@ class VLLMEngine:
     The seed does not fix the samples here; only the local engine guarantees that.
 
     Args:
-        client: of the server.
+        client: the client of the server.
         served: what the server serves.
         weights_folder: where weights are written for the server; see `write_weights`.
         server: the server's process, if this engine should end it.
         probe: the comparison to make after publishing weights.
         keep_cache: whether running requests keep keys and values of older weights after a
             publish; otherwise these are recomputed with the new weights.
-        request_timeout_s: for one answer, and for loading weights.
+        request_timeout_s: the time limit for one answer, and for loading weights.
         images: reads the images of prompts, as the learner does; None for a model that reads none.
     """
 

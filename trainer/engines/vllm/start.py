@@ -28,13 +28,13 @@ async def start_vllm(
     weights.
 
     Args:
-        settings: of the engine.
-        folder: of the model; config and tokenizer are read.
+        settings: the settings of the engine.
+        folder: the folder of the model; config and tokenizer are read.
         model: the learner's, which the server is compared with.
         dtype: the number format of a server started here.
         cpu: whether the server runs without a GPU.
         log: the file for the server's output.
-        images: of the learner; None for a model that reads none.
+        images: the learner's image reader; None for a model that reads no images.
 
     Raises:
         LudusError: the server cannot be started, or cannot be used for training.
