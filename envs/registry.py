@@ -114,7 +114,9 @@ def find_env(env_id: str) -> Factory:
     if offered is not None:
         _check_id(env_id)
         return offered
-    raise UnknownEnv.near(env_id, env_ids(), hint="ludus list")
+    raise UnknownEnv.near(
+        env_id, env_ids(), hint="ludus list; a file of yours is named by --import"
+    )
 
 
 def build_env(env_id: str, **arguments: Any) -> TextEnv:

@@ -84,12 +84,13 @@ def shown(sample: Sample) -> str:
 
 
 def check_verifier(
-    verifier: str | Verifier | ScoreFunction, *, cases: Sequence[Sample] = ()
+    verifier: str | Verifier | type[Verifier] | ScoreFunction, *, cases: Sequence[Sample] = ()
 ) -> Report:
     """Hold a verifier to the contract.
 
     Args:
-        verifier: a name, an object with `score`, or a score function.
+        verifier: a name, an object with `score`, a class that is made without arguments, or a score
+            function.
         cases: samples whose responses are right: each must earn the reward 1.
 
     Returns:
@@ -102,7 +103,10 @@ def check_verifier(
 
 
 def examine_verifier(
-    verifier: str | Verifier | ScoreFunction, *, cases: Sequence[Sample] = (), name: str = ""
+    verifier: str | Verifier | type[Verifier] | ScoreFunction,
+    *,
+    cases: Sequence[Sample] = (),
+    name: str = "",
 ) -> Report:
     """Apply the rules of `check_verifier` and return a report; `name` is the subject's name in the
     report.
@@ -110,7 +114,8 @@ def examine_verifier(
     if isinstance(verifier, str):
         return examine(name or verifier, VerifierUnderCheck(make_verifier(verifier), cases), RULES)
     called = name or getattr(verifier, "__name__", type(verifier).__name__)
-    made = verifier if isinstance(verifier, Verifier) else FunctionVerifier(verifier)
+    given = verifier() if isinstance(verifier, type) else verifier
+    made = given if isinstance(given, Verifier) else FunctionVerifier(given)
     return examine(called, VerifierUnderCheck(made, cases), RULES)
 
 

@@ -239,7 +239,9 @@ def find_verifier(name: str) -> VerifierFactory:
     offered: VerifierFactory | None = load_offered(ENTRY_POINT_GROUP, name)
     if offered is not None:
         return offered
-    raise UnknownVerifier.near(name, verifier_names(), hint="ludus list")
+    raise UnknownVerifier.near(
+        name, verifier_names(), hint="ludus list; a file of yours is named by --import"
+    )
 
 
 def _is_shipped(name: str, target: VerifierFactory) -> bool:

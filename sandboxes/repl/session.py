@@ -26,12 +26,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from ludus.errors import SessionGone
+from ludus.errors import ConfigError, SessionGone
 
 from ..guest.run.repl import LENGTH
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
-from ..protocol import MIB, Execution, ExecutionStatus, Limits, Usage
+from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox, Usage
 from .cell_output import CellOutput
 from .session_processes import (
     FirstSessionProcess,
@@ -83,7 +83,7 @@ class Session:
     @classmethod
     async def open(
         cls,
-        sandbox: SlotSandbox,
+        sandbox: Sandbox,
         *,
         limits: Limits = SESSION_LIMITS,
         idle_ttl_s: float = 600.0,
@@ -91,13 +91,18 @@ class Session:
         """Start a session in a slot of `sandbox`, and wait for a free slot if need be.
 
         Args:
-            sandbox: the sandbox whose slots of kind `session` are used.
+            sandbox: the sandbox whose slots of kind `session` are used; it must have slots.
             limits: the limits of the whole session; `output_bytes` of each cell and each file read.
             idle_ttl_s: ends the session after this many seconds without a call.
 
         Raises:
             SlotLost: no slot could be started.
+            ConfigError: the sandbox has no slots.
         """
+        if not isinstance(sandbox, SlotSandbox):
+            raise ConfigError(
+                f"a Session needs slots, not the tier {sandbox.tier!r}; on a server, open_repl()"
+            )
         held = AsyncExitStack()
         (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
         line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -22,7 +22,7 @@ from ludus.envs.checks.suite import RULES
 from ludus.rewards.score import close_verifier, score_sample
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your_own.md").read_text()
-FILES = dict(re.findall(r"^```python (\w+\.py)\n(.*?)^```", PAGE, re.M | re.S))
+FILES = dict(re.findall(r"^```(?:python|toml|json) (\w+\.\w+)\n(.*?)^```", PAGE, re.M | re.S))
 COMMANDS = [
     line.removeprefix("$ ")
     for block in re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
@@ -32,6 +32,8 @@ EXPECTED = {
     " check ": "0 failed",
     "--policy expert": "1.000",
     "--policy random": "of 4 tasks",
+    " score ": "reward 1",
+    " recipes show ": "0.02",
     " sft ": "step-000003",
     " train ": "report.html",
     " view ": "eval-000002.html",

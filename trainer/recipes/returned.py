@@ -30,4 +30,6 @@ def two_tensors(found: object, name: str) -> Sum:
         case (Tensor() as first, Tensor() as second):
             return first, second
         case _:
-            raise ConfigError(f"{name} returned a {type(found).__name__}, not two tensors")
+            raise ConfigError(
+                f"{name} returned a {type(found).__name__}, not two tensors, (sum, weight)"
+            )

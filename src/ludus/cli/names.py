@@ -39,4 +39,6 @@ def ensure_known(name: str) -> None:
     known = [*env_ids(), *verifier_names()]
     bare = name.partition("?")[0]
     if "#" not in name and bare not in known:
-        raise UnknownThing.near(bare, known, hint="ludus list")
+        raise UnknownThing.near(
+            bare, known, hint="ludus list; a file of yours is named by --import"
+        )

@@ -216,7 +216,11 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     for name in names:
         bare = parse_served(name)[0]
         if bare not in envs | verifiers:
-            raise UnknownThing.near(bare, envs | verifiers | {SANDBOX}, hint="ludus list")
+            raise UnknownThing.near(
+                bare,
+                envs | verifiers | {SANDBOX},
+                hint="ludus list; a file of yours is named by --import",
+            )
     return (
         [name for name in names if parse_served(name)[0] in envs],
         [name for name in names if parse_served(name)[0] not in envs],

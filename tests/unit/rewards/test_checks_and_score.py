@@ -37,12 +37,14 @@ class Pairwise:
         return [self.score(sample) for sample in samples]
 
 
-@pytest.mark.parametrize("verifier", [sound, sound_and_async, Pairwise(), "exact"])
+@pytest.mark.parametrize("verifier", [sound, sound_and_async, Pairwise(), Pairwise, "exact"])
 def test_sound_verifiers_pass(verifier: Any) -> None:
     report = check_verifier(verifier, cases=RIGHT)
     assert not report.failures
     groups = next(f for f in report.findings if f.rule == "groups")
-    assert (groups.outcome is RuleOutcome.PASSED) == isinstance(verifier, Pairwise)
+    assert (groups.outcome is RuleOutcome.PASSED) == (
+        verifier is Pairwise or isinstance(verifier, Pairwise)
+    )
 
 
 def raises(sample: Sample) -> bool:
