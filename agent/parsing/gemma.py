@@ -123,7 +123,9 @@ def _write(value: Any, mark: str) -> str:
     if isinstance(value, str):
         return json.dumps(value) if mark in value else f"{mark}{value}{mark}"
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_key(k)}:{_write(v, mark)}" for k, v in value.items()) + "}"
+        given: Mapping[str, Any] = value
+        keys = sorted(given, key=str.lower)  # as the templates do
+        return "{" + ",".join(f"{_key(key)}:{_write(given[key], mark)}" for key in keys) + "}"
     if isinstance(value, list):
         return "[" + ",".join(_write(one, mark) for one in value) + "]"
     return json.dumps(value)

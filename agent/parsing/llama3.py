@@ -19,7 +19,7 @@ from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, after_space, as_call, as_json, decoder, given_arguments
 from .scan import MAX_CALLS, bounded
-from .whole_turn import PYTHON_TAG, TAG, after_thoughts, announced, body_of
+from .whole_turn import PYTHON_TAG, TAG, after_thoughts, announced, body_of, own_words_end
 
 
 class Llama3JsonFormat:
@@ -116,7 +116,7 @@ def _read_objects(text: str) -> tuple[list[Any], str]:
         position = after_space(text, position)
         between = next((one for one in _BETWEEN if text.startswith(one, position)), "")
         position = after_space(text, position + len(between))
-    if objects and text[position:].strip():
+    if objects and text[position:].strip() and not own_words_end(text, position):
         return objects[:-1], f"text after the call's JSON: {text[position : position + 40]!r}"
     return objects, ""
 

@@ -66,7 +66,10 @@ class MistralV3Format(MistralV11Format):
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        rows = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        rows = [
+            {"name": call.name, "arguments": call.arguments, "id": self.call_id(call, number)}
+            for number, call in enumerate(calls)
+        ]
         return f"{_CALLS} {json.dumps(rows, ensure_ascii=False)}" if calls else ""
 
 

@@ -7,6 +7,8 @@ call in there is not the policy's own, and nothing after a made-up turn is.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 _RESULTS = (
@@ -48,9 +50,11 @@ _TURNS = (
     r"<｜User｜>",
     r"\[INST\]",
     rf"\]~b\]\s*{_ROLE}",
+    rf"<beginning_of_sentence>\s*{_ROLE}",
 )
 """Marks with which templates begin somebody else's turn."""
-_MARK = re.compile("|".join([*(re.escape(begin) for begin, _ in _RESULTS), *_TURNS]))
+_RESULT = re.compile("|".join(re.escape(begin) for begin, _ in _RESULTS))
+_TURN = re.compile("|".join(_TURNS))
 _WORD = re.compile(
     r"(?<![^\n])(?:#{1,4}[ ]*|\*\*)?(?:(?P<user>User|Human|USER|HUMAN)"
     r"|Observation|Tool (?:result|response|output)|Tool|Result)(?:\*\*)?[ ]?:"
@@ -60,6 +64,9 @@ that they count only after a call.
 """
 _CLOSING = dict(_RESULTS)
 _QUOTES = "\"'`“‘«"
+_CLOSES = {"“": "”", "‘": "’", "«": "»"}
+_TRIED = 8
+"""How many marks are tried as the end of what the policy said itself."""
 _NEAR = 400
 """How many characters before and after a call are searched for the ends of its line."""
 
@@ -75,9 +82,15 @@ class Claim(NamedTuple):
     only_after_call: bool
 
 
-def find_mark(text: str, start: int) -> int:
-    """Return the position from `start` on of a mark, or -1."""
-    found = _MARK.search(text, start)
+def find_result(text: str, start: int) -> int:
+    """Return the position from `start` on of a mark that begins a result, or -1."""
+    found = _RESULT.search(text, start)
+    return -1 if found is None else found.start()
+
+
+def find_turn(text: str, start: int) -> int:
+    """Return the position from `start` on of a mark that begins a turn, or -1."""
+    found = _TURN.search(text, start)
     return -1 if found is None else found.start()
 
 
@@ -89,17 +102,19 @@ def find_word(text: str, start: int) -> int:
 
 def claim_at(text: str, at: int) -> Claim:
     """Return the mark, or the word, at position `at`."""
-    found = _MARK.match(text, at)
-    if found is not None:
-        return Claim(at, found.end(), _CLOSING.get(found[0], ""), only_after_call=False)
+    for pattern in (_RESULT, _TURN):
+        found = pattern.match(text, at)
+        if found is not None:
+            return Claim(at, found.end(), _CLOSING.get(found[0], ""), only_after_call=False)
     found = _WORD.match(text, at)
     assert found is not None
     return Claim(at, found.end(), "", only_after_call=found["user"] is None)
 
 
-def is_quoted(text: str, at: int) -> bool:
-    """Return whether a quotation mark stands right before position `at`."""
-    return at > 0 and text[at - 1] in _QUOTES
+def is_quoted(text: str, start: int, end: int) -> bool:
+    """Return whether quotation marks stand right before and after a part of the text."""
+    before = text[start - 1] if start else ""
+    return bool(before) and before in _QUOTES and text.startswith(_CLOSES.get(before, before), end)
 
 
 def begins_line(text: str, at: int) -> bool:
@@ -112,20 +127,32 @@ def begins_line(text: str, at: int) -> bool:
 def end_of_block(text: str, claim: Claim) -> int:
     """Return the position after the mark that ends a result, or -1.
 
-    A result inside the result, with marks of its own, does not end the outer one.
+    A result inside the result, with marks of its own, does not end the outer one. Where marks of
+    ends are missing, the last of them counts.
     """
     begin = text[claim.start : claim.end]
     depth, position = 1, claim.end
     while depth:
         closed = text.find(claim.closing, position)
         if closed < 0:
-            return -1
+            return position if position > claim.end else -1
         depth += text.count(begin, position, closed) - 1
         position = closed + len(claim.closing)
     return position
 
 
-_CLOSES = {"“": "”", "‘": "’", "«": "»"}
+def begins_here(text: str, at: int) -> bool:
+    """Return whether a mark, or a word of a transcript, stands at position `at`."""
+    return any(one.match(text, at) is not None for one in (_RESULT, _TURN, _WORD))
+
+
+def own_beginnings(text: str) -> Iterator[str]:
+    """Yield the text up to each of the first marks, or words, of somebody else, for turns in which
+    a call comes first.
+    """
+    for pattern in (_RESULT, _TURN, _WORD):
+        for found in islice(pattern.finditer(text), _TRIED):
+            yield text[: found.start()]
 
 
 def quotation_end(text: str, start: int, after: int) -> int:
@@ -140,7 +167,7 @@ def quotation_end(text: str, start: int, after: int) -> int:
     end = far if end < 0 else end
     if text[line:start].lstrip().startswith("> "):
         return end
-    if not is_quoted(text, start):
+    mark = text[start - 1] if start else ""
+    if not mark or mark not in _QUOTES:
         return -1
-    mark = text[start - 1]
     return text.find(_CLOSES.get(mark, mark), after, end)

@@ -16,14 +16,16 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, fault_of
 from .literals import MAX_PYTHON_CHARS, UnreadableLiteral, expression, literal
+from .others_words import own_beginnings
 from .scan import MAX_CALLS
-from .whole_turn import TAG, Body, after_thoughts, announced, body_of
+from .whole_turn import TAG, Body, after_thoughts, announced, body_of, without_ends
 
 
 class Llama3PythonicFormat:
@@ -36,10 +38,7 @@ class Llama3PythonicFormat:
         cut, body = _find(text, after_thoughts(text, _is_list), tools)
         if not _begins_list(body, tools):
             return Message(role=Role.ASSISTANT, content=text)
-        try:
-            calls = _read_list(body.text)
-        except UnreadableLiteral as error:
-            calls = [ToolCall(name="", id="call_0", error=str(error))]
+        calls = _read_turn(body.text)
         if not complete:  # the turn was cut off, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
@@ -106,6 +105,17 @@ def _is_list(said: str) -> bool:
         return not any(call.error for call in _read_list(body.text))
     except UnreadableLiteral:
         return False
+
+
+def _read_turn(body: str) -> list[ToolCall]:
+    """Return the calls of a list, after which the turn ends or somebody else's words begin."""
+    try:
+        return _read_list(body)
+    except UnreadableLiteral as error:
+        for head in own_beginnings(body):
+            with suppress(UnreadableLiteral):
+                return _read_list(without_ends(head))
+        return [ToolCall(name="", id="call_0", error=str(error))]
 
 
 def _read_list(body: str) -> list[ToolCall]:

@@ -17,10 +17,12 @@ from functools import partial
 from ludus.messages import Message, Role, ToolCall
 
 from .others_words import (
+    Claim,
     begins_line,
     claim_at,
     end_of_block,
-    find_mark,
+    find_result,
+    find_turn,
     find_word,
     is_quoted,
     quotation_end,
@@ -105,6 +107,8 @@ class _Turn:
     """Whether thoughts have ended; a closing tag after that is text."""
     invented_to: int = 0
     """Calls before this position stand in words that the policy made up for somebody else."""
+    block_to: int = 0
+    """The end of the last made-up result that has one."""
     silent: bool = False
     """Whether what is said is made up too, and left out."""
     quoted: int = 0
@@ -121,7 +125,8 @@ class _Turn:
         # Every kind of tag is searched ahead, and the nearest decides. `_Next` keeps this linear.
         call, opened = _Next(self.text, self.find), _Next(self.text, self.thoughts.opening)
         closed, stop = _Next(self.text, self.thoughts.closing), _Next(self.text, self.stop)
-        marks, words = _Next(self.text, find_mark), _Next(self.text, find_word)
+        results, turns = _Next(self.text, find_result), _Next(self.text, find_turn)
+        words = _Next(self.text, find_word)
         self.ends = [
             _Next(self.text, partial(self.thoughts.end, kind=kind))
             for kind in range(self.thoughts.kinds)
@@ -129,8 +134,12 @@ class _Turn:
         end = len(self.text)
         while self.position < end and len(self.calls) + self.quoted < MAX_CALLS:
             at = self.position
-            lone = end if self.thought else closed.after(at)
-            claimed = end if self.invented_to == end else min(marks.after(at), words.after(at))
+            lone = end if self.thought else closed.after(max(at, self.block_to))
+            claimed = min(turns.after(at), words.after(at))
+            if self.block_to <= at:  # a result inside a result changes nothing
+                claimed = min(claimed, results.after(at))
+            if self.invented_to == end:
+                claimed = end
             nearest = min(call.after(at), opened.after(at), claimed, lone)
             if stop.after(at) < nearest and lone < opened.after(at):
                 nearest = lone  # the tag to stop at is inside a thought
@@ -176,24 +185,29 @@ class _Turn:
     def _somebody_else(self, start: int) -> None:
         """Note from where to where the policy speaks for somebody else."""
         claim = claim_at(self.text, start)
-        if is_quoted(self.text, start) or (claim.only_after_call and not self.calls):
+        end = -1
+        if claim.closing and claim.closing not in self.unclosed:
+            end = end_of_block(self.text, claim)
+            if end < 0:
+                self.unclosed.add(claim.closing)
+        if end < 0 and self._only_mentioned(claim):
             self._say(claim.end)
             return
-        end = len(self.text)
-        if claim.closing:
-            closed = -1 if claim.closing in self.unclosed else end_of_block(self.text, claim)
-            if closed >= 0:
-                end = closed
-            else:
-                self.unclosed.add(claim.closing)
-                if not self.calls and not begins_line(self.text, start):
-                    self._say(claim.end)  # the tag is only being talked about
-                    return
         self._say(start)
-        if start >= self.invented_to or end == len(self.text):
-            self.invented_to = len(self.text) if self.calls else end
+        self.block_to = max(self.block_to, end)
+        made_up = len(self.text) if self.calls or end < 0 else end
+        self.invented_to = max(self.invented_to, made_up)
         self.silent = bool(self.calls)
         self._say(claim.end)
+
+    def _only_mentioned(self, claim: Claim) -> bool:
+        """Return whether a mark without an end is only being talked about."""
+        if is_quoted(self.text, claim.start, claim.end):
+            return True
+        if self.calls:
+            return False
+        in_a_line = claim.closing and not begins_line(self.text, claim.start)
+        return claim.only_after_call or bool(in_a_line)
 
     def _think(self, start: int) -> None:
         """Skip a block of thoughts.

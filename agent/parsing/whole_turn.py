@@ -8,12 +8,17 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .json_calls import after_space
+from .others_words import begins_here, find_result, find_turn
 from .thoughts import closing, end_of_thoughts, opening, thinks_first
 
 PYTHON_TAG = "<|python_tag|>"
 _TAGS = (PYTHON_TAG, "<|python_start|>")
 TAG = rf"(?:{'|'.join(map(re.escape, _TAGS))})"
-_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|end_of_text|>", "<|python_end|>")
+_ENDS = (
+    "<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|end_of_text|>", "<|python_end|>",
+    "<end_of_turn>", "<|im_end|>",
+)  # fmt: skip
 _FENCE = re.compile(r"```[a-z_]{0,16}\s")
 
 
@@ -57,7 +62,20 @@ def announced(text: str, start: int, call: re.Pattern[str]) -> int:
     found = call.search(text, start)
     if found is None or 0 <= opening(text, start) < found.start():  # a thought
         return len(text)
+    made_up = (find_result(text, start), find_turn(text, start))
+    if any(0 <= at < found.start() for at in made_up):
+        return len(text)
     return found.start()
+
+
+def own_words_end(text: str, position: int) -> bool:
+    """Return whether the turn ends at `position`, or somebody else's words begin there."""
+    while True:
+        position = after_space(text, position)
+        mark = next((one for one in _ENDS if text.startswith(one, position)), "")
+        if not mark:
+            return begins_here(text, position)
+        position += len(mark)
 
 
 def without_ends(text: str) -> str:

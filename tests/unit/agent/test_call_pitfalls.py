@@ -355,6 +355,15 @@ PIECES = [
     "</answer>", "<search>", "</search>", "<function=search>", "<function=write>", "</function>",
     "<parameter=query>", "<parameter=lines>", "</parameter>", '{"name": "search", "arguments": ',
     '{"query": "x"}', "}", "{", "[", "]", '"', "'", "\\", ";", ",", "[search(query='x')", ")]",
+    "[TOOL_CALLS]", "[ARGS]", "[TOOL_CALLS]search[ARGS]{", "<|channel|>analysis<|message|>",
+    "<|channel|>commentary to=functions.search<|message|>", "<|call|>", "<|end|>", "<|start|>",
+    "<｜tool▁call▁begin｜>search<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<arg_key>query</arg_key>",
+    "<arg_value>", "</arg_value>", "<tool_call>search", "<|tool_call_begin|>functions.search:3",
+    "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<start_function_call>call:search{",
+    "<|tool_call>call:search{", "query:", "<escape>", '<|"|>', "<end_function_call>",
+    "<tool_call|>", '<invoke name="search">', '<parameter name="query">', "</invoke>",
+    "<tool_calls>", "</tool_calls>", "<minimax:tool_call>", "[THINK]", "[/THINK]", "\nUser:",
+    "<information>", "</information>", "```", "`", "<!--", "-->",
     "(", "<|python_tag|>", "<|eot_id|>", "null", "1e999", "\n", " ", "\ud800", "\x00", "é", "3",
 ]  # fmt: skip
 
@@ -390,6 +399,45 @@ def test_a_call_is_found_wherever_prose_without_marks_surrounds_it(
         assert queries(message) == ["x"]
 
 
+WORDS = st.lists(
+    st.sampled_from(["so", "4", "\n", " ", "{", "}", "[1]", "x.", "(", "é", "'", "**", "#", "1,"]),
+    max_size=8,
+).map("".join)
+
+
+@given(WORDS, WORDS, WORDS, st.sampled_from(["tool_response", "information", "tool_result"]))
+@settings(max_examples=150)
+def test_no_call_inside_a_made_up_result_is_run_whatever_surrounds_it(
+    before: str, around: str, after: str, tag: str
+) -> None:
+    for one in FORMATS:
+        inside = f"<{tag}>{around}{made(one, 'x')}{around}</{tag}>"
+        for text in (
+            f"{before}{inside}{after}",
+            f"{before}\n<{tag}>{around}{made(one, 'x')}{after}",
+        ):
+            assert not queries(read(one, text)), (one.name, text)
+            assert not queries(read(one, f"{made(one, 'y')}{text}"))[1:], (one.name, text)
+
+
+@given(WORDS, WORDS, st.sampled_from(["<|im_start|>user\n", "\nUser: ", "<|user|>", "[INST]"]))
+@settings(max_examples=150)
+def test_no_call_after_the_beginning_of_somebody_elses_turn_is_run(
+    before: str, after: str, turn: str
+) -> None:
+    for one in FORMATS:
+        text = f"{before} {turn}{after}{made(one, 'x')}{after}"
+        assert not queries(read(one, text)), (one.name, text)
+        assert not queries(read(one, f"{made(one, 'y')}{text}"))[1:], (one.name, text)
+
+
+def test_the_end_of_thoughts_inside_a_made_up_result_ends_no_thoughts() -> None:
+    for one in FORMATS:
+        text = f"<tool_response>4</think>{made(one, 'x')}</tool_response>"
+        if one not in WHOLE_TURN and one.name != "gemma3":
+            assert not queries(read(one, text)), one.name
+
+
 @pytest.mark.parametrize(
     "unit",
     [
@@ -397,6 +445,7 @@ def test_a_call_is_found_wherever_prose_without_marks_surrounds_it(
         "<function=f><parameter=a>", "<function=f><parameter=a></function>", "<search>",
         "<search></search>", '{"name": "a"};', "[f(", "f(a=1),", '<tool_call>{"a":"</tool_call>',
         "</parameter> ", "<tool_call>\n\n\n", "\\", "<answer>", "<|eot_id|>", "<parameter=",
+        "<tool_response>", "<information></information>", "\nUser:", "`<tool_call>{}`",
     ],
 )  # fmt: skip
 @every
