@@ -23,7 +23,7 @@ from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, fault_of
 from .literals import MAX_PYTHON_CHARS, UnreadableLiteral, expression, literal
-from .others_words import own_beginnings
+from .made_up import own_beginnings
 from .scan import MAX_CALLS
 from .whole_turn import TAG, Body, after_thoughts, announced, body_of, without_ends
 

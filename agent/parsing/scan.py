@@ -16,7 +16,7 @@ from functools import partial
 
 from ludus.messages import Message, Role, ToolCall
 
-from .others_words import (
+from .made_up import (
     Claim,
     begins_line,
     claim_at,
@@ -195,8 +195,8 @@ class _Turn:
             return
         self._say(start)
         self.block_to = max(self.block_to, end)
-        made_up = len(self.text) if self.calls or end < 0 else end
-        self.invented_to = max(self.invented_to, made_up)
+        reaches = len(self.text) if self.calls or end < 0 else end
+        self.invented_to = max(self.invented_to, reaches)
         self.silent = bool(self.calls)
         self._say(claim.end)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .json_calls import after_space
-from .others_words import begins_here, find_result, find_turn
+from .made_up import begins_here, find_result, find_turn
 from .thoughts import closing, end_of_thoughts, opening, thinks_first
 
 PYTHON_TAG = "<|python_tag|>"
@@ -62,8 +62,8 @@ def announced(text: str, start: int, call: re.Pattern[str]) -> int:
     found = call.search(text, start)
     if found is None or 0 <= opening(text, start) < found.start():  # a thought
         return len(text)
-    made_up = (find_result(text, start), find_turn(text, start))
-    if any(0 <= at < found.start() for at in made_up):
+    others = (find_result(text, start), find_turn(text, start))
+    if any(0 <= at < found.start() for at in others):
         return len(text)
     return found.start()
 
