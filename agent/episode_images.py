@@ -52,7 +52,7 @@ def restored(episode: Episode, beside: Path, known: dict[str, ImagePart]) -> Epi
     """Return an episode with the images of its file; an image whose file is gone stays a name.
 
     Args:
-        episode: as read from a line.
+        episode: an episode as read from a line.
         beside: the file of the line.
         known: images that were read before, which share their bytes; more are added.
 

@@ -35,13 +35,13 @@ async def local_policy(
     """Load a model, yield a policy that samples from the model, and end the engine afterwards.
 
     Args:
-        path: of the model; see `locate_model`. A checkpoint of a run is a folder too.
-        sampling: of every turn; the seed is replaced.
+        path: the path of the model, as `locate_model` takes it; a checkpoint of a run will do.
+        sampling: the sampling of every turn; its seed is replaced.
         context: what happens when the window is full.
         window: the working context in tokens; None is the model's own.
         tools_as: the format of tool calls; auto reads it off the chat template.
         template: the chat template, as `model.template` of a run.
-        device: of the model; auto takes CUDA where there is a CUDA device.
+        device: the model's device; auto takes CUDA where there is a CUDA device.
         dtype: the type that the model computes in.
         max_rows: the most turns that are sampled at once.
 

@@ -23,7 +23,7 @@ class RemoteVerifier:
 
     Args:
         name: the verifier's name on the server.
-        carriers: to the servers that offer it, which take turns.
+        carriers: connections to the servers that offer it, which take turns.
     """
 
     def __init__(self, name: str, carriers: Sequence[Carrier[Score, Verdict]]) -> None:

@@ -172,7 +172,7 @@ class Rising(HiddenList):
         """Answer, which ends the task.
 
         Args:
-            positions: the positions of the items left, in order
+            positions: of the items left, in order
         """
         size = len(self.items)
         ordered = all(0 <= one < size for one in positions) and positions == sorted(set(positions))

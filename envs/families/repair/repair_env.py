@@ -168,7 +168,7 @@ class CodeRepair(TextEnv):
         """The text of a file.
 
         Args:
-            path: the path of the file, such as text.py
+            path: such as text.py
         """
         self.calls += 1
         return shortened(await self.bench.read(path), 4 * self.max_letters)
@@ -178,7 +178,7 @@ class CodeRepair(TextEnv):
         """Make a file, or replace all of its text.
 
         Args:
-            path: the path of the file, such as text.py
+            path: such as text.py
             content: the whole text
         """
         self.calls += 1

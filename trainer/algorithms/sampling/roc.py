@@ -52,7 +52,7 @@ def roc_selection_mask(
         rewards: [N] of one group; above 0 is a success.
         penalties: [N], of `roc_penalties`.
         keep: rollouts to keep.
-        least: of each kind that is there.
+        least: the fewest rollouts to keep of each kind that occurs.
         generator: draws among the failures.
 
     Returns:

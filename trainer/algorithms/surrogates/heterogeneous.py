@@ -22,8 +22,9 @@ def hapo_entropy_scale(
     Args:
         entropy: [B, T], nats.
         mask: [B, T] in {0, 1}.
-        quantile: of log H over trained tokens, the nearest one of them; 0.8 in the recipes.
-        least: of H, of the mean square, and of what is divided by.
+        quantile: the quantile of log H over trained tokens; 0.8 in the recipes. The nearest token
+            is taken.
+        least: the lower bound of H, of the mean square, and of what is divided by.
 
     Returns:
         [B, T], detached; 0 in untrained slots. It looks at the tokens it is given: scale the whole
