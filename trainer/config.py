@@ -108,14 +108,17 @@ class TrainerConfig:
     """Number of refused updates in a row that ends the run. An update is refused if its loss or
     gradient is not finite.
     """
-    tokens_per_pass: int = 16_384
+    tokens_per_pass: int | None = None
     """Largest number of padded tokens in one forward pass. A smaller value needs less memory; the
-    gradient is the same.
+    gradient is the same up to rounding. None follows the model's size and the free memory, up to
+    16,384.
     """
 
     def __post_init__(self) -> None:
-        for name in ("lr", "max_grad_norm", "max_refused", "tokens_per_pass"):
+        for name in ("lr", "max_grad_norm", "max_refused"):
             _positive(f"trainer.{name}", getattr(self, name))
+        if self.tokens_per_pass is not None:
+            _positive("trainer.tokens_per_pass", self.tokens_per_pass)
         for name in ("weight_decay", "warmup_steps", "updates_per_step"):
             _not_negative(f"trainer.{name}", getattr(self, name))
         for name in ("beta1", "beta2"):
@@ -192,16 +195,20 @@ class RunConfig:
 class LocalConfig:
     """Settings of the engine in this process."""
 
-    kept_tokens: int = 200_000
-    """Number of tokens whose keys and values are kept between the turns of an episode."""
-    prefill_tokens: int = 16_384
+    kept_tokens: int | None = None
+    """Number of tokens whose keys and values are kept between the turns of an episode. None follows
+    the model's size and the free memory, up to 200,000.
+    """
+    prefill_tokens: int | None = None
     """Largest number of padded prompt tokens in one forward pass; a smaller value needs less
-    memory.
+    memory. None follows the model's size and the free memory, up to 16,384.
     """
 
     def __post_init__(self) -> None:
-        _not_negative("local.kept_tokens", self.kept_tokens)
-        _positive("local.prefill_tokens", self.prefill_tokens)
+        if self.kept_tokens is not None:
+            _not_negative("local.kept_tokens", self.kept_tokens)
+        if self.prefill_tokens is not None:
+            _positive("local.prefill_tokens", self.prefill_tokens)
 
 
 @dataclass(frozen=True)

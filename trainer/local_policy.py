@@ -14,7 +14,9 @@ from .config import ModelConfig
 from .engines import LocalEngine, load_images, load_model, load_tokenizer
 from .engines.model_paths import locate_model
 from .learning.devices import pick_device
-from .learning.precision import DTYPES
+from .learning.precision import DTYPES, slow_precision
+
+logger = logging.getLogger(__name__)
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ async def local_policy(
         ConfigError: the model cannot be loaded, or its chat template cannot play an episode.
     """
     folder = locate_model(path)
+    for note in slow_precision(dtype, pick_device(device)):
+        logger.warning(note)
     tokenizer = load_tokenizer(folder)
     images = load_images(folder, tokenizer)
     chat = open_chat(

@@ -22,7 +22,7 @@ from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
 from .learning.devices import pick_device
 from .learning.learner import Learner
-from .learning.precision import DTYPES, autocast_of
+from .learning.precision import DTYPES, autocast_of, slow_precision
 from .learning.update import Updater
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .rollout import Collector, EnvSource, EpisodeScorer, open_source
@@ -150,7 +150,12 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
-        notes=(*plan.notes, *unmeasured(verifiers), *filter(None, [chat.report.notice()])),
+        notes=(
+            *plan.notes,
+            *slow_precision(config.model.dtype, pick_device(config.model.device)),
+            *unmeasured(verifiers),
+            *filter(None, [chat.report.notice()]),
+        ),
         closing=stack,
     )
 

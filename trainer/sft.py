@@ -35,7 +35,7 @@ from .engines import load_images, load_model, load_tokenizer
 from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
-from .learning.precision import autocast_of
+from .learning.precision import autocast_of, slow_precision
 from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step_of
 from .run.folder import RunFolder
 from .shield import shielded
@@ -112,6 +112,8 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
     if chat.report.notice():
         logger.warning("%s", chat.report.notice())
+    for note in slow_precision(config.model.dtype, pick_device(config.model.device)):
+        logger.warning(note)
     learner = Learner(
         load_model(model_path, device=pick_device(config.model.device)),
         config.trainer,

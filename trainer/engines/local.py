@@ -24,6 +24,7 @@ from ludus.agent import Finish, Generation, Sampling
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, LudusError
 
+from ..memory import fitting_cache, fitting_prefill
 from ..vision import ImageReader
 from .cached_model import CachedModel, PromptRow
 from .models import CausalLM
@@ -52,8 +53,10 @@ class LocalEngine:
         max_rows: the most requests in the batch at once; others wait.
         max_length: the most tokens of prompt and answer; None, or more than the model has
             positions, uses the limit in the model's config.
-        kept_tokens: how many tokens of keys and values are kept between turns.
+        kept_tokens: how many tokens of keys and values are kept between turns; None follows the
+            model's size and the free memory.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
+            None follows the model's size and the free memory.
         version: the version of the initial weights; a resumed run continues counting from there.
         images: reads the images of prompts; None for a model that reads none.
     """
@@ -64,8 +67,8 @@ class LocalEngine:
         *,
         max_rows: int = 256,
         max_length: int | None = None,
-        kept_tokens: int = 200_000,
-        prefill_tokens: int = 16_384,
+        kept_tokens: int | None = None,
+        prefill_tokens: int | None = None,
         version: int = 0,
         images: ImageReader | None = None,
     ) -> None:
@@ -81,10 +84,14 @@ class LocalEngine:
         positions = int(config.max_position_embeddings)
         self._max_length = min(max_length or positions, positions)
         self._version = version
-        self._cached = CachedModel(self.model, prefill_tokens, images)
+        self._cached = CachedModel(
+            self.model, prefill_tokens or fitting_prefill(self.model), images
+        )
         self.images = images
         self._cache = self._cached.cache
-        self._prefixes = PrefixStore(kept_tokens)
+        self._prefixes = PrefixStore(
+            fitting_cache(self.model) if kept_tokens is None else kept_tokens
+        )
         self._active: list[GenerationRequest] = []
         self._arrived: list[GenerationRequest] = []
         self._waiting: queue.SimpleQueue[GenerationRequest] = queue.SimpleQueue()

@@ -18,6 +18,7 @@ from ludus.errors import UpdateRefused
 
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
+from ..memory import fitting_pass
 from ..vision import ImageReader, last_hidden
 from .batch import Batch, passes, units
 from .guard import broken_units, is_finite, told
@@ -79,6 +80,7 @@ class Learner:
         self.logits_at_once = logits_at_once
         self.images = images
         self.updates = 0
+        self._fitting_pass = fitting_pass(model, autocast or torch.float32)
         self.value_head = _value_head(model) if values else None
         self.optimizer = torch.optim.AdamW(
             self._parameters(),
@@ -126,7 +128,7 @@ class Learner:
             """
             self.optimizer.zero_grad(set_to_none=True)
             total, weight = 0.0, 0.0
-            for part in passes(batch.lengths, those, self.config.tokens_per_pass, together):
+            for part in passes(batch.lengths, those, self.tokens_per_pass, together):
                 one = batch.take(part).to(self.model.device)
                 part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
                 if part_sum.requires_grad:
@@ -214,6 +216,11 @@ class Learner:
         return self._over(batch, norms)
 
     @property
+    def tokens_per_pass(self) -> int:
+        """The largest number of padded tokens in one forward pass."""
+        return self.config.tokens_per_pass or self._fitting_pass
+
+    @property
     def lr(self) -> float:
         """The learning rate of the next update."""
         return learning_rate(
@@ -250,7 +257,7 @@ class Learner:
         """Apply `of` to every row, pass by pass, and return the results on the CPU."""
         found = torch.zeros_like(batch.mask)
         every = torch.arange(len(batch))
-        for part in passes(batch.lengths, every, self.config.tokens_per_pass):
+        for part in passes(batch.lengths, every, self.tokens_per_pass):
             values = of(batch.take(part).to(self.model.device)).cpu()
             found[part, : values.shape[1]] = values
         return found

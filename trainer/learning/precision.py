@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from statistics import median
+
 import torch
 from torch import Tensor
 
@@ -25,3 +28,37 @@ def at_least_float32(values: Tensor) -> Tensor:
     torch.float32
     """
     return values if values.dtype == torch.float64 else values.float()
+
+
+SLOWER = 1.2
+"""Slowdown from which a type is said to be slower."""
+SIDE, ROUNDS = 512, 5
+"""Size of the matrices that are multiplied to measure, and how often; 10 to 60 ms in all."""
+
+
+def slowdown(dtype: str) -> float:
+    """Return how many times as long as in float32 a product of two matrices takes on this CPU."""
+    times_s: dict[str, list[float]] = {"float32": [], dtype: []}
+    made = {name: torch.ones(SIDE, SIDE, dtype=DTYPES[name]) for name in times_s}
+    for _ in range(ROUNDS + 1):
+        for name, one in made.items():
+            started = time.perf_counter()
+            torch.mm(one, one)
+            times_s[name].append(time.perf_counter() - started)
+    # the first round includes what is loaded once
+    return median(times_s[dtype][1:]) / median(times_s["float32"][1:])
+
+
+def slow_precision(dtype: str, device: str) -> tuple[str, ...]:
+    """Return a note, if any, that a type is slower than float32 on this machine: many CPUs have no
+    instructions for bfloat16.
+    """
+    if dtype == "float32" or device != "cpu":
+        return ()
+    times = slowdown(dtype)
+    if times < SLOWER:
+        return ()
+    return (
+        f"model.dtype is {dtype!r}, in which a matrix product takes {times:.1f} times as long as "
+        "in float32 on this CPU (measured now): float32 is the faster choice here",
+    )

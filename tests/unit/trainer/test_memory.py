@@ -1,0 +1,162 @@
+"""Bounds on tokens follow the model's size and the memory; a slow type is told."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from ludus.config import build
+from ludus.errors import ConfigError
+from ludus.trainer import memory
+from ludus.trainer.config import LocalConfig, TrainConfig, TrainerConfig
+from ludus.trainer.engines import LocalEngine
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.precision import slow_precision, slowdown
+from ludus.trainer.tiny import build_model
+
+GB = 1 << 30
+
+
+class Shape:
+    """The sizes of a model, and nothing else of a config."""
+
+    def __init__(self, **sizes: int) -> None:
+        self.__dict__.update(sizes)
+
+    def get_text_config(self) -> Shape:
+        return self
+
+
+SMOLLM2 = Shape(
+    hidden_size=576,
+    intermediate_size=1536,
+    num_hidden_layers=30,
+    num_attention_heads=9,
+    num_key_value_heads=3,
+    head_dim=64,
+)
+QWEN_7B = Shape(
+    hidden_size=3584,
+    intermediate_size=18944,
+    num_hidden_layers=28,
+    num_attention_heads=28,
+    num_key_value_heads=4,
+)
+
+
+class Model:
+    """As much of a model as the bounds read."""
+
+    def __init__(self, config: Shape, weights: int) -> None:
+        self.config, self.dtype, self.device = config, torch.float32, torch.device("cpu")
+        self._weights = torch.empty(weights, device="meta")
+
+    def parameters(self) -> list[torch.Tensor]:
+        return [self._weights]
+
+
+def test_keys_and_values_of_a_token_have_their_size() -> None:
+    # 2 tensors x 30 layers x 3 heads x 64 numbers x 4 bytes; 200,000 such tokens are 9.2 GB
+    assert memory.cached_bytes(SMOLLM2, torch.float32) == 46_080
+    # 2 x 28 x 4 x 128 x 2 bytes, the head's size from 3584 / 28
+    assert memory.cached_bytes(QWEN_7B, torch.bfloat16) == 57_344
+
+
+def test_a_pass_keeps_what_was_measured() -> None:
+    # measured with SmolLM2 in float32: 1.7 to 2.0 MB a token
+    assert 1.7 < memory.training_bytes(SMOLLM2) / 2**20 < 2.1
+    assert memory.training_bytes(SMOLLM2, torch.bfloat16) * 2 == memory.training_bytes(SMOLLM2)
+
+
+def test_bounds_shrink_with_memory_and_with_the_size_of_the_model() -> None:
+    small, large = Model(SMOLLM2, 134_515_008), Model(QWEN_7B, 7_600_000_000)
+    # a tenth of 16 GB over 46,080 bytes
+    assert memory.fitting_cache(small, 16 * GB) == int(1.6 * GB / 46_080)
+    assert memory.fitting_cache(small, 1000 * GB) == 200_000
+    assert memory.fitting_cache(large, 16 * GB) < memory.fitting_cache(small, 16 * GB)
+    assert memory.fitting_pass(small, free=1000 * GB) == 16_384
+    # a quarter of what four copies of the weights leave of 16 GB
+    left = 16 * GB - 4 * 4 * 134_515_008
+    assert memory.fitting_pass(small, free=16 * GB) == int(left / 4 / (1.93359375 * 2**20))
+    assert memory.fitting_pass(large, free=16 * GB) == memory.MIN_PASS  # the weights do not fit
+    assert (
+        memory.fitting_prefill(small, 16 * GB) < 16_384 == memory.fitting_prefill(small, 1000 * GB)
+    )
+
+
+def test_small_models_keep_the_bounds_they_had() -> None:
+    model = build_model(40, hidden=64, layers=2, heads=2)
+    assert memory.fitting_pass(model, free=4 * GB) == 16_384
+    assert memory.fitting_cache(model, 4 * GB) == 200_000
+    assert memory.fitting_prefill(model, 4 * GB) == 16_384
+
+
+async def test_what_is_set_wins() -> None:
+    model = build_model(40, hidden=16, layers=1, heads=2)
+    assert Learner(model, TrainerConfig(tokens_per_pass=7)).tokens_per_pass == 7
+    assert Learner(model, TrainerConfig()).tokens_per_pass == 16_384
+    engine = LocalEngine(model, kept_tokens=0, prefill_tokens=5)
+    try:
+        assert (engine._prefixes.max_tokens, engine._cached.prefill_tokens) == (0, 5)
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"trainer": {"tokens_per_pass": 0}},
+        {"local": {"kept_tokens": -1}},
+        {"local": {"prefill_tokens": 0}},
+    ],
+)
+def test_bounds_that_cannot_work_are_refused(table: dict[str, Any]) -> None:
+    (section,) = table
+    (name,) = table[section]
+    with pytest.raises(ConfigError, match=f"{section}.{name}"):
+        build(TrainConfig, table)
+    assert LocalConfig(kept_tokens=0).kept_tokens == 0  # nothing is kept
+
+
+def test_free_memory_falls_by_what_is_taken() -> None:
+    before = memory.free_bytes("cpu")
+    taken = torch.ones(64 << 20)  # 256 MB
+    after = memory.free_bytes("cpu")
+    del taken
+    assert 0 < before < 1 << 45
+    assert after < before + (1 << 30)  # other processes come and go
+
+
+def test_float32_needs_no_note_and_a_gpu_neither() -> None:
+    assert slow_precision("float32", "cpu") == ()
+    assert slow_precision("bfloat16", "cuda") == ()
+    assert slowdown("float32") == 1.0
+
+
+SLOW = (
+    "from ludus.trainer.learning.precision import slow_precision as s; print(s('bfloat16', 'cpu'))"
+)
+
+
+@pytest.mark.slow
+def test_a_cpu_without_bfloat16_is_told_with_a_measured_slowdown() -> None:
+    """oneDNN is told to use no instructions newer than AVX2: bfloat16 is then computed as on a CPU
+    without them.
+    """
+    made = subprocess.run(
+        [sys.executable, "-c", SLOW],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    told = re.search(r"takes ([0-9.]+) times as long as in float32 on this CPU", made.stdout)
+    assert told, made.stdout
+    assert float(told[1]) > 2
