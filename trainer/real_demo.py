@@ -18,7 +18,6 @@ from rich.table import Table
 
 from ludus.agent import Episode
 from ludus.agent.episodes import read_episodes
-from ludus.envs.families.number_quiz.questions import KINDS
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.estimates import Estimate, mean_over_tasks, wilson
 
@@ -30,9 +29,9 @@ from .run.report import write_report
 from .train import run_training
 
 ENV = "ludus/number-quiz-v0"
+KIND = "right_"
+"""Beginning of the metric that names the kind of a question."""
 WRITTEN = ("grpo", "report.html")
-EXAMPLES = 5
-"""Number of questions that are shown with the answers before and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +73,7 @@ class RealDemoResult:
 class Answered:
     """A held-out question with the answers before and after training."""
 
+    kind: str
     question: str
     before: str
     after: str
@@ -115,7 +115,7 @@ def training_of(config: RealDemoConfig, model: str) -> TrainConfig:
         rollout=RolloutConfig(
             tasks_per_step=config.tasks_per_step, group_size=config.group_size, max_tokens=12
         ),
-        trainer=TrainerConfig(lr=2e-5, tokens_per_pass=1024),
+        trainer=TrainerConfig(lr=2e-5),
         eval=EvalConfig(tasks=config.held_out_tasks, every=12),
         run=RunConfig(folder=str(Path(config.folder) / "grpo"), save_every=0, keep=1),
     )
@@ -177,8 +177,10 @@ def answered_twice(first: Sequence[Episode], last: Sequence[Episode]) -> list[An
         rewards = [one.trajectories[0].verdict.reward for one in (early, other) if one is not None]
         if other is None or None in rewards:
             continue
+        metrics = early.trajectories[0].verdict.metrics
         found.append(
             Answered(
+                kind=next((name for name in metrics if name.startswith(KIND)), ""),
                 question=early.trajectories[0].turns[0].observation[-1].text,
                 before=_said(early),
                 after=_said(other),
@@ -213,10 +215,8 @@ def _show(pairs: Sequence[Answered], measured: dict[str, Estimate], out: Console
 
 
 def one_of_each(pairs: Sequence[Answered]) -> list[Answered]:
-    """Return up to `EXAMPLES` questions of different kinds: the first of each kind as they come,
-    whatever was answered.
-    """
+    """Return the first question of each kind, whatever was answered."""
     found: dict[str, Answered] = {}
     for one in pairs:
-        found.setdefault(" ".join(one.question.split()[:4]), one)
-    return list(found.values())[: max(EXAMPLES, len(KINDS))]
+        found.setdefault(one.kind, one)
+    return list(found.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -80,7 +81,6 @@ class Learner:
         self.logits_at_once = logits_at_once
         self.images = images
         self.updates = 0
-        self._fitting_pass = fitting_pass(model, autocast or torch.float32)
         self.value_head = _value_head(model) if values else None
         self.optimizer = torch.optim.AdamW(
             self._parameters(),
@@ -219,6 +219,10 @@ class Learner:
     def tokens_per_pass(self) -> int:
         """The largest number of padded tokens in one forward pass."""
         return self.config.tokens_per_pass or self._fitting_pass
+
+    @cached_property
+    def _fitting_pass(self) -> int:
+        return fitting_pass(self.model, self.autocast or torch.float32)
 
     @property
     def lr(self) -> float:

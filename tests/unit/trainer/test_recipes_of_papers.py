@@ -51,7 +51,7 @@ class Watched:
         self.policy: Any = common.LinearPolicy()
         self.learner = Learner(
             self.policy,
-            TrainerConfig(lr=0.05, max_grad_norm=1e9),
+            TrainerConfig(lr=0.05, max_grad_norm=1e9, tokens_per_pass=16_384),
             values=recipe.algorithm.value is not None,
         )
         if self.learner.value_head is not None:

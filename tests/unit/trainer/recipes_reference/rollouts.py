@@ -33,7 +33,8 @@ class LinearPolicy(nn.Module):
         self.lm_head.weight = nn.Parameter(weight.to(torch.get_default_dtype()))
         self.tokens = torch.randn(VOCABULARY, FEATURES, generator=draw)
         self.places = torch.randn(WIDTH, FEATURES, generator=draw)
-        self.config = SimpleNamespace(hidden_size=FEATURES)
+        sizes = SimpleNamespace(hidden_size=FEATURES)
+        self.config = SimpleNamespace(get_text_config=lambda: sizes)
         self.device = torch.device("cpu")
 
     def features(self, ids: Tensor) -> Tensor:
