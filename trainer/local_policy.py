@@ -18,8 +18,6 @@ from .learning.precision import DTYPES, slow_precision
 
 logger = logging.getLogger(__name__)
 
-logger = logging.getLogger(__name__)
-
 
 @asynccontextmanager
 async def local_policy(

@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """Bounds on tokens follow the model's size and the memory; a slow type is told."""
 
 from __future__ import annotations

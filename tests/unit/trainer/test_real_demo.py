@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from ludus.agent import Episode, Segment, Trajectory, Turn
+from ludus.agent.trajectory import TurnKind
 from ludus.cli.main import main
 from ludus.errors import TrainingFailed
 from ludus.messages import assistant, user
@@ -20,7 +21,7 @@ from ludus.verdict import Verdict
 
 def episode(task: str, said: str, reward: float | None, kind: str = "after") -> Episode:
     turn = Turn(
-        kind="act",
+        kind=TurnKind.ACT,
         obs_ids=[1],
         out_ids=[2],
         logprobs=[0.0],
