@@ -65,7 +65,7 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     hosts: tuple[str, ...] = ("*",)
-    """Allowed names or patterns, in lower case: "example.org", "*.example.net", "*".
+    """Allowed names or patterns, in any case: "example.org", "*.example.net", "*".
 
     "*.example.net" covers names of any depth below example.net, but not example.net.
     """
@@ -87,6 +87,9 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The limit in seconds for looking up a name, and again for connecting to an address."""
 
     def __post_init__(self) -> None:
+        # Names are looked up in lower case and without a final full stop.
+        hosts = tuple(host.lower().rstrip(".") for host in self.hosts)
+        msgspec.structs.force_setattr(self, "hosts", hosts)
         for name in ("connections", "total_bytes", "connect_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")

@@ -61,7 +61,7 @@ def larger(rng: random.Random, largest: int) -> Question:
 
 def total(rng: random.Random, largest: int) -> Question:
     """Ask for the sum of two numbers from 1 to `LARGEST_ADDEND` (or `largest`, if smaller)."""
-    one, other = (rng.randint(1, min(LARGEST_ADDEND, largest)) for _ in range(2))
+    one, other = (rng.randint(1, LARGEST_ADDEND) for _ in range(2))
     return Question("sum", f"What is {one} + {other}?", (one + other,), f"{one}+{other}=")
 
 

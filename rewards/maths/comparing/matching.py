@@ -8,8 +8,8 @@ a value may hold collections.
 
 from __future__ import annotations
 
-from ..proving.judge import EXACT, Judge
-from ..reading.nodes import SCALAR_OPS, Node, has, is_scalar, shape, symbols
+from ..proving.judge import Judge
+from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols
 from .constants import apart_by_a_constant, same_constants
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..proving.judge import EXACT, Judge
-from ..reading.nodes import Node, is_scalar, sym, symbols
+from ..proving.judge import Judge
+from ..reading.nodes import EXACT, Node, is_scalar, sym, symbols
 from ..reading.vocabulary import DENIALS, words
 from .definitions import assigned, is_one_name
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from ..proving.judge import EXACT, Judge
+from ..proving.judge import Judge
 from ..proving.probe import approximate
-from ..reading.nodes import Node, const, has, is_scalar, mul, num, over, power, sym, symbols
+from ..reading.nodes import EXACT, Node, const, has, is_scalar, mul, num, over, power, sym, symbols
 from ..reading.units import UNIT_PART, dimension
 from .families import residue_class
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..conventions import Conventions
-from ..reading.nodes import Node, TooBig, mul, num, shape, sym, walk
+from ..reading.nodes import EXACT, Node, TooBig, mul, num, shape, sym, walk
 from .canonical import difference, normal
 from .probe import approximate, differ
 from .sums import MAX_PRODUCTS, Meter
@@ -119,9 +119,6 @@ class Judge:
             met = f": {outcome} is not computed" if outcome else ""
             return self.decided("undecided", False, f"not proven equal within the limits{met}")
         return self.decided("many digits", outcome, "the values differ at high precision")
-
-
-EXACT = frozenset({"num", "dec"})
 
 
 def infinity(node: Node) -> int:

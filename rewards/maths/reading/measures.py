@@ -5,14 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 from . import nodes
-from .nodes import Node, Unreadable
+from .nodes import EXACT, Node, Unreadable
 from .numerals import exact_numeral
 from .powers import SUM
 from .pratt import Parser
 from .units import dimension, read_unit
 from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS, unit_symbol
 
-EXACT = frozenset({"num", "dec"})
 _TEMPERATURES = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "degF"}
 
 

@@ -194,6 +194,8 @@ HALF = num(Fraction(1, 2))
 INFINITY = const("inf")
 """Plus infinity; minus infinity is its negation."""
 
+EXACT = frozenset({"num", "dec"})
+"""Kinds of nodes that are a single exact number."""
 SCALAR_OPS = frozenset({"num", "dec", "sym", "const", "add", "mul", "pow", "func", "call"})
 
 

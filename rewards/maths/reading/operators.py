@@ -24,12 +24,10 @@ from .measures import (
     temperature,
     words_in_brackets,
 )
-from .nodes import Exact, Node, Unreadable
+from .nodes import EXACT, Exact, Node, Unreadable
 from .powers import BINARY, POWER, PRODUCT, SUM
 from .pratt import Parser
 
-EXACT = frozenset({"num", "dec"})
-"""Kinds of nodes that are a single exact number."""
 SETS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
 """Kinds of nodes that are sets, or, as an interval in brackets, may be one."""
 STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})

@@ -56,7 +56,7 @@ class WorkerThreads:
         name: the prefix of the threads' names.
     """
 
-    def __init__(self, count: int = 32, *, name: str = "ludus-lane") -> None:
+    def __init__(self, count: int = 32, *, name: str = "ludus-worker") -> None:
         self.abandoned = 0
         """The number of threads given up on because their work exceeded its time."""
         self._worker_threads = [_WorkerThread(f"{name}-{index}") for index in range(count)]
@@ -70,7 +70,7 @@ class WorkerThreads:
         late.
         """
         self._loop = asyncio.get_running_loop()
-        self._watcher = asyncio.create_task(self._watch(), name="ludus-lanes-watch")
+        self._watcher = asyncio.create_task(self._watch(), name="ludus-workers-watch")
 
     async def stop(self) -> None:
         """Let every thread end once the waiting work is done; does not wait for the threads."""
@@ -124,7 +124,7 @@ class WorkerThreads:
                 error = raised
             with worker_thread.lock:
                 if worker_thread.generation != generation:
-                    return  # abandoned: another thread serves this lane now
+                    return  # abandoned: another thread has taken the place
                 worker_thread.current = None
             # Hand a result to the loop; results that come close together share a wake-up.
             # A deque's append is atomic. `_flush` clears the flag before it takes results, so a

@@ -125,3 +125,8 @@ def test_a_tunnel_names_host_and_port() -> None:
 def test_what_is_no_proxy_request_is_named_so(line: bytes) -> None:
     with pytest.raises(BadRequest):
         parse(line + b"\r\n\r\n")
+
+
+def test_hosts_of_a_policy_may_be_written_in_any_case() -> None:
+    policy = NetworkPolicy(hosts=("Example.ORG.", "*.Example.net"))
+    assert policy.hosts == ("example.org", "*.example.net")
