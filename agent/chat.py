@@ -17,9 +17,9 @@ from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, ToolCall, assistant, user
 
-from .images import ImageFormat, PlacedImage, expand, placed, refuse_images, template_content
+from .images import ImageFormat, PlacedImage, expand, placed, refuse_images
 from .parsing import ToolFormat, WritesTurns, turn_text
-from .templates.fallbacks import NO_FALLBACKS, Fallbacks
+from .templates.fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
 from .templates.text import TemplateRefused, apply_template
 
 
@@ -383,24 +383,3 @@ def _special_marks(tokenizer: Tokenizer) -> list[str]:
     """Return the texts that encode to special tokens, longest first."""
     added = tokenizer.added_tokens_decoder.values()
     return sorted({str(token) for token in added if token.special}, key=len, reverse=True)
-
-
-def as_template_message(message: Message) -> dict[str, Any]:
-    """Return a message in the form that chat templates read."""
-    row: dict[str, Any] = {"role": str(message.role), "content": template_content(message)}
-    if message.tool_calls:
-        row["tool_calls"] = [
-            {
-                "type": "function",
-                "id": call.id,
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.tool_calls
-        ]
-    if message.reasoning:  # templates read thoughts under different names
-        row |= {"reasoning_content": message.reasoning, "thinking": message.reasoning}
-    if message.name:
-        row["name"] = message.name
-    if message.tool_call_id:
-        row["tool_call_id"] = message.tool_call_id
-    return row

@@ -14,24 +14,25 @@ from pathlib import Path
 
 import msgspec
 
-from ludus.agent.templates.releases import Release, digest_of, short_digest, statements_of
+from ludus.agent.templates.releases import ReleasedTemplate, digest_of, short_digest, statements_of
 
 OUT = Path(__file__).parent.parent / "agent" / "templates" / "releases.json"
 
 
 def main(arguments: list[str]) -> int:
     """Add or replace the releases that `arguments` name."""
-    known: dict[str, Release] = {}
+    known: dict[str, ReleasedTemplate] = {}
     if OUT.exists():
         known = {
-            one.digest: one for one in msgspec.json.decode(OUT.read_bytes(), type=list[Release])
+            one.digest: one
+            for one in msgspec.json.decode(OUT.read_bytes(), type=list[ReleasedTemplate])
         }
     for argument in arguments:
         name, family, path, *brief = argument.split("|")
         template = Path(path).read_text(encoding="utf-8")
         statements = [short_digest(part) for part in statements_of(template)]
         digest = digest_of(template)
-        known[digest] = Release(name, family, digest, statements, brief_tools=bool(brief))
+        known[digest] = ReleasedTemplate(name, family, digest, statements, brief_tools=bool(brief))
     rows = sorted(known.values(), key=lambda one: (one.family, one.name))
     OUT.write_text(
         "[\n" + ",\n".join(msgspec.json.encode(row).decode() for row in rows) + "\n]\n",

@@ -24,7 +24,7 @@ from ..images import ImageFormat
 from ..parsing import TOOL_FORMATS, tool_format
 from .probe import AUTO, probe
 from .releases import Recognition, digest_of, recognise
-from .report import Outcome, TemplateReport
+from .report import Origin, Outcome, TemplateReport
 from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer, source_of
 from .training import TRAINING, TrainingTemplate, own_template, training_template
 
@@ -63,14 +63,6 @@ class WithTemplate:
         return self._tokenizer.apply_chat_template(
             conversation, chat_template=self.chat_template, **kwargs
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    name: str
-    digest: str
-    recognised: str
-    brief_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +115,7 @@ def probe_template(
     """
     found = recognise(template_of(tokenizer))
 
-    def probed(source: str, origin: _Origin, paired: str) -> tuple[Tokenizer, TemplateReport]:
+    def probed(source: str, origin: Origin, paired: str) -> tuple[Tokenizer, TemplateReport]:
         shown = _with(tokenizer, source)
         wanted = paired if wanted_format == AUTO and paired in TOOL_FORMATS else wanted_format
         report = probe(
@@ -138,7 +130,7 @@ def probe_template(
     def trained(chosen: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
         name = f"{TRAIN}:{chosen.name} ({KEPT})"
         checked = "" if chosen.verified else "; its first prompt is unverified"
-        origin = _Origin(name, digest_of(chosen.source), f"found {found.said}{checked}")
+        origin = Origin(name, digest_of(chosen.source), f"found {found.said}{checked}")
         return probed(chosen.source, origin, chosen.tool_format)
 
     if template == TRAIN or template.startswith(_NAMED):
@@ -206,12 +198,12 @@ def _with(tokenizer: Tokenizer, source: str) -> Tokenizer:
     return WithTemplate(tokenizer, source)
 
 
-def _origin(name: str, source: str) -> _Origin:
+def _origin(name: str, source: str) -> Origin:
     own = own_template(source)
     if own is not None:
-        return _Origin(name, digest_of(source), f"the training template {own.name}")
+        return Origin(name, digest_of(source), f"the training template {own.name}")
     found = recognise(source)
-    return _Origin(name, found.digest, found.said, found.brief_tools)
+    return Origin(name, found.digest, found.said, found.brief_tools)
 
 
 def _wanted_training(template: str, found: Recognition) -> TrainingTemplate:

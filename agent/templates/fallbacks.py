@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import ToolCall
+from ludus.messages import Message, ToolCall
 
 from ..chat_tools import RESULT_CLOSE, RESULT_OPEN, TextTools
+from ..images import template_content
 from ..parsing import ToolFormat
 
 TemplateRow = dict[str, Any]
@@ -112,6 +113,27 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_FALLBACKS = Fallbacks()
+
+
+def as_template_message(message: Message) -> TemplateRow:
+    """Return a message in the form that chat templates read."""
+    row: TemplateRow = {"role": str(message.role), "content": template_content(message)}
+    if message.tool_calls:
+        row["tool_calls"] = [
+            {
+                "type": "function",
+                "id": call.id,
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.reasoning:  # templates read thoughts under different names
+        row |= {"reasoning_content": message.reasoning, "thinking": message.reasoning}
+    if message.name:
+        row["name"] = message.name
+    if message.tool_call_id:
+        row["tool_call_id"] = message.tool_call_id
+    return row
 
 
 def short_id(identity: str) -> str:

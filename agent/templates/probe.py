@@ -10,20 +10,21 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, user
 
-from ..chat import ChatFormat, Tokenizer, as_template_message
+from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
 from ..parsing.protocol import WritesTurns
 from . import cases
 from .cases import Case, Continuation
-from .fallbacks import NO_FALLBACKS, Fallbacks
-from .report import Finding, Outcome, TemplateReport
+from .fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
+from .report import Origin, Outcome, TemplateFinding, TemplateReport
+from .telling import first_change, kinds_of, roles_of, short_reason
 from .text import FROZEN, TemplateRefused, apply_template
 
 AUTO = "auto"
@@ -44,36 +45,11 @@ _RESULT_OPTIONS: Options = [{}, {"results_as_user": True}]
 _MERGE_OPTIONS: Options = [{}, {"merge_roles": True}]
 
 
-class _NamedTemplate(Protocol):
-    """What the probe is told about the template's origin."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def recognised(self) -> str: ...
-
-    @property
-    def brief_tools(self) -> bool:
-        """Whether the template leaves out descriptions of tools by design."""
-        ...
-
-
-class _Unknown(msgspec.Struct, frozen=True):
-    name: str = "stock"
-    digest: str = ""
-    recognised: str = "not looked up"
-    brief_tools: bool = False
-
-
 def probe(
     tokenizer: Tokenizer,
     *,
     wanted_format: str = AUTO,
-    origin: _NamedTemplate | None = None,
+    origin: Origin | None = None,
     stop_ids: Sequence[int] = (),
     shows_images: bool = False,
 ) -> TemplateReport:
@@ -87,7 +63,7 @@ def probe(
         stop_ids: end tokens of the model's generation config.
         shows_images: whether images reach the model, which needs a processor.
     """
-    return _Probe(tokenizer, wanted_format, origin or _Unknown(), stop_ids, shows_images).run()
+    return _Probe(tokenizer, wanted_format, origin or Origin(), stop_ids, shows_images).run()
 
 
 class _Probe:
@@ -95,14 +71,14 @@ class _Probe:
         self,
         tokenizer: Tokenizer,
         wanted_format: str,
-        origin: _NamedTemplate,
+        origin: Origin,
         stop_ids: Sequence[int],
         shows_images: bool,
     ) -> None:
         self.tokenizer, self.origin, self.stop_ids = tokenizer, origin, stop_ids
         self.shows_images = shows_images
         self.fallbacks = NO_FALLBACKS
-        self.findings: list[Finding] = []
+        self.findings: list[TemplateFinding] = []
         self.wanted = wanted_format
         self.format = tool_format(DEFAULT_FORMAT if wanted_format == AUTO else wanted_format)
 
@@ -159,11 +135,11 @@ class _Probe:
                     case.messages, fallbacks=fallbacks, tools=case.tools, prompt=ends
                 )
             except TemplateRefused as error:
-                return f"the template raises {_short(error)}"
+                return f"the template raises {short_reason(error)}"
             missing = [word for word in case.words if word not in text]
             missing += [word for word in case.twice if text.count(word) < 2]
             if missing:
-                return f"not shown in a conversation of {_roles(case)}: {_kinds(missing)}"
+                return f"not shown in a conversation of {roles_of(case)}: {kinds_of(missing)}"
         return ""
 
     def _settle(self, feature: str, wanted: Sequence[Case], options: Options) -> bool:
@@ -189,7 +165,9 @@ class _Probe:
         self, feature: str, outcome: Outcome, detail: str = "", fallbacks: Sequence[str] = ()
     ) -> None:
         self.findings.append(
-            Finding(feature=feature, outcome=outcome, detail=detail, fallbacks=list(fallbacks))
+            TemplateFinding(
+                feature=feature, outcome=outcome, detail=detail, fallbacks=list(fallbacks)
+            )
         )
 
     def _tools(self) -> None:
@@ -309,7 +287,7 @@ class _Probe:
         try:
             text = apply_template(self.tokenizer, [row], [], prompt=True)
         except TemplateRefused as error:
-            self._found("images", Outcome.REFUSED, f"the template raises {_short(error)}")
+            self._found("images", Outcome.REFUSED, f"the template raises {short_reason(error)}")
             return
         bare = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
         start = text.find(cases.USER) + len(cases.USER)
@@ -350,7 +328,7 @@ class _Probe:
             )
             whole = chat.prompt([cases.ASKED, self._said(step), *step.new], [])
         except TemplateRefused as error:
-            self._found(feature, Outcome.REFUSED, _short(error))
+            self._found(feature, Outcome.REFUSED, short_reason(error))
             return
         if added is None:
             reason = "the template rewrites the turn, so that a new segment (row) begins"
@@ -359,7 +337,7 @@ class _Probe:
         grown = [*prompt, *said, *added]
         texts = [self.tokenizer.decode(ids, skip_special_tokens=False) for ids in (grown, whole)]
         if texts[0] != texts[1]:
-            detail = f"the turn stays as sampled; the template would write {_change(*texts)}"
+            detail = f"the turn stays as sampled; the template would write {first_change(*texts)}"
             self._found(feature, Outcome.SUPPORTED, detail)
         elif not getattr(self.tokenizer, "verified", True):
             self._found(feature, Outcome.SUPPORTED, "text alike; tokens unverified: no tokenizer")
@@ -393,7 +371,7 @@ class _Probe:
             try:
                 text = self.render(messages, fallbacks=self.fallbacks)
             except TemplateRefused as error:
-                self._found("thoughts", Outcome.REFUSED, _short(error))
+                self._found("thoughts", Outcome.REFUSED, short_reason(error))
                 return
             shown.append(cases.THOUGHT in text)
         if all(shown):
@@ -417,45 +395,3 @@ def _after_question(probed: _Probe) -> str:
     text = probed.render([cases.ASKED], fallbacks=probed.fallbacks, prompt=True)
     asked = probed.render([cases.ASKED], fallbacks=probed.fallbacks)
     return text[len(asked) :] if text.startswith(asked) else text.rpartition(cases.USER)[2]
-
-
-def _roles(case: Case) -> str:
-    roles = [str(message.role) for message in case.messages]
-    return ", ".join(roles) if len(roles) <= 6 else f"{len(roles)} messages"
-
-
-_KINDS = {
-    cases.SYSTEM: "the system message",
-    cases.LATER: "the later system message",
-    cases.USER: "the question",
-    cases.SECOND: "the next user message",
-    cases.SUMMARY: "the request for a summary",
-    cases.ANSWER: "the answer",
-    cases.SPOKEN: "text beside a call",
-    cases.VALUE: "the call's arguments",
-    cases.OTHER_VALUE: "the second call",
-    cases.RESULT: "the result",
-    cases.OTHER_RESULT: "the second result",
-    cases.NAMES[0]: "the tool's name",
-    cases.NAMES[1]: "the parameter's name",
-    cases.DESCRIPTIONS[0]: "the tool's description",
-    cases.DESCRIPTIONS[1]: "the parameter's description",
-}
-
-
-def _kinds(words: Sequence[str]) -> str:
-    return ", ".join(_KINDS[word] for word in words)
-
-
-def _short(error: Exception) -> str:
-    cause = error.__cause__ or error
-    return f"{str(cause).strip()[:120]!r}"
-
-
-def _change(sampled: str, written: str) -> str:
-    """Return where two texts part, as a short quotation of the second."""
-    at = next(
-        (at for at, (a, b) in enumerate(zip(sampled, written, strict=False)) if a != b),
-        min(len(sampled), len(written)),
-    )
-    return f"{written[max(0, at - 12) : at + 24]!r} for {sampled[max(0, at - 12) : at + 24]!r}"

@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _STATEMENT = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 
 
-class Release(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReleasedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A released template."""
 
     name: str
@@ -46,7 +46,7 @@ class Recognition(msgspec.Struct, frozen=True):
     family: str = ""
     """The training template for this very template; empty for a near miss."""
     brief_tools: bool = False
-    """See `Release.brief_tools`."""
+    """See `ReleasedTemplate.brief_tools`."""
 
 
 def normalised(template: str) -> str:
@@ -76,10 +76,10 @@ def short_digest(statement: str) -> str:
 
 
 @cache
-def releases() -> tuple[Release, ...]:
+def releases() -> tuple[ReleasedTemplate, ...]:
     """Return all released templates that are known."""
     path = Path(__file__).with_name("releases.json")
-    return tuple(msgspec.json.decode(path.read_bytes(), type=list[Release]))
+    return tuple(msgspec.json.decode(path.read_bytes(), type=list[ReleasedTemplate]))
 
 
 def recognise(template: str) -> Recognition:

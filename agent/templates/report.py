@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     """The feature could not be checked, for want of a tokenizer."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TemplateFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of one feature."""
 
     feature: str
@@ -30,6 +30,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str = ""
     fallbacks: list[str] = []
     """The repairs that were switched on for this feature."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a template is from."""
+
+    name: str = "stock"
+    digest: str = ""
+    recognised: str = "not looked up"
+    """What the digest says, for people."""
+    brief_tools: bool = False
+    """Whether the template lists the names of tools and parameters alone, by design."""
 
 
 class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,19 +53,19 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
     recognised: str
     """What the digest says: the released model, a near miss with the difference, or unknown."""
     tool_format: str
-    findings: list[Finding]
+    findings: list[TemplateFinding]
     fallbacks: Fallbacks
     opening: str
     """What the template writes between a question and its answer."""
     stop_tokens: list[str]
     """The tokens that end a turn."""
 
-    def of(self, outcome: Outcome) -> list[Finding]:
+    def of(self, outcome: Outcome) -> list[TemplateFinding]:
         """Return the findings with an outcome."""
         return [one for one in self.findings if one.outcome is outcome]
 
     @property
-    def blocking(self) -> list[Finding]:
+    def blocking(self) -> list[TemplateFinding]:
         """The refusals with which no episode can be played; images matter only where an environment
         shows some.
         """
@@ -95,6 +106,6 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"The chat template {self.template} ({self.recognised}){said}."
 
 
-def _told(finding: Finding) -> str:
+def _told(finding: TemplateFinding) -> str:
     by = ", ".join(finding.fallbacks)
     return "; ".join(part for part in (by, finding.detail) if part)

@@ -11,7 +11,13 @@ from ludus.agent.parsing import TOOL_FORMATS, tool_format
 from ludus.agent.templates import cases, releases
 from ludus.agent.templates.choice import open_template, probe_template, template_of
 from ludus.agent.templates.probe import probe
-from ludus.agent.templates.releases import Release, digest_of, normalised, recognise, statements_of
+from ludus.agent.templates.releases import (
+    ReleasedTemplate,
+    digest_of,
+    normalised,
+    recognise,
+    statements_of,
+)
 from ludus.agent.templates.report import Outcome
 from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply_template
 from ludus.agent.templates.training import TRAINING
@@ -77,7 +83,7 @@ RELEASED = (
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> None:
     statements = [releases.short_digest(part) for part in statements_of(RELEASED)]
-    known = Release("Invented-1B", "smollm2", digest_of(RELEASED), statements)
+    known = ReleasedTemplate("Invented-1B", "smollm2", digest_of(RELEASED), statements)
     monkeypatch.setattr(releases, "releases", lambda: (known,))
 
 
