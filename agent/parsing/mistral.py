@@ -67,8 +67,9 @@ class MistralV3Format(MistralV11Format):
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         rows = [
-            {"name": call.name, "arguments": call.arguments, "id": self.call_id(call, number)}
-            for number, call in enumerate(calls)
+            {"name": call.name, "arguments": call.arguments}
+            | ({"id": call.id} if _NINE.fullmatch(call.id) else {})
+            for call in calls
         ]
         return f"{_CALLS} {json.dumps(rows, ensure_ascii=False)}" if calls else ""
 

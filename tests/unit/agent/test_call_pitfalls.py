@@ -369,7 +369,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=24), st.booleans())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_whatever_is_written_is_read_alike_each_time_and_can_be_sent_on(
     pieces: list[str], complete: bool
 ) -> None:
@@ -406,7 +406,7 @@ WORDS = st.lists(
 
 
 @given(WORDS, WORDS, WORDS, st.sampled_from(["tool_response", "information", "tool_result"]))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_no_call_inside_a_made_up_result_is_run_whatever_surrounds_it(
     before: str, around: str, after: str, tag: str
 ) -> None:
@@ -421,7 +421,7 @@ def test_no_call_inside_a_made_up_result_is_run_whatever_surrounds_it(
 
 
 @given(WORDS, WORDS, st.sampled_from(["<|im_start|>user\n", "\nUser: ", "<|user|>", "[INST]"]))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_no_call_after_the_beginning_of_somebody_elses_turn_is_run(
     before: str, after: str, turn: str
 ) -> None:
@@ -449,12 +449,13 @@ def test_the_end_of_thoughts_inside_a_made_up_result_ends_no_thoughts() -> None:
     ],
 )  # fmt: skip
 @every
-def test_a_megabyte_of_any_mark_costs_seconds_at_most(
+def test_any_mark_many_times_costs_a_second_at_most(
     one: ToolFormat, unit: str, costs_at_most: Callable[[int], AbstractContextManager[None]]
 ) -> None:
-    with costs_at_most(400):
-        read(one, unit * (1_000_000 // len(unit)))
-        read(one, f"<tool_call><function=search>{unit * (1_000_000 // len(unit))}", complete=False)
+    many = unit * (200_000 // len(unit))
+    with costs_at_most(150):
+        read(one, many)
+        read(one, f"<tool_call><function=search>{many}", complete=False)
 
 
 # --- tools by the server ------------------------------------------------------------------------

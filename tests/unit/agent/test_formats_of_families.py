@@ -128,6 +128,8 @@ def test_ids_of_mistral_have_nine_letters_or_digits(name: str) -> None:
     ]:
         assert [call.id for call in one.parse(text).tool_calls] == ids
     assert call_id(one, ToolCall(name="a", id="call_12"), 12) == "call00012"
+    kept = ToolCall(name="a", id="a1B2c3D4e")
+    assert '"id": "a1B2c3D4e"' in MistralV3Format().render([kept])
     assert call_id(HermesFormat(), ToolCall(name="a", id="call_12"), 12) == "call_12"
 
 

@@ -110,7 +110,8 @@ async def test_a_result_that_cannot_be_told_names_the_tool_and_the_value() -> No
         return threading.Lock()
 
     said = (await Tool(secret).call({})).content
-    assert "tool 'secret' must return text, what is JSON, or a ToolResult, got lock: <" in said
+    wanted = "text, an image, what is JSON, or a ToolResult"
+    assert f"tool 'secret' must return {wanted}, got lock: <" in said
 
 
 class Buggy(TextEnv):
