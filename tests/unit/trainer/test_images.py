@@ -33,7 +33,7 @@ from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.tiny_vision import write_tiny_vision_policy
-from ludus.trainer.vision import ImageReader, load_image_reader
+from ludus.trainer.vision import ImageReader, last_hidden, load_image_reader, reads_images
 
 
 def picture(colour: str, width: int = 64, height: int = 64) -> ImagePart:
@@ -431,3 +431,40 @@ def test_how_rows_are_split_into_passes_changes_no_gradient(
         assert torch.allclose(one, weights[1][name], atol=2e-3), name
     vision = [name for name in weights[0] if "visual" in name and "merger" in name]
     assert any(not torch.equal(weights[0][name], moved[name]) for name in vision)
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
+def test_other_qwen_families_are_computed_as_transformers_does(
+    chat: ChatFormat, reader: ImageReader, family: str
+) -> None:
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    text: dict[str, Any] = {
+        "vocab_size": 320, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 4, 4]},
+    }  # fmt: skip
+    vision: dict[str, Any] = {
+        "depth": 2,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    }
+    if family == "qwen2_vl":
+        vision |= {"embed_dim": 32, "hidden_size": 48, "num_heads": 2, "mlp_ratio": 2}
+    else:
+        vision |= {"hidden_size": 32, "intermediate_size": 64, "num_heads": 2}
+        vision |= {"out_hidden_size": 48, "window_size": 64, "fullatt_block_indexes": [1]}
+    config = AutoConfig.for_model(
+        family, text_config=text, vision_config=vision, image_token_id=reader.token_id
+    )
+    assert reads_images(config)
+    torch.manual_seed(0)
+    model: Any = AutoModelForImageTextToText.from_config(config).eval()
+    for messages in CONVERSATIONS:
+        ids, images = placed(chat, messages)
+        with torch.no_grad():
+            hidden = last_hidden(model, torch.tensor([ids]), [images], reader)
+            got = model.lm_head(hidden)[0]
+        expected = transformers_logits(model, reader, ids, [one.image for one in images])
+        assert torch.allclose(got, expected, atol=1e-5)
