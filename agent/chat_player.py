@@ -191,7 +191,6 @@ class ChatPlayer:
         if self._next is not None:
             return self._next
         history = self._history(messages, tools)
-        # The manager's own answer to a call has to be read before the window may change.
         decision = None if self._unread else self._context.before_turn(history)
         if decision is None and not self.segments:
             return Reopen(history.opening, "")
@@ -214,7 +213,8 @@ class ChatPlayer:
         if self._window is None:
             return False
         limit = min(self._context.limit(self._window), self._window)
-        full = self._length(self._view(messages), tools) >= limit
+        # The manager's own answer to a call is read before the window may change.
+        full = self._length(self._view(messages), tools) >= limit and not self._unread
         return full or not self._has_room(messages, tools)
 
     def _has_room(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:

@@ -169,7 +169,8 @@ class TokenPlayer:
                     pass
             length = len(self._ids)
             has_room = self._window - length >= MIN_ANSWER_TOKENS
-            if has_room and length < self._limit:
+            # The manager's own answer to a call is read before the window may change.
+            if has_room and (length < self._limit or self._unread):
                 break
             if fresh:  # a window that is full as it opens would be cut forever
                 return Stop.CONTEXT_FULL
@@ -192,7 +193,6 @@ class TokenPlayer:
         if self._next is not None:
             return self._next
         history = self._history(messages, tools)
-        # The manager's own answer to a call has to be read before the window may change.
         decision = None if self._unread else self._context.before_turn(history)
         if decision is None and not self.segments:
             return Reopen(history.opening, "")

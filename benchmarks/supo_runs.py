@@ -33,7 +33,9 @@ def warm_start(setting: Setting, folder: Path, seed: int, *, whole: bool) -> tup
     return str(equal), str(full), time.process_time() - started
 
 
-def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
+def clean_start(
+    setting: Setting, folder: Path, seed: int, phrases: tuple[str, ...] = PHRASES
+) -> Path:
     """What the clean demonstrator teaches, from the first random weights that come to learn it, or
     from those that come closest.
     """
@@ -42,7 +44,7 @@ def clean_start(setting: Setting, folder: Path, seed: int) -> Path:
     from ludus.wire.arguments import parse_served
 
     name, arguments = parse_served(setting.env())
-    phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *PHRASES]
+    phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *phrases]
     learned: dict[Path, float] = {}
     for attempt in range(setting.attempts):
         start = folder / f"from-{attempt}"
