@@ -1,7 +1,7 @@
 """The trained rows of `context.py`: managers on ludus/ledger-v0 at equal working context.
 
-Every arm of a seed begins from one set of weights that a clean demonstrator has taught. Each is then
-shown a noisy demonstrator in its own windows, and trained by `supo`: the statistics are over
+Every arm of a seed begins from one set of weights that a clean demonstrator has taught. Each is
+then shown a noisy demonstrator in its own windows, and trained by `supo`: the statistics are over
 rollouts, and all segments of a rollout share the advantage, whatever manager cut them.
 """
 
@@ -35,21 +35,25 @@ def arm_of(name: str, setting: Setting) -> Arm:
     shared |= {"threshold": setting.full_at, "summary_tokens": setting.summary_tokens}
     if name == "none":
         return Arm({}, setting.action_tokens)
-    if name == "mem1":  # the state stands in the action: two marks around it
-        return Arm(shared | {"instruction": STATE}, setting.action_tokens + setting.summary_tokens)
+    if name == "mem1":  # the state stands in the action, with two marks around
+        tokens = setting.action_tokens + setting.summary_tokens + 2
+        return Arm(shared | {"instruction": STATE}, tokens)
     if name == "summarize":
         shared |= {"last_pair": "carry", "continuation": CONTINUATION}
     return Arm(shared | {"instruction": INSTRUCTION}, setting.action_tokens)
 
 
-def train_seed(seed: int, folder: Path, setting: Setting = SIZE):
+def taught(seed: int, folder: Path, setting: Setting = SIZE) -> Path:
+    """Weights that the clean demonstrator has taught."""
+    one_thread()
+    return clean_start(setting, folder, seed, (*PHRASES, *EXTRA))
+
+
+def train_seed(seed: int, folder: Path, clean: Path, setting: Setting = SIZE):
     """Yield a row for each arm, as soon as it is trained."""
     one_thread()
-    started = time.process_time()
-    clean = clean_start(setting, folder / "clean", seed, (*PHRASES, *EXTRA))
-    clean_s = time.process_time() - started
     for name in TRAINED:
-        yield train_arm(setting, folder / name, clean, name, seed) | {"clean_s": clean_s}
+        yield train_arm(setting, folder / name, clean, name, seed)
 
 
 def train_arm(setting: Setting, folder: Path, clean: Path, name: str, seed: int) -> dict:
@@ -118,6 +122,7 @@ def train_arm(setting: Setting, folder: Path, clean: Path, name: str, seed: int)
         "seed": seed,
         "before": evals[0],
         "after": evals[-1],
+        "sampled_before": sampled[0],
         "sampled": statistics.fmean(sampled[-3:]),
         "row_tokens": longest_row(folder / "rl"),
         "cpu_s": time.process_time() - started,

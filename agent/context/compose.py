@@ -1,7 +1,8 @@
 """Several context managers as one, asked in a written order: `clear+memory+summarize`.
 
     before a turn      the first manager with a decision decides
-    a full window      the first manager whose own limit is reached and whose decision helps decides
+    a full window      the first manager decides whose limit is reached and whose decision helps;
+                       last resorts (`memory`) are asked after the others
     a call             the first manager that the call is for answers
     a first prompt     is passed through all of them, in order
 
@@ -66,7 +67,7 @@ class Composed(ContextManager):
         stop: Stop | None = None
         asked = [
             manager
-            for manager in self.managers
+            for manager in sorted(self.managers, key=lambda one: one.last_resort)
             if not history.window or history.length >= manager.limit(history.window)
         ]
         for manager in asked:

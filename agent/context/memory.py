@@ -5,8 +5,8 @@
 
 The files outlive the windows of an episode and end with the episode. Calls are sampled and trained
 like any other. Alone, the manager starts a full window over with the first prompt, the list of
-files and the newest exchange; composed with others, a full window is theirs, and every window that
-opens shows the list.
+files and the newest exchange. Composed with others, it offers the tool and shows the list in every
+window that opens; a full window is theirs as long as any of them can help.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class MemoryTool(ContextManager):
     """The files of this episode; see `begin`."""
     name = "memory"
     tools = (MEMORY,)
+    last_resort = True  # what was not written down is lost: others keep more of a full window
 
     def __post_init__(self) -> None:
         if self.max_files < 1 or self.memory_chars < 1:

@@ -51,6 +51,8 @@ class ContextManager(ABC):
     """The manager's name, which segments give as the reason of a cut."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered to the policy besides the environment's; calls go to `handle`."""
+    last_resort: bool = False
+    """Whether a composition asks this manager about full windows after all others."""
     needs_window: bool = True
     """Whether the manager has nothing to do unless the length of the window is known."""
 

@@ -1,4 +1,6 @@
-"""`ludus list`: every environment and verifier, with a summary and the extra that is missing."""
+"""`ludus list`: every environment, verifier and context manager, with a summary and the extra that
+is missing.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.agent.context import context_names, find_context
 from ludus.envs import env_ids
 from ludus.envs.registry import find_env
 from ludus.errors import LudusError
@@ -25,7 +28,7 @@ class ListOptions:
     """The options of `ludus list`."""
 
     json: Flag = False
-    """Print JSON: an object with `environments` and `verifiers`."""
+    """Print JSON: an object with `environments`, `verifiers` and `context_managers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,25 @@ class Entry:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the names of all environments and verifiers with summaries; returns 0."""
+    """Print the names of everything that is registered, with summaries; returns 0."""
     options = parse(
         ListOptions,
         arguments,
         verb="list",
-        about="List environments and verifiers: shipped, registered, and of installed packages.",
+        about="List environments, verifiers and context managers: shipped, registered, and of "
+        "installed packages.",
         example="ludus list --json",
     )
     environments = [entry(name, find_env) for name in env_ids()]
     verifiers = [entry(name, find_verifier) for name in verifier_names()]
+    managers = [entry(name, find_context) for name in context_names()]
+    kinds = {"environments": environments, "verifiers": verifiers, "context_managers": managers}
     if options.json:
-        kinds = {"environments": environments, "verifiers": verifiers}
         print(json.dumps({kind: [asdict(e) for e in entries] for kind, entries in kinds.items()}))
         return 0
     console = Console()
-    console.print(_table("environments", environments))
-    console.print(_table("verifiers", verifiers))
+    for kind, entries in kinds.items():
+        console.print(_table(kind.replace("_", " "), entries))
     return 0
 
 

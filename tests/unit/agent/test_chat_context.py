@@ -256,6 +256,63 @@ async def test_cut_windows_keep_calls_and_results_together(manager: str, server:
     assert (made.stop, made.ret) == (Stop.TERMINATED, 1.0)  # the newest page says how far it is
 
 
+@pytest.mark.parametrize(
+    "manager",
+    [
+        "clear?keep=1&placeholder=-&threshold=0.8",
+        "clear?keep=1&placeholder=-&threshold=0.8&clear_inputs=true",
+        "records?keep=1&record_chars=16",
+        "mem1",
+        "agent_fold",
+        "memagent?chunk_tokens=2000&instruction=Write a summary now.",
+        "memory",
+        "clear?keep=1+memory+summarize?last_pair=carry",
+    ],
+)
+async def test_other_managers_send_what_a_server_accepts(manager: str, server: Server) -> None:
+    """Calls and results are together in every request, or the server would refuse it."""
+    server.model = turner
+    chat = policy(server, 900, manager, summary_tokens=64, threshold=0.6)
+    made = (await play(EnvSession(Reader()), chat)).trajectories[0]
+    assert (made.stop, made.ret) == (Stop.TERMINATED, 1.0), made.verdict.detail
+    if manager != "mem1":  # which opens a window each turn, whatever the length
+        assert all(request["tokens"] <= 900 for request in server.requests)
+    assert len(made.segments) > 1
+
+
+async def test_the_environment_hears_no_state_over_chat(server: Server) -> None:
+    def stateful(request: dict[str, Any]) -> Answer:
+        known = registers(request)
+        written = "".join(name + digit for name, digit in sorted(known.items()))
+        return f"<IS>{written}</IS>{rememberer(request)}"
+
+    server.model = stateful
+    made = [await ledger(policy(server, 400, "mem1"), seed) for seed in range(4)]
+    assert [one.ret for one in made] == [1.0] * 4
+    longest = max(request["tokens"] for request in server.requests)
+    assert longest < 200  # of episodes that take some 900
+
+
+async def test_another_model_summarises_over_a_server_of_its_own(server: Server) -> None:
+    def either(request: dict[str, Any]) -> Answer:
+        if request["model"] != "scribe":
+            return rememberer(request)
+        text = request["messages"][-1]["content"]
+        known = re.findall(r"\[user\] ([a-z])(\d)$", text, re.MULTILINE)
+        earlier = re.findall(r"([a-z])(\d)(?=[a-z]\d|\n|$)", text.partition("work so far:")[2])
+        written = "".join(name + digit for name, digit in dict([*earlier, *known]).items())
+        return f"<summary>{written}</summary>"
+
+    server.model = either
+    address = {"summariser_url": server.url, "summariser_model": "scribe"}
+    made = [await ledger(policy(server, 260, "resum", carry=True, **address), n) for n in range(4)]
+    assert [one.ret for one in made] == [1.0] * 4
+    asked = [request for request in server.requests if request["model"] == "scribe"]
+    assert asked
+    assert all(segment.break_reason in ("resum", "") for one in made for segment in one.segments)
+    assert all(turn.kind is TurnKind.ACT for one in made for turn in one.turns)
+
+
 async def test_a_summary_that_calls_a_tool_runs_nothing_and_is_counted(server: Server) -> None:
     def calling(request: dict[str, Any]) -> Answer:
         if is_summary(request):

@@ -425,9 +425,14 @@ async def test_after_all_summaries_a_full_window_ends_the_episode() -> None:
 # --- compositions ---------------------------------------------------------------------------------
 
 
-def short_summary(**changes: Any) -> Summarize:
-    settings: dict[str, Any] = {"instruction": ASK, "continuation": "Sum: {summary}"}
-    return Summarize(**(settings | {"summary_tokens": 20, "threshold": 0.7} | changes))
+def short_summary(*, max_summaries: int = 7, threshold: float = 0.7) -> Summarize:
+    return Summarize(
+        threshold=threshold,
+        max_summaries=max_summaries,
+        summary_tokens=20,
+        instruction=ASK,
+        continuation="Sum: {summary}",
+    )
 
 
 async def test_the_first_manager_that_helps_decides() -> None:
@@ -457,6 +462,12 @@ async def test_the_limit_of_each_manager_is_its_own() -> None:
     assert reasons(made)[:2] == ["clear", "summary"]
     assert lengths[0] < 0.75 * 300 < lengths[1]
     assert prompts
+
+
+async def test_memory_leaves_full_windows_to_the_others_and_is_the_last_resort() -> None:
+    context = Composed([MemoryTool(threshold=0.7), short_summary(max_summaries=1)])
+    made, _, _ = await run(context, *[LOOK] * 12, window=400)
+    assert reasons(made)[:2] == ["summary", "memory"]
 
 
 async def test_files_are_listed_in_the_window_after_a_summary() -> None:

@@ -188,6 +188,27 @@ def test_gae_runs_across_the_border_of_two_windows_by_hand() -> None:
     assert made.returns.tolist() == [[0.0, 2.0625], [0.0, 4.0]]
 
 
+def test_a_summary_gets_the_credit_of_the_window_that_follows_by_hand() -> None:
+    """An action, then its summary, then a window that earns 2: gamma .5, lambda .5.
+
+    The values before action, summary and second action are 0.5, 0.2 and 0.25. This is the credit
+    across compactions of CompactionRL (arXiv 2607.05378).
+    """
+    played = rollout(
+        Segment(prompt_ids=[1], turns=[turn(3), turn(4, kind=TurnKind.SUMMARY)]),
+        Segment(prompt_ids=[1], turns=[turn(5, reward=2.0)]),
+    )
+    overrides = {"algorithm": {"whiten": False, "advantage_options": {"gamma": 0.5, "lam": 0.5}}}
+    values = torch.tensor([[0.0, 0.5, 0.2], [0.0, 0.25, 0.0]])
+    made = credited(
+        "ppo", experience(played), overrides, values=values, bootstrap=torch.tensor([0.0])
+    )
+    # 2 - .25 = 1.75; the summary: .5 * .25 - .2 + .25 * 1.75 = .3625;
+    # the action before: .5 * .2 - .5 + .25 * .3625 = -.309375
+    assert made.advantages[0].tolist() == pytest.approx([0.0, -0.309375, 0.3625])
+    assert made.advantages[1].tolist() == pytest.approx([0.0, 1.75, 0.0])
+
+
 def test_the_discount_counts_tokens_or_turns_by_hand() -> None:
     """Turns of three and of two tokens, rewards 1 and 2, gamma .5."""
     played = rollout(
