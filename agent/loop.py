@@ -283,6 +283,7 @@ def _context_counts(made: Trajectory) -> dict[str, float]:
         "drifts": sum(segment.break_reason == "drift" for segment in made.segments),
         "discarded_turns": len(made.discarded),
         "folds": sum(segment.break_reason == "fold" for segment in made.segments),
+        "context_calls": sum(turn.kind is TurnKind.FOLD for turn in made.turns),
     }
     return {name: float(count) for name, count in counts.items() if count}
 

@@ -46,7 +46,7 @@ def manager_of(name: str, world: World, session):
     settings = {
         "keep_last_k": {"keep": 2, "threshold": 0.8},
         "discard": {"threshold": 0.8},
-        "clear": {"keep": 2, "threshold": 0.8},
+        "clear": {"keep": 2, "threshold": 0.8, "exclude_tools": ("memory",)},
         "summarize": {
             "instruction": ASK, "last_pair": "carry", "threshold": 0.7, "max_summaries": 500,
             "summary_tokens": SUMMARY_TOKENS,
@@ -168,6 +168,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=64, help="held-out tasks of a scripted row")
     parser.add_argument("--managers", default=",".join(MANAGERS))
     parser.add_argument("--train", type=int, default=0, help="seeds of the trained rows")
+    parser.add_argument("--arms", default="none,summarize,memagent,resum", help="mem1 too")
     parser.add_argument("--own-starts", action="store_true", help="random weights for each seed")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -178,11 +179,12 @@ def main() -> int:
         from context_training import taught, train_seed
 
         with tempfile.TemporaryDirectory(prefix="ludus-context-") as scratch:
+            arms = options.arms.split(",")
             clean = taught(0, Path(scratch, "clean"))
             for seed in range(options.train):
                 if seed and options.own_starts:
                     clean = taught(seed, Path(scratch, f"clean-{seed}"))
-                for row in train_seed(seed, Path(scratch, str(seed)), clean):
+                for row in train_seed(seed, Path(scratch, str(seed)), clean, arms):
                     print(json.dumps(row), flush=True)
                     trained.append(row)
         print(trained_table(trained))

@@ -6,6 +6,7 @@ rollouts, and all segments of a rollout share the advantage, whatever manager cu
 """
 
 import asyncio
+import re
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -14,11 +15,17 @@ from pathlib import Path
 from supo_runs import clean_start, longest_row, one_thread
 from supo_setting import CONTINUATION, INSTRUCTION, PHRASES, Setting
 
-SIZE = Setting(registers=2, turns=12, window=50, demo="noisy", attempts=1, tasks=24, steps=30)
+from ludus.agent.context import ReSum, register_context
+
+SIZE = Setting(
+    registers=2, turns=12, window=50, demo="noisy", demo_steps=120,
+    attempts=1, tasks=16, steps=12, eval_tasks=128,
+)  # fmt: skip
 STATE, MEMORY = "Note.", "\n\nMemory:\n"
 EXTRA = (f"\n\n{STATE}", f"\n\n{STATE}\n\n<IS>", "<IS>", "</IS>", MEMORY)
 """What the other managers write into every window, one token each."""
-TRAINED = ("none", "summarize", "mem1", "memagent")
+TRAINED = ("none", "summarize", "memagent", "resum")
+"""The arms by default; `mem1` takes three times as long, since each turn is a row."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,33 @@ class Arm:
 
     context: dict[str, object]
     max_tokens: int
+
+
+class Registrar:
+    """The separate summariser of the arm `resum`: a program that reads registers without error."""
+
+    async def write(self, messages, max_tokens: int) -> str:
+        """The registers, as the demonstrator writes them."""
+        text = messages[-1].text
+        known = dict(re.findall(r"([a-z])(\d)", text.partition("Summary: ")[2].partition("\n")[0]))
+        known |= dict(re.findall(r"^\[user\] ([a-z])(\d)$", text, re.MULTILINE))
+        return "".join(register + digit for register, digit in sorted(known.items()))
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@register_context("benchmark/resum")
+def registrar(threshold: float, max_summaries: int, summary_tokens: int) -> ReSum:
+    """ReSum with the program above in place of a server."""
+    return ReSum(
+        Registrar(),
+        threshold=threshold,
+        max_summaries=max_summaries,
+        summary_tokens=summary_tokens,
+        carry=True,
+        continuation=CONTINUATION,
+    )
 
 
 def arm_of(name: str, setting: Setting) -> Arm:
@@ -38,6 +72,8 @@ def arm_of(name: str, setting: Setting) -> Arm:
     if name == "mem1":  # the state stands in the action, with two marks around
         tokens = setting.action_tokens + setting.summary_tokens + 2
         return Arm(shared | {"instruction": STATE}, tokens)
+    if name == "resum":
+        return Arm(shared | {"manager": "benchmark/resum"}, setting.action_tokens)
     if name == "summarize":
         shared |= {"last_pair": "carry", "continuation": CONTINUATION}
     return Arm(shared | {"instruction": INSTRUCTION}, setting.action_tokens)
@@ -49,10 +85,10 @@ def taught(seed: int, folder: Path, setting: Setting = SIZE) -> Path:
     return clean_start(setting, folder, seed, (*PHRASES, *EXTRA))
 
 
-def train_seed(seed: int, folder: Path, clean: Path, setting: Setting = SIZE):
+def train_seed(seed: int, folder: Path, clean: Path, arms=TRAINED, setting: Setting = SIZE):
     """Yield a row for each arm, as soon as it is trained."""
     one_thread()
-    for name in TRAINED:
+    for name in arms:
         yield train_arm(setting, folder / name, clean, name, seed)
 
 

@@ -97,7 +97,7 @@ class MemoryTool(ContextManager):
         return add_to_prompt(opening, f"Your files:\n{listing}") if listing else opening
 
     def handle(self, action: Message, history: History) -> Handled | None:
-        """Carry out the calls of `memory`; other calls beside them are refused with them."""
+        """Carry out the calls of `memory`. Beside calls of other tools, all calls are refused."""
         own = own_calls(action, self.tools)
         if not own:
             return None

@@ -21,21 +21,21 @@ class _Command(msgspec.Struct, frozen=True, tag_field="command", forbid_unknown_
     pass
 
 
-class View(_Command, frozen=True, tag="view"):
+class ViewFile(_Command, frozen=True, tag="view"):
     """Shows a file with line numbers, or lists a folder."""
 
     path: str
     view_range: tuple[int, int] | None = None
 
 
-class Create(_Command, frozen=True, tag="create"):
+class CreateFile(_Command, frozen=True, tag="create"):
     """Writes a file, in place of one that is there."""
 
     path: str
     file_text: str
 
 
-class StrReplace(_Command, frozen=True, tag="str_replace"):
+class ReplaceText(_Command, frozen=True, tag="str_replace"):
     """Replaces a text that occurs once in a file."""
 
     path: str
@@ -43,7 +43,7 @@ class StrReplace(_Command, frozen=True, tag="str_replace"):
     new_str: str = ""
 
 
-class Insert(_Command, frozen=True, tag="insert"):
+class InsertText(_Command, frozen=True, tag="insert"):
     """Inserts a text after a line of a file; line 0 is the beginning."""
 
     path: str
@@ -51,20 +51,20 @@ class Insert(_Command, frozen=True, tag="insert"):
     insert_text: str
 
 
-class Delete(_Command, frozen=True, tag="delete"):
+class DeleteFile(_Command, frozen=True, tag="delete"):
     """Deletes a file, or a folder with everything below."""
 
     path: str
 
 
-class Rename(_Command, frozen=True, tag="rename"):
+class RenameFile(_Command, frozen=True, tag="rename"):
     """Moves a file or a folder to a path where nothing is yet."""
 
     old_path: str
     new_path: str
 
 
-Command = View | Create | StrReplace | Insert | Delete | Rename
+Command = ViewFile | CreateFile | ReplaceText | InsertText | DeleteFile | RenameFile
 
 
 class MemoryFolder:
@@ -91,17 +91,17 @@ class MemoryFolder:
         except msgspec.ValidationError as error:
             raise ToolError(f"this is no memory command: {error}") from None
         match command:
-            case View():
+            case ViewFile():
                 return self._view(command)
-            case Create(path, text):
+            case CreateFile(path, text):
                 return self._write(_inside(path), text, "was written")
-            case StrReplace():
+            case ReplaceText():
                 return self._replace(command)
-            case Insert():
+            case InsertText():
                 return self._insert(command)
-            case Delete(path):
+            case DeleteFile(path):
                 return self._delete(_inside(path))
-            case Rename(old, new):
+            case RenameFile(old, new):
                 return self._rename(_inside(old), _inside(new))
 
     def listing(self) -> str:
@@ -111,7 +111,7 @@ class MemoryFolder:
     def _sorted(self) -> list[tuple[str, str]]:
         return sorted(self.files.items())
 
-    def _view(self, command: View) -> str:
+    def _view(self, command: ViewFile) -> str:
         path = _folder_or_file(command.path)
         if path not in self.files:
             shown = [line for line in self.listing().splitlines() if _is_below(line, path)]
@@ -132,14 +132,14 @@ class MemoryFolder:
             if first <= number <= last
         )
 
-    def _replace(self, command: StrReplace) -> str:
+    def _replace(self, command: ReplaceText) -> str:
         path, text = self._read(command.path)
         found = text.count(command.old_str) if command.old_str else 0
         if found != 1:
             raise ToolError(f"old_str must occur once in {path}, but occurs {found} times")
         return self._write(path, text.replace(command.old_str, command.new_str), "was edited")
 
-    def _insert(self, command: Insert) -> str:
+    def _insert(self, command: InsertText) -> str:
         path, text = self._read(command.path)
         lines = text.split("\n") if text else []
         if not 0 <= command.insert_line <= len(lines):

@@ -97,14 +97,13 @@ class Records(ContextManager):
         answers: list[Message] = []
         for call in own:
             number = call.arguments.get("id")
-            if call.error or not isinstance(number, int) or not 1 <= number <= len(exchanges):
-                reason = call.error or f"there are records 1 to {len(exchanges)}, got {number!r}"
-                answers += refuse([call], reason).messages
-            else:
+            if not call.error and type(number) is int and 1 <= number <= len(exchanges):
                 record = exchanges[number - 1]
-                images = images_of(record.answer)
-                text = _record(record)
+                images, text = images_of(record.answer), _record(record)
                 answers.append(tool_result([TextPart(text), *images] if images else text, call))
+                continue
+            reason = call.error or f"there are records 1 to {len(exchanges)}, got {number!r}"
+            answers += refuse([call], reason).messages
         return Handled(answers)
 
     def check(self, sizes: Sizes) -> None:

@@ -12,13 +12,13 @@ reward.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ludus.errors import ConfigError
 from ludus.llm import ChatClient
 from ludus.messages import Message, system, user
-from ludus.secret import NO_SECRET, Secret
 
 from ..trajectory import Stop
 from .decisions import Delegate, Reopen
@@ -44,7 +44,8 @@ class ReSum(ContextManager):
         summariser: the other model; None makes one of `summariser_url` and `summariser_model`.
         summariser_url: address of the other model's server, up to and with `/v1`.
         summariser_model: the model's name on that server.
-        summariser_token: bearer token of that server.
+        summariser_key_env: environment variable with the bearer token of that server; empty sends
+            none.
         threshold: the share of the window from which the window is summarised.
         every: also summarise after this many actions; 0 waits for the window.
         max_summaries: after this many summaries a full window ends the episode.
@@ -58,7 +59,7 @@ class ReSum(ContextManager):
     summariser: Summariser | None = None
     summariser_url: str = ""
     summariser_model: str = ""
-    summariser_token: Secret = NO_SECRET
+    summariser_key_env: str = ""
     threshold: float = 0.9
     every: int = 0
     max_summaries: int = 7
@@ -75,9 +76,9 @@ class ReSum(ContextManager):
                     "resum needs the model that writes the summaries: set "
                     "context.summariser_url and context.summariser_model"
                 )
-            client = ChatClient(
-                self.summariser_url, self.summariser_model, api_key=self.summariser_token or None
-            )
+            # The key of the policy's own server is not sent to another one.
+            key = os.environ.get(self.summariser_key_env, "") if self.summariser_key_env else ""
+            client = ChatClient(self.summariser_url, self.summariser_model, api_key=key)
             object.__setattr__(self, "summariser", ServerSummariser(client))  # frozen otherwise
         if self.max_summaries < 1 or self.summary_tokens < 1 or self.every < 0:
             raise ConfigError(

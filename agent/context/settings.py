@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.secret import NO_SECRET, Secret
 from ludus.wire.arguments import parse_served
 
 from .compose import Composed
@@ -66,8 +65,8 @@ class ContextSettings:
     """Address of the server whose model writes the summaries of resum, up to and with /v1."""
     summariser_model: str = ""
     """The name of that model on its server."""
-    summariser_token: Secret = NO_SECRET
-    """Bearer token of that server, best given as env:NAME."""
+    summariser_key_env: str = ""
+    """Environment variable with the bearer token of that server; empty sends none."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 < self.threshold <= 1:

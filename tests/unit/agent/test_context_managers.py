@@ -235,7 +235,7 @@ async def test_what_has_left_the_view_is_indexed_and_fetched_by_number() -> None
     assert env.heard == [*"abcdefgh", "end"]
 
 
-@pytest.mark.parametrize("number", ["0", "9", '"2"', "null"])
+@pytest.mark.parametrize("number", ["0", "9", '"2"', "null", "true"])
 async def test_a_record_that_is_not_there_is_said(number: str) -> None:
     _, prompts, _ = await run(Records(), "a", call("fetch_record", f'{{"id": {number}}}'))
     assert "there are records 1 to 1" in prompts[2]
