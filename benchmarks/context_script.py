@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from context_worlds import World, call
 
 from ludus.agent import ChatFormat, Finish, Generation, Sampling
+from ludus.agent.images import PlacedImage
 from ludus.messages import Message, Role
 
 END, ASK, STATE, FOLD = "<|im_end|>", "Sum up.", "Note.", "Compress."
@@ -36,7 +37,9 @@ class ScriptedEngine:
         self.max_length = max_length
         self.longest = 0
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         """Say what the policy says to this window."""
         text = self.chat.tokenizer.decode(list(ids), skip_special_tokens=False)
         said = self.chat.tokenizer.encode(self.says(text) + END, add_special_tokens=False)
@@ -95,7 +98,9 @@ class ScriptedEngine:
                 return call("return_branch", message=self.world.notes(facts, self.session))
         return ""
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         """Not measured here."""
         return [0.0] * len(ids)
 

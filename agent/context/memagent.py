@@ -19,7 +19,7 @@ a window that fills up is a chunk too, and the memory is written anew from what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -100,7 +100,7 @@ class MemAgent(ContextManager):
             document = self._document(history.messages[index], history)
             if document:
                 reader.documents[index] = document
-                found += split_text(document, self.chunk_tokens, history.measure)
+                found += split_text(document, self.chunk_tokens, _content(history))
         reader.looked_at = len(history.messages)
         return self._read(history, found) if found else None
 
@@ -185,7 +185,13 @@ class MemAgent(ContextManager):
         _, opens, rest = message.content.partition(OPENS)
         inside, closes, _ = rest.rpartition(CLOSES)
         if opens and closes and not history.actions:
-            return inside if history.measure([user(inside)]) > self.chunk_tokens else ""
-        if message.role is Role.SYSTEM or history.measure([message]) <= self.chunk_tokens:
+            return inside if _content(history)([user(inside)]) > self.chunk_tokens else ""
+        if message.role is Role.SYSTEM or _content(history)([message]) <= self.chunk_tokens:
             return ""
         return message.content
+
+
+def _content(history: History) -> Callable[[Sequence[Message]], int]:
+    """Return a measure of messages without what stands in every prompt, such as tools on offer."""
+    around = history.measure([user("")])
+    return lambda messages: history.measure(messages) - around

@@ -29,6 +29,7 @@ from ludus.agent.context import (
     find_context,
     register_context,
 )
+from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
@@ -163,7 +164,9 @@ class Dictated:
         self.chat, self.model, self.draws = chat, model, random.Random(seed)
         self.asked: list[tuple[list[int], Generation]] = []
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         said = self.chat.tokenizer.encode(
             self.draws.choice([*SAYINGS, *[LOOK] * 8]) + END, add_special_tokens=False
         )[: sampling.max_tokens]
@@ -177,7 +180,9 @@ class Dictated:
         self.asked.append((list(ids), generation))
         return generation
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         return await self.model.logprobs(ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...

@@ -31,6 +31,7 @@ from ludus.agent.context import (
     Summarize,
 )
 from ludus.agent.context.chunks import split_text
+from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
@@ -82,7 +83,9 @@ class Script:
         self.prompts: list[str] = []
         self.texts = 0
 
-    async def generate(self, ids: Sequence[int], sampling: Sampling) -> Generation:
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
         self.prompts.append(self.chat.tokenizer.decode(list(ids), skip_special_tokens=False))
         said = self.chat.tokenizer.encode(self._says() + END, add_special_tokens=False)
         said = said[: sampling.max_tokens]
@@ -99,7 +102,9 @@ class Script:
             return f"m{self.texts}"
         return self.lines.pop(0) if self.lines else "end"
 
-    async def logprobs(self, ids: Sequence[int]) -> list[float]:
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
         return [0.0] * len(ids)
 
     async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
@@ -327,10 +332,10 @@ def test_chunks_are_the_text_and_none_is_too_long(text: str) -> None:
 
 async def test_a_document_is_read_in_chunks_each_in_a_context_of_its_own() -> None:
     document = "aaaa bbbb cccc dddd eeee ffff "
-    context = MemAgent(chunk_tokens=28, summary_tokens=10, instruction=ASK)
+    context = MemAgent(chunk_tokens=22, summary_tokens=10, instruction=ASK)
     first = f"Who? <document>{document}</document>"
     made, prompts, env = await run(context, "a", first=first)
-    # a chunk of 28 tokens has 6 marks of the template and up to 22 letters
+    # a chunk of 22 tokens has as many letters: marks and tools do not count
     head = "Who? <document>(this part was read in sections; the memory holds what was kept)"
     assert [prompt.count(head) for prompt in prompts] == [1, 1, 1, 1]
     sections = [prompt.partition("Section ")[2].split(END)[0] for prompt in prompts]
@@ -350,7 +355,7 @@ async def test_a_document_is_read_in_chunks_each_in_a_context_of_its_own() -> No
 
 
 async def test_a_long_answer_is_read_in_chunks_too_and_a_full_window_is_one() -> None:
-    context = MemAgent(chunk_tokens=24, summary_tokens=10, instruction=ASK, threshold=0.5)
+    context = MemAgent(chunk_tokens=12, summary_tokens=10, instruction=ASK, threshold=0.5)
     made, prompts, _ = await run(context, "a", *["b"] * 9, first="go", window=300)
     assert "Section 1 of" in prompts[1]
     assert any("Memory:" in prompt for prompt in prompts)
