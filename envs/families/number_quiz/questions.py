@@ -19,7 +19,7 @@ LARGEST_ADDEND = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class NumberQuestion:
     """A question and all of its right answers."""
 
     kind: str
@@ -34,38 +34,40 @@ class Question:
     """
 
 
-def after(rng: random.Random, largest: int) -> Question:
+def after(rng: random.Random, largest: int) -> NumberQuestion:
     """Ask for the number after another one."""
     number = rng.randint(LEAST, largest)
-    return Question("after", f"Which number comes after {number}?", (number + 1,))
+    return NumberQuestion("after", f"Which number comes after {number}?", (number + 1,))
 
 
-def before(rng: random.Random, largest: int) -> Question:
+def before(rng: random.Random, largest: int) -> NumberQuestion:
     """Ask for the number before another one."""
     number = rng.randint(LEAST, largest)
-    return Question("before", f"Which number comes before {number}?", (number - 1,))
+    return NumberQuestion("before", f"Which number comes before {number}?", (number - 1,))
 
 
-def between(rng: random.Random, largest: int) -> Question:
+def between(rng: random.Random, largest: int) -> NumberQuestion:
     """Ask for any number inside a range; the two ends are not right answers."""
     first = rng.randint(LEAST, largest - SPAN)
     text = f"Name a number between {first} and {first + SPAN}."
-    return Question("between", text, range(first + 1, first + SPAN))
+    return NumberQuestion("between", text, range(first + 1, first + SPAN))
 
 
-def larger(rng: random.Random, largest: int) -> Question:
+def larger(rng: random.Random, largest: int) -> NumberQuestion:
     """Ask for the larger of two numbers."""
     one, other = rng.sample(range(LEAST, largest + 1), 2)
-    return Question("larger", f"Which number is larger, {one} or {other}?", (max(one, other),))
+    return NumberQuestion(
+        "larger", f"Which number is larger, {one} or {other}?", (max(one, other),)
+    )
 
 
-def total(rng: random.Random, largest: int) -> Question:
-    """Ask for the sum of two numbers from 1 to `LARGEST_ADDEND` (or `largest`, if smaller)."""
+def total(rng: random.Random, largest: int) -> NumberQuestion:
+    """Ask for the sum of two numbers from 1 to `LARGEST_ADDEND`."""
     one, other = (rng.randint(1, LARGEST_ADDEND) for _ in range(2))
-    return Question("sum", f"What is {one} + {other}?", (one + other,), f"{one}+{other}=")
+    return NumberQuestion("sum", f"What is {one} + {other}?", (one + other,), f"{one}+{other}=")
 
 
-KINDS: dict[str, Callable[[random.Random, int], Question]] = {
+KINDS: dict[str, Callable[[random.Random, int], NumberQuestion]] = {
     "after": after,
     "before": before,
     "between": between,

@@ -31,8 +31,8 @@ async def open_model(options: EvalOptions) -> AsyncGenerator[ChatPolicy | TokenP
         finally:
             await policy.close()
     elif options.policy == "local":
-        async with _local_policy(options) as policy:
-            yield policy
+        async with _local_policy(options) as loaded:
+            yield loaded
     else:
         yield None
 

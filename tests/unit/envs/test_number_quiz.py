@@ -9,12 +9,12 @@ import pytest
 from ludus.envs import EnvSession
 from ludus.envs.families.number_quiz import NumberQuiz
 from ludus.envs.families.number_quiz.number_quiz_env import worth
-from ludus.envs.families.number_quiz.questions import KINDS, Question
+from ludus.envs.families.number_quiz.questions import KINDS, NumberQuestion
 from ludus.errors import ConfigError
 
-NEXT = Question("after", "Which number comes after 69?", (70,))
-SUM = Question("sum", "What is 18 + 3?", (21,), "18+3=")
-RANGE = Question("between", "Name a number between 40 and 60.", range(41, 60))
+NEXT = NumberQuestion("after", "Which number comes after 69?", (70,))
+SUM = NumberQuestion("sum", "What is 18 + 3?", (21,), "18+3=")
+RANGE = NumberQuestion("between", "Name a number between 40 and 60.", range(41, 60))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ RANGE = Question("between", "Name a number between 40 and 60.", range(41, 60))
     ],
 )
 def test_an_answer_is_worth_what_it_says_as_a_whole(
-    question: Question, said: str, reward: float
+    question: NumberQuestion, said: str, reward: float
 ) -> None:
     assert worth(said, question) == reward
 
