@@ -18,7 +18,7 @@ PLACES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class DrawnShape:
     """A shape of a colour in a cell."""
 
     place: str
@@ -29,7 +29,7 @@ class Thing:
         return f"{self.colour} {self.shape} {self.place}"
 
 
-Page = tuple[Thing, ...]
+Page = tuple[DrawnShape, ...]
 """The things of a picture, in the order of the cells."""
 
 
@@ -37,7 +37,8 @@ def draw_page(rng: random.Random, count: int) -> Page:
     """Draw `count` things in different cells."""
     places = sorted(rng.sample(range(len(PLACES)), count))
     return tuple(
-        Thing(PLACES[place], rng.choice(sorted(COLOURS)), rng.choice(SHAPES)) for place in places
+        DrawnShape(PLACES[place], rng.choice(sorted(COLOURS)), rng.choice(SHAPES))
+        for place in places
     )
 
 

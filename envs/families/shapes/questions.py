@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..image_prompt.words import NUMBERS
-from .pictures import Page, Thing
+from .pictures import DrawnShape, Page
 
 
 class Kind(StrEnum):
@@ -22,7 +22,7 @@ class Kind(StrEnum):
     """How many things have a colour, on all pages together."""
 
 
-class Question(NamedTuple):
+class ShapeQuestion(NamedTuple):
     """A question in words, and the only right answer."""
 
     text: str
@@ -33,20 +33,22 @@ class Question(NamedTuple):
     """The colour that is counted, in questions for a number."""
 
 
-def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> Question:
+def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> ShapeQuestion:
     """Draw a question of a kind about some pictures."""
     if kind is Kind.COUNT:
         colour = rng.choice(sorted({thing.colour for page in pages for thing in page}))
         counted = sum(thing.colour == colour for page in pages for thing in page)
         where = "" if len(pages) == 1 else " on all pages"
         everything = tuple(range(1, len(pages) + 1))
-        return Question(f"How many shapes are {colour}{where}?", str(counted), everything, colour)
+        return ShapeQuestion(
+            f"How many shapes are {colour}{where}?", str(counted), everything, colour
+        )
     number = rng.randint(1, len(pages))
-    thing: Thing = rng.choice(pages[number - 1])
+    thing: DrawnShape = rng.choice(pages[number - 1])
     where = thing.place if len(pages) == 1 else f"{thing.place} of page {number}"
     if kind is Kind.SHAPE:
-        return Question(f"What shape is at the {where}?", thing.shape, (number,))
-    return Question(f"What colour is at the {where}?", thing.colour, (number,))
+        return ShapeQuestion(f"What shape is at the {where}?", thing.shape, (number,))
+    return ShapeQuestion(f"What colour is at the {where}?", thing.colour, (number,))
 
 
 def read_answer(text: str) -> str:

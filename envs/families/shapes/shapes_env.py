@@ -26,12 +26,12 @@ from ...splits import split_of
 from ...tasks import GeneratedTasks, Task, digest_of
 from ...tools.function import Tool, tool
 from .pictures import PLACES, Page, draw_page, picture_of
-from .questions import Kind, Question, ask, read_answer
+from .questions import Kind, ShapeQuestion, ask, read_answer
 
 MAX_DRAWS = 10_000
 MAX_PAGES = 16
 
-Quiz = tuple[tuple[Page, ...], Question]
+Quiz = tuple[tuple[Page, ...], ShapeQuestion]
 
 
 class ShapesTasks(GeneratedTasks):
@@ -188,8 +188,8 @@ class ShapesQuiz(TextEnv):
 def told(pages: tuple[Page, ...] | list[Page]) -> str:
     """Write what pictures show in words.
 
-    >>> from .pictures import Thing
-    >>> told([(Thing("top", "red", "circle"), Thing("left", "blue", "square"))])
+    >>> from .pictures import DrawnShape
+    >>> told([(DrawnShape("top", "red", "circle"), DrawnShape("left", "blue", "square"))])
     'red circle top, blue square left'
     """
     return " | ".join(", ".join(str(thing) for thing in page) for page in pages)

@@ -10,11 +10,11 @@ from PIL import Image
 from ludus.envs import EnvSession
 from ludus.envs.families.image_prompt.words import COLOURS
 from ludus.envs.families.shapes import ShapesQuiz
-from ludus.envs.families.shapes.pictures import PLACES, Thing, picture_of
+from ludus.envs.families.shapes.pictures import PLACES, DrawnShape, picture_of
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 
-PAGES = ((Thing("top left", "red", "circle"), Thing("center", "blue", "square")),)
+PAGES = ((DrawnShape("top left", "red", "circle"), DrawnShape("center", "blue", "square")),)
 
 
 async def begun(env: ShapesQuiz, index: int = 0, split: str = "train") -> list[Message]:
