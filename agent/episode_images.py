@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -114,4 +114,4 @@ def _mapped(value: S, change: Callable[[ImagePart], ImagePart]) -> S:
         mapped = [_mapped(one, change) for one in items]
         if any(one is not old for one, old in zip(mapped, items, strict=True)):
             made = mapped
-    return made
+    return cast(S, made)

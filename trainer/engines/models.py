@@ -40,7 +40,7 @@ def load_model(
     _quiet()
     folder = locate_model(path)
     try:
-        auto = AutoModelForCausalLM
+        auto: Any = AutoModelForCausalLM
         if reads_images(AutoConfig.from_pretrained(folder)):
             auto = AutoModelForImageTextToText  # with its vision tower
         model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
