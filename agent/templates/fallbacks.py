@@ -155,7 +155,7 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def _is_system(row: TemplateRow) -> bool:
-    return row["role"] == "system"
+    return bool(row["role"] == "system")
 
 
 def _result_as_user(row: TemplateRow) -> TemplateRow:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.messages import ImagePart, Message, TextPart, user
+from ludus.messages import ImagePart, Message, TextPart, assistant, user
 
 from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
@@ -365,7 +365,7 @@ class _Probe:
 
     def _thoughts(self) -> None:
         """Record which thoughts the template shows."""
-        said = cases.thinking(cases.assistant(cases.ANSWER), apart=self._apart)
+        said = cases.thinking(assistant(cases.ANSWER), apart=self._apart)
         shown: list[bool] = []
         for messages in ([cases.ASKED, said], [cases.ASKED, said, user(cases.SECOND)]):
             try:
