@@ -86,8 +86,8 @@ async def test_a_run_over_http_leaves_a_folder_that_loads(
     rows = read_metrics(result.folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "reward/mean" in row] == [1, 2, 3]
     assert rows[-1]["eval/failed"] == 0
-    # three steps of 9 rollouts and the 4 tasks held out before
-    assert rows[-2]["wire/sessions_opened"] == 3 * 9 + 4
+    # three steps of 9 rollouts, the 4 tasks held out before, and a look at the first task
+    assert rows[-2]["wire/sessions_opened"] == 3 * 9 + 4 + 1
     from transformers import AutoModelForCausalLM
 
     assert AutoModelForCausalLM.from_pretrained(result.checkpoint).config.hidden_size == 32
