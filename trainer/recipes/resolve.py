@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from ludus.errors import ConfigError
+
 from .algorithm import Algorithm
 from .calls import Bound, bind, default_agg
 from .conflicts import refuse_conflicts
@@ -28,6 +30,11 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
     find = partial(bind, max_tokens=max_tokens)
     loss = find(settings.loss, "_loss", settings.loss_options, where="algorithm.loss")
     refuse_conflicts(recipe)
+    if settings.agg and not loss.aggregates:
+        raise ConfigError(
+            f"algorithm.agg = {settings.agg!r} would have no effect: {settings.loss} has no "
+            'parameter agg; set agg = "", or give the loss that parameter (docs/algorithms.md)'
+        )
     advantage, options = settings.advantage, settings.advantage_options
     where = "algorithm.corrections"
     weights, weight_options = settings.corrections.weights, settings.corrections.weight_options

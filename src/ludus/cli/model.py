@@ -109,28 +109,34 @@ def probe(arguments: Sequence[str]) -> int:
         "template, and say what it loses and which repairs show it.",
         example="ludus model probe ./model",
     )
-    tokenizer, stop_ids = _tokenizer_of(options.path)
+    tokenizer, stop_ids, shows_images = _open(options.path)
     _, report = probe_template(
         tokenizer,
         template=options.template,
         wanted_format=options.tool_format,
         stop_ids=stop_ids,
+        shows_images=shows_images,
     )
     print(msgspec.json.encode(report).decode() if options.json else report.table())
     return int(bool(report.blocking))
 
 
-def _tokenizer_of(path: str) -> tuple[Tokenizer, tuple[int, ...]]:
-    """Return the tokenizer at a path with the end tokens of the model's generation config; a
-    stand-in for a template file.
+def _open(path: str) -> tuple[Tokenizer, tuple[int, ...], bool]:
+    """Return the tokenizer at a path (a stand-in for a template file), the end tokens of the
+    model's generation config, and whether images reach the model.
     """
     if path.endswith(TEMPLATE_SUFFIX):
-        return TemplateTokenizer.load(Path(path)), ()
+        return TemplateTokenizer.load(Path(path)), (), False
     try:
-        from ludus.trainer.engines import load_stop_ids, load_tokenizer
+        from ludus.trainer.engines import load_images, load_stop_ids, load_tokenizer
+        from ludus.trainer.engines.model_paths import locate_model
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus model probe of a tokenizer") from error
-    return load_tokenizer(path), load_stop_ids(path)
+    tokenizer = load_tokenizer(path)
+    folder = Path(locate_model(path))
+    tokenizer_alone = folder.is_dir() and not (folder / "config.json").is_file()
+    images = None if tokenizer_alone else load_images(path, tokenizer)
+    return tokenizer, load_stop_ids(path), images is not None
 
 
 ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {"get": get, "probe": probe}

@@ -11,6 +11,7 @@ from ludus.trainer.chat_template import open_chat
 from ludus.trainer.config import ModelConfig
 from ludus.trainer.engines import load_tokenizer
 from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.tiny_vision import write_tiny_vision_policy
 
 NO_TOOLS = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
@@ -46,6 +47,20 @@ def test_a_models_folder_is_probed_in_token_ids_as_json(
     assert details == ["text and tokens alike"] * 7
     assert main(["model", "probe", str(model), "--template", "training:smollm2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fallbacks"] == {}
+
+
+def test_images_are_shown_by_a_model_with_an_image_processor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outcome_for_images() -> str:
+        assert main(["model", "probe", str(folder), "--json"]) == 0
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        return {one["feature"]: one["outcome"] for one in findings}["images"]
+
+    folder = write_tiny_vision_policy(tmp_path / "vision", hidden=48, heads=2)
+    assert outcome_for_images() == "supported"
+    (folder / "config.json").unlink()  # a tokenizer alone
+    assert outcome_for_images() == "refused"
 
 
 def test_a_template_that_plays_no_episode_ends_with_status_1(

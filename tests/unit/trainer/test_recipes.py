@@ -496,3 +496,17 @@ def test_the_command_lists_shows_and_compares(capsys: pytest.CaptureFixture[str]
     assert "ludus recipes diff grpo dapo" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="cannot read 'difference grpo'"):
         main(["difference", "grpo"])
+
+
+def test_an_agg_that_a_loss_of_ones_own_would_not_use_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare_loss.py").write_text(
+        "def bare_loss(logp, advantages, mask):\n"
+        "    return -(logp * advantages * mask).sum(), mask.sum()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    loss = {"loss": "bare_loss:bare_loss", "loss_options": {}}
+    with pytest.raises(ConfigError, match=r"algorithm\.agg = 'token_mean' would have no effect"):
+        resolve(load_recipe("grpo", {"algorithm": {**loss, "agg": "token_mean"}}))
+    assert resolve(load_recipe("grpo", {"algorithm": {**loss, "agg": ""}})).agg is None
