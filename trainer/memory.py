@@ -14,7 +14,9 @@ import torch
 
 MAX_PASS = 16_384
 MAX_KEPT = 200_000
-"""Bounds that hold however much memory is free: longer passes are no faster."""
+"""Bounds that hold however much memory is free; that longer passes gain nothing is a judgement,
+not a measurement.
+"""
 MIN_PASS = 512
 
 PASS_SHARE = {"cpu": 1 / 4, "cuda": 1 / 2}
