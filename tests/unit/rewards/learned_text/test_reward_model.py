@@ -151,7 +151,7 @@ async def test_a_prompt_of_10_000_words_is_the_task_s_fault_and_an_empty_one_is_
 def test_it_is_refused_without_weights_and_told_where_to_get_them(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"needs weights.*hf download"):
         make_verifier("reward-model")
-    with pytest.raises(ConfigError, match=r"no folder of a transformers model.*hf download"):
+    with pytest.raises(ConfigError, match=r"not a folder of a transformers model.*hf download"):
         make_verifier("reward-model", model=str(tmp_path / "nowhere"))
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"config.json and no weights"):
