@@ -34,7 +34,7 @@ VERBS: dict[str, str] = {
     "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",
     "demo-real": "train released weights by RL, compare before and after",
-    "model": "fetch a released model",
+    "model": "fetch a released model, or probe a chat template",
     "recipes": "the training recipes, and what each one sets",
     "sandbox": "run code in the sandbox, and say which isolation there is",
 }
