@@ -4,7 +4,7 @@ The sandbox lives on an event loop in the background. The strongest tier that ho
 chosen on the first call. The operator chooses otherwise by the environment: `LUDUS_SANDBOX` names
 another tier, `LUDUS_SANDBOX_IMAGE` and `LUDUS_SANDBOX_RUNTIME` the image and the runtime of the
 tier `docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with `network=True` may reach
-("pypi.org,*.pythonhosted.org", or "*" for the public web).
+("example.org,*.example.net", or "*" for the public web).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from .probe import AUTO, probe
 from .releases import Recognition, digest_of, recognise
 from .report import Origin, Outcome, TemplateReport
 from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer, source_of
-from .training import TRAINING, TrainingTemplate, own_template, training_template
+from .training import TRAINING, TrainingTemplate, own_template, training_template, with_identity
 
 STOCK, TRAIN = "stock", "training"
 _NAMED = f"{TRAIN}:"
@@ -131,7 +131,8 @@ def probe_template(
         name = f"{TRAIN}:{chosen.name} ({KEPT})"
         checked = "" if chosen.verified else "; its first prompt is unverified"
         origin = Origin(name, digest_of(chosen.source), f"found {found.said}{checked}")
-        return probed(chosen.source, origin, chosen.tool_format)
+        source = with_identity(chosen.source, template_of(tokenizer))
+        return probed(source, origin, chosen.tool_format)
 
     if template == TRAIN or template.startswith(_NAMED):
         return trained(_wanted_training(template, found))

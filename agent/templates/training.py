@@ -12,6 +12,7 @@ them. `--model.template stock` trains as the release shows.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,9 @@ from pathlib import Path
 from ludus.errors import UnknownName
 
 from .releases import digest_of
+
+_IDENTITY = re.compile(r"""set model_identity = ("[^"]*"|'[^']*')""")
+"""The sentence by which a released template introduces the model, with its quotation marks."""
 
 FOLDER = Path(__file__).with_name("families")
 
@@ -154,6 +158,21 @@ def training_template(name: str) -> TrainingTemplate:
     if name not in TRAINING:
         raise UnknownName.near(name, TRAINING, hint="training templates")
     return TRAINING[name]
+
+
+def with_identity(source: str, released: str) -> str:
+    """Return a training template that introduces the model by the sentence of the released one.
+
+    The sentence is the release's own (`model_identity` in gpt-oss), so it is read there and not
+    kept here. A source or a release without it stays unchanged.
+
+    >>> with_identity("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
+    "{%- set model_identity = 'You are X.' -%}{{ model_identity }}"
+    """
+    said = _IDENTITY.search(released)
+    if said is None or "model_identity" not in source:
+        return source
+    return f"{{%- set model_identity = {said[1]} -%}}{source}"
 
 
 def own_template(template: str) -> TrainingTemplate | None:

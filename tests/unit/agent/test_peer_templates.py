@@ -18,7 +18,7 @@ from ludus.agent.templates.choice import open_template, probe_template
 from ludus.agent.templates.releases import recognise
 from ludus.agent.templates.report import Outcome
 from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply_template
-from ludus.agent.templates.training import TRAINING
+from ludus.agent.templates.training import TRAINING, with_identity
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.messages import Message, ToolCall, assistant
@@ -156,7 +156,7 @@ def test_the_first_prompt_of_a_training_template_is_that_of_the_release(path: Pa
     found = recognise(tokenizer.chat_template)
     if not found.family:
         pytest.skip(found.said)
-    ours = TemplateTokenizer(TRAINING[found.family].source)
+    ours = TemplateTokenizer(with_identity(TRAINING[found.family].source, tokenizer.chat_template))
     told, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "hi\nyou"}
     shown_by_release = 0
     for conversation in ([asked], [told, asked]):
