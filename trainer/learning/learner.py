@@ -8,7 +8,7 @@ changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -82,6 +82,7 @@ class Learner:
         self.images = images
         self.updates = 0
         self.value_head = _value_head(model) if values else None
+        self._place()
         self.optimizer = torch.optim.AdamW(
             self._parameters(),
             lr=config.lr,
@@ -128,13 +129,13 @@ class Learner:
             """
             self.optimizer.zero_grad(set_to_none=True)
             total, weight = 0.0, 0.0
-            for part in passes(batch.lengths, those, self.tokens_per_pass, together):
+            for part in self._passes(batch.lengths, those, together):
                 one = batch.take(part).to(self.model.device)
-                part_sum, part_weight = loss(one, self.predict(one, entropy=entropy))
-                if part_sum.requires_grad:
-                    part_sum.backward()
+                said = self.predict(one, entropy=entropy)
+                part_sum, part_weight = loss(one, said)
+                self._backward(part_sum, said)
                 total, weight = total + float(part_sum.detach()), weight + float(part_weight)
-            return total, weight
+            return self._over_ranks(total, weight)
 
         resting, resting_weight = self._resting(batch, rows[idle[rows]], loss)
         total, weight = backward(left)
@@ -147,7 +148,7 @@ class Learner:
 
             def breaks(those: list[int]) -> bool:
                 loss_sum, _ = backward(torch.tensor(those))
-                return not (math.isfinite(loss_sum) and is_finite(self._parameters()))
+                return not (math.isfinite(loss_sum) and self._gradient_is_finite())
 
             found = broken_units(units(batch.lengths, left, together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
@@ -235,6 +236,10 @@ class Learner:
             total=self.planned_updates,
         )
 
+    def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+        """Return what every rank measured of its own passes; with one process, `items`."""
+        return items
+
     def weights(self) -> Mapping[str, Tensor]:
         """Return the parameters by name, not copied."""
         return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
@@ -252,6 +257,29 @@ class Learner:
         if self.value_head is not None:
             self.value_head.load_state_dict(state["value_head"])
 
+    # What several ranks do in another way; see `ludus.trainer.ranks`.
+
+    def _place(self) -> None:
+        """Put the modules where they are trained, before the optimizer is made."""
+
+    def _passes(
+        self, lengths: Tensor, rows: Tensor, together: Tensor | None = None
+    ) -> Iterable[Tensor]:
+        """Split `rows` into the forward passes of this process; see `passes`."""
+        return passes(lengths, rows, self.tokens_per_pass, together)
+
+    def _backward(self, part_sum: Tensor, said: Predicted) -> None:
+        """Add the gradient of a pass's sum."""
+        if part_sum.requires_grad:
+            part_sum.backward()
+
+    def _over_ranks(self, total: float, weight: float) -> tuple[float, float]:
+        """Sum the loss and the weight over all ranks."""
+        return total, weight
+
+    def _gradient_is_finite(self) -> bool:
+        return is_finite(self._parameters())
+
     def _parameters(self) -> list[torch.nn.Parameter]:
         head = [] if self.value_head is None else list(self.value_head.parameters())
         return [*self.model.parameters(), *head]
@@ -261,7 +289,7 @@ class Learner:
         """Apply `of` to every row, pass by pass, and return the results on the CPU."""
         found = torch.zeros_like(batch.mask)
         every = torch.arange(len(batch))
-        for part in passes(batch.lengths, every, self.tokens_per_pass):
+        for part in self._passes(batch.lengths, every):
             values = of(batch.take(part).to(self.model.device)).cpu()
             found[part, : values.shape[1]] = values
         return found

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ludus.errors import UpdateRefused
 
-from ..algorithms import RatioStatistics, covariance_mask, hapo_entropy_scale
+from ..algorithms import covariance_mask, hapo_entropy_scale
 from ..recipes import Algorithm, Inputs, options_for
 from ..recipes.inputs import Made, made_by, need
 from ..rollout.collect import Group
@@ -24,7 +24,14 @@ from .experience import Experience, gather, played, prompt_tokens, responses_of
 from .guard import Refusal, refuse_broken
 from .learner import Learner, Predicted
 from .recipe_inputs import refuse_unmet
-from .update_numbers import dropped_shares, gap_of, mean_gap, movement_numbers, signal_shares
+from .update_numbers import (
+    dropped_shares,
+    gap_of,
+    mean_gap,
+    movement_numbers,
+    movement_of,
+    signal_shares,
+)
 
 COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
 """Tensors that models and trackers compute; a number that is not finite is refused."""
@@ -78,8 +85,8 @@ class Updater:
         self.tracker = tracker
         self.updates = updates
         self.epochs = epochs
-        self._moves: list[RatioStatistics] = []
-        self._gaps: list[tuple[float, float]] = []
+        self._moves: list[tuple[float, ...]] = []
+        self._gaps: list[tuple[float, ...]] = []
         self._first_update = 0
         self._value_scale = 1.0
         self.refusals: list[Refusal] = []
@@ -138,8 +145,8 @@ class Updater:
         if made:
             metrics["tokens"] *= len(made)
         metrics |= {"updates": float(len(made)), "refused": float(len(self.refusals))}
-        moved, self._moves = movement_numbers(self._moves), []
-        metrics = mean_gap(self._gaps) | metrics
+        moved, self._moves = movement_numbers(self.learner.gathered(self._moves)), []
+        metrics = mean_gap(self.learner.gathered(self._gaps)) | metrics
         return metrics | moved | self._remember(experience, batch, drift)
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
@@ -329,7 +336,7 @@ class Updater:
             sampler_logp=batch.sampler_logp,
         )
         if logp.requires_grad:
-            self._moves.append(self.algorithm.moved(read))
+            self._moves.append(movement_of(self.algorithm.moved(read), batch))
             if self.learner.updates == self._first_update:  # still the weights that sampled
                 self._gaps.append(gap_of(logp.detach(), batch))
         loss = self.algorithm.loss(read)

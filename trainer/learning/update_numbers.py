@@ -64,24 +64,38 @@ def gap_of(logp: Tensor, batch: Batch) -> tuple[float, float]:
     return float(distance), float(batch.mask.sum())
 
 
-def mean_gap(gaps: Sequence[tuple[float, float]]) -> dict[str, float]:
+def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """Return the mean distance a token as `old_sampler_gap`; empty where nothing was measured.
 
     >>> mean_gap([(1.0, 3.0), (0.0, 1.0)])
     {'old_sampler_gap': 0.25}
     """
-    tokens = sum(count for _, count in gaps)
-    return {"old_sampler_gap": sum(total for total, _ in gaps) / tokens} if tokens else {}
+    tokens = sum(one[1] for one in gaps)
+    return {"old_sampler_gap": sum(one[0] for one in gaps) / tokens} if tokens else {}
 
 
-def movement_numbers(moves: Sequence[RatioStatistics]) -> dict[str, float]:
-    """Return ratio and clip statistics over the passes of a step: means, and the extremes."""
-    if not moves:
+def movement_of(moved: RatioStatistics, batch: Batch) -> tuple[float, ...]:
+    """Return the ratio and clip statistics of a pass as numbers, and the tokens they count."""
+    return (*(float(one) for one in moved), float(batch.mask.sum()))
+
+
+def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
+    """Return ratio and clip statistics of a step: means over the tokens of all passes, and the
+    extremes, so that how rows are split into passes changes nothing.
+
+    >>> passes = [(1.0, 0.5, 2.0, 0.0, 0.0, 0.0, 1.0), (2.0, 1.5, 4.0, 0.0, 0.0, 0.0, 3.0)]
+    >>> found = movement_numbers(passes)
+    >>> found["ratio_mean"], found["ratio_min"], found["ratio_max"]
+    (1.75, 0.5, 4.0)
+    """
+    counted = [one for one in moves if one[-1]]
+    if not counted:
         return {}
+    *columns, counts = zip(*counted, strict=True)
+    of = dict(zip(RatioStatistics._fields, columns, strict=True))
     numbers = {
-        name: sum(float(getattr(move, name)) for move in moves) / len(moves)
+        name: sum(value * count for value, count in zip(of[name], counts, strict=True))
+        / sum(counts)
         for name in ("ratio_mean", "clip_low", "clip_high", "kl")
     }
-    numbers["ratio_min"] = min(float(move.ratio_min) for move in moves)
-    numbers["ratio_max"] = max(float(move.ratio_max) for move in moves)
-    return numbers
+    return numbers | {"ratio_min": min(of["ratio_min"]), "ratio_max": max(of["ratio_max"])}
