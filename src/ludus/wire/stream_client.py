@@ -8,6 +8,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +75,8 @@ class ClientStream:
         self._unsent: list[int] = []
         self._next = 0
         self._more = asyncio.Event()
+        self._answering = False
+        """Whether the reader has handed out answers and will see to what is asked next."""
         self._running: asyncio.Task[None] | None = None
         self._dropped: set[asyncio.Task[None]] = set()
         """Tasks of dead connections, which take a while to close."""
@@ -123,7 +126,8 @@ class ClientStream:
             self._plan_sweep(deadline)
         if self._running is None:
             self._running = loop.create_task(self._run(), name="ludus-stream")
-        self._more.set()
+        if not self._answering:
+            self._more.set()
         return future
 
     async def close(self) -> None:
@@ -195,10 +199,19 @@ class ClientStream:
                         self._settle(message.data.encode(), Format.JSON)
                     answered = True
                     # Whoever was answered goes on before the next frame is read.
+                    self._answering = True
                     await asyncio.sleep(0)
+                    self._answering = False
+                    if len(self._unsent) == len(self._asked) == 1:
+                        # Sending here spares two turns of the loop. It cannot block for ever: the
+                        # server owes no answer, so that it reads.
+                        await self._send_unsent(socket)
+                    elif self._unsent:
+                        self._more.set()
                 if answered:
                     self._losses = 0
             finally:
+                self._answering = False
                 await end_task(writing)
         self._losses += 1
         if self._losses > MAX_SILENT_LOSSES:
@@ -213,17 +226,19 @@ class ClientStream:
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         more = self._more
-        try:
-            while True:
-                await more.wait()
-                more.clear()
-                if more is not self._more:  # this connection was given up
-                    return
-                numbers, self._unsent = self._unsent, []
-                for start in range(0, len(numbers), MAX_ITEMS):
-                    await self._send(socket, numbers[start : start + MAX_ITEMS])
-        except ConnectionError:  # the reader sees it too
-            return
+        while True:
+            await more.wait()
+            more.clear()
+            if more is not self._more:  # this connection was given up
+                return
+            await self._send_unsent(socket)
+
+    async def _send_unsent(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        numbers, self._unsent = self._unsent, []
+        # Where the connection is lost, the next read says so, and fails whoever waits.
+        with suppress(ConnectionError):
+            for start in range(0, len(numbers), MAX_ITEMS):
+                await self._send(socket, numbers[start : start + MAX_ITEMS])
 
     async def _send(self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]) -> None:
         """Send the given operations, except where nobody waits for the answer any more."""
@@ -320,6 +335,7 @@ class ClientStream:
             running.add_done_callback(self._dropped.discard)
             running.cancel()
         self._more = asyncio.Event()  # the writer of the dead connection waits for the old event
+        self._answering = False
         for asked in self._take_all():
             if not asked.future.done():
                 said = f"the connection to {self._client.url} seems to be dead"

@@ -72,3 +72,33 @@ def test_copies_of_a_client_know_together_whether_the_server_has_answered() -> N
     client.contact.made = True
     assert copy.contact.made
     assert not Client("http://127.0.0.1:1", AsyncTransport()).contact.made
+
+
+async def test_many_callers_and_a_lone_one_take_turns_on_a_stream() -> None:
+    """Sends by the reader, by the writer, and by both in a row reach the server, each once."""
+    server = Server(connections=1)  # no connection is left unread
+    application = web.Application()
+    application.router.add_get(PATH, server.serve)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    transport = AsyncTransport()
+    client = Client(f"http://{host}:{port}", transport)
+    stream = ClientStream(client, transport)
+
+    async def ask_in_a_row(first: int, times: int) -> None:
+        for number in range(first, first + times):
+            assert await stream.submit(Double(number), int, 30.0) == 2 * number
+            if number % 7 == first % 7:
+                await asyncio.sleep(0)  # asks a turn later than the others
+
+    try:
+        await ask_in_a_row(0, 50)
+        assert client.traffic.requests == 50  # a frame each
+        await asyncio.gather(*(ask_in_a_row(first, 1 + first % 40) for first in range(80)))
+        await ask_in_a_row(0, 50)
+    finally:
+        await stream.close()
+        await transport.close()
+        await runner.cleanup()
