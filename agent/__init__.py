@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .chat import ChatFormat
     from .chat_player import ChatPlayer
     from .chat_policy import ChatPolicy
-    from .engine import Engine, Generation, Sampling
+    from .engine import Engine, Generation, Sampling, TensorMeta, WeightSource
     from .episodes import read_episodes, write_episodes
     from .evaluation import Evaluation, evaluate, summarise
     from .human_policy import HumanPlayer, HumanPolicy
@@ -45,12 +45,14 @@ __all__ = [
     "Span",
     "SpanSampler",
     "Stop",
+    "TensorMeta",
     "TextPlayer",
     "TokenPlayer",
     "TokenPolicy",
     "Trajectory",
     "Turn",
     "TurnKind",
+    "WeightSource",
     "context_sizes",
     "evaluate",
     "opening_of",
@@ -66,7 +68,7 @@ __getattr__, __dir__ = lazy_exports(
         ".chat": "ChatFormat",
         ".chat_player": "ChatPlayer",
         ".chat_policy": "ChatPolicy",
-        ".engine": "Engine Generation Sampling",
+        ".engine": "Engine Generation Sampling TensorMeta WeightSource",
         ".episodes": "read_episodes write_episodes",
         ".evaluation": "Evaluation evaluate summarise",
         ".human_policy": "HumanPlayer HumanPolicy",

@@ -6,7 +6,7 @@ Implementations live in `ludus.trainer.engines`; the agent knows nothing else ab
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -43,6 +43,33 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     finish: Finish
     versions: list[int]
     """The weight version that sampled each id."""
+
+
+class TensorMeta(msgspec.Struct, frozen=True):
+    """The name, type and shape of one weight."""
+
+    name: str
+    """The parameter's name in the plain transformers model."""
+    dtype: str
+    """The number format as torch spells it, such as "bfloat16"."""
+    shape: tuple[int, ...]
+
+
+class WeightSource(Protocol):
+    """A model's weights, handed over piece by piece so that nobody has to hold all of them.
+
+    The weights stay as they are until the call that was given the source has returned.
+    """
+
+    def metadata(self) -> Sequence[TensorMeta]:
+        """Return what `pieces` will bring, in order; tied weights appear once."""
+        ...
+
+    def pieces(self) -> Iterator[Mapping[str, object]]:
+        """Return the tensors by name, in the order of `metadata`, in mappings of at most 64 MB. A
+        larger tensor is a piece of its own. Each call begins anew.
+        """
+        ...
 
 
 def refuse_broken(generation: Generation, budget: int) -> None:
@@ -100,7 +127,7 @@ class Engine(Protocol):
         """Return the log-probability of each of `ids` given the ids before; the first is 0."""
         ...
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
+    async def set_weights(self, source: WeightSource, version: int) -> None:
         """Install new weights; running requests continue with the new weights."""
         ...
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.agent import ChatFormat, Finish, Generation, Sampling, TokenPolicy, play
+from ludus.agent import ChatFormat, Finish, Generation, Sampling, TokenPolicy, WeightSource, play
 from ludus.agent.templates.choice import open_template
 from ludus.agent.templates.text import TemplateTokenizer
 from ludus.envs import EnvSession, TextEnv
@@ -69,7 +69,7 @@ class Thinking:
     async def logprobs(self, ids: Sequence[int], *, images: Sequence[Any] = ()) -> list[float]:
         return [0.0] * len(ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def set_weights(self, source: WeightSource, version: int) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
     async def abort(self) -> None: ...

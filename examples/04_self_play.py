@@ -232,7 +232,7 @@ class SelfPlay:
             update = self.parts.updater.step
             metrics = await asyncio.to_thread(update, experience, generator=generator)
         self.step += 1
-        await self.parts.engine.set_weights(self.parts.learner.weights(), self.step)
+        await self.parts.engine.set_weights(self.parts.learner.source(), self.step)
         return metrics
 
 

@@ -257,7 +257,7 @@ async def _vllm_engine(
         images=learner.images,
     )
     try:
-        await engine.set_weights(learner.weights(), version)
+        await engine.set_weights(learner.source(), version)
     except BaseException:
         await engine.close()
         raise

@@ -230,7 +230,7 @@ class _Run:
 
     async def publish(self) -> None:
         """Hand the new weights to the engine."""
-        await self.parts.engine.set_weights(self.parts.learner.weights(), self.step + 1)
+        await self.parts.engine.set_weights(self.parts.learner.source(), self.step + 1)
 
     async def keep(self, groups: list[Group]) -> None:
         """Keep episodes, evaluate and save where the settings ask for this step."""

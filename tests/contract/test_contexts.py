@@ -4,7 +4,7 @@ in which it was sampled, and no context is longer than the window.
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from ludus.agent import (
     TokenPolicy,
     Trajectory,
     TurnKind,
+    WeightSource,
     play,
 )
 from ludus.agent.context import (
@@ -185,7 +186,7 @@ class Dictated:
     ) -> list[float]:
         return await self.model.logprobs(ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def set_weights(self, source: WeightSource, version: int) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
     async def abort(self) -> None: ...

@@ -36,6 +36,7 @@ from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
 from ludus.trainer.tiny import build_model, write_tiny_policy
 from ludus.trainer.train import run_training
+from ludus.trainer.weights import MemoryWeights
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")
 INSTALLED = bool(PYTHON) or importlib.util.find_spec("vllm") is not None
@@ -81,7 +82,7 @@ async def engine(folder, learner, settings, tmp_path_factory):
 
 
 def weights(model):
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return MemoryWeights.of(model)
 
 
 def moved(model, seed, by=0.3):
@@ -204,7 +205,7 @@ async def test_weights_the_server_cannot_load_are_a_typed_error_and_it_goes_on(
     engine, learner, fault
 ):
     await republish(engine, learner, 8)
-    wrong = {**weights(learner), fault: torch.zeros(3)}
+    wrong = MemoryWeights({**weights(learner).tensors, fault: torch.zeros(3)})
     with pytest.raises(ServerFault, match="could not load"):
         await engine.set_weights(wrong, 9)
     assert engine.version == 8

@@ -20,6 +20,7 @@ from ludus.trainer.engines import load_model, load_tokenizer
 from ludus.trainer.engines.policy_text import EngineText, hand_over
 from ludus.trainer.engines.vllm import start_vllm
 from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.weights import MemoryWeights
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")
 INSTALLED = bool(PYTHON) or importlib.util.find_spec("vllm") is not None
@@ -55,7 +56,7 @@ async def test_the_probability_reward_is_the_teacher_forced_one(tmp_path) -> Non
         log=tmp_path / "vllm.log",
     )
     try:
-        await engine.set_weights({name: p.detach() for name, p in model.named_parameters()}, 0)
+        await engine.set_weights(MemoryWeights.of(model), 0)
         policy = EngineText(engine, ChatFormat(tokenizer, tool_format("hermes")))
         opening = "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
         thought = "two and two make <answer>"

@@ -20,12 +20,13 @@ from typing import Any, TypeVar
 
 import torch
 
-from ludus.agent import Finish, Generation, Sampling
+from ludus.agent import Finish, Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, LudusError
 
 from ..memory import fitting_cache, fitting_prefill
 from ..vision import ImageReader
+from ..weights import checked, refuse_foreign
 from .cached_model import CachedModel, PromptRow
 from .models import CausalLM
 from .prefixes import PrefixStore
@@ -154,11 +155,14 @@ class LocalEngine:
         if images and self.images is not None:
             check_placed(ids, images, self.images.token_id)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
+    async def set_weights(self, source: WeightSource, version: int) -> None:
         """Copy new weights in. Running requests continue with the new weights, and kept prefixes
         are dropped.
+
+        Raises:
+            WeightsRefused: the weights are not those of this model; nothing has changed.
         """
-        await self._on_thread(lambda: self._copy_weights(weights, version))
+        await self._on_thread(lambda: self._copy_weights(source, version))
 
     async def pause(self) -> None:
         """Stop sampling until `resume`; requests wait."""
@@ -366,17 +370,14 @@ class LocalEngine:
         rows = list(taken(self._unscored))
         score_rows(self.model, rows, max_tokens=self._cached.prefill_tokens, reader=self.images)
 
-    def _copy_weights(self, weights: Mapping[str, object], version: int) -> None:
+    def _copy_weights(self, source: WeightSource, version: int) -> None:
+        refuse_foreign(source, self.model)
         mine = dict(self.model.named_parameters())
-        unknown = set(weights) - set(mine)
-        if unknown:
-            raise ConfigError(f"weights the engine's model does not have: {sorted(unknown)[:3]}")
         # Drop old keys before the first copy: a copy that fails half way must leave none behind.
         self._prefixes.clear()
         for request in self._active:
             request.stale = True
-        for name, tensor in weights.items():
-            assert isinstance(tensor, torch.Tensor)
+        for name, tensor in checked(source):
             mine[name].copy_(tensor)
         self._version = version
 

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ludus.agent import WeightSource
 from ludus.errors import UpdateRefused
 
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..memory import fitting_pass
 from ..vision import ImageReader, last_hidden
+from ..weights import MemoryWeights
 from .batch import Batch, passes, units
 from .guard import broken_units, is_finite, told
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
@@ -240,9 +242,9 @@ class Learner:
         """Return what every rank measured of its own passes; with one process, `items`."""
         return items
 
-    def weights(self) -> Mapping[str, Tensor]:
-        """Return the parameters by name, not copied."""
-        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+    def source(self) -> WeightSource:
+        """Return the weights for an engine, not copied: they stay as they are until read."""
+        return MemoryWeights.of(self.model)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the model."""

@@ -1,6 +1,6 @@
 """Episodes that outgrow the window, cut by each context manager."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from ludus.agent import (
     TokenPolicy,
     Trajectory,
     TurnKind,
+    WeightSource,
     play,
 )
 from ludus.agent.context import (
@@ -98,7 +99,7 @@ class Said:
     ) -> list[float]:
         return [0.0] * len(ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def set_weights(self, source: WeightSource, version: int) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
     async def abort(self) -> None: ...

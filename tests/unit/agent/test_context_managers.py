@@ -1,6 +1,6 @@
 """Each context manager on an episode that was worked out by hand: what every window shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from ludus.agent import (
     TokenPolicy,
     Trajectory,
     TurnKind,
+    WeightSource,
     play,
 )
 from ludus.agent.context import (
@@ -107,7 +108,7 @@ class Script:
     ) -> list[float]:
         return [0.0] * len(ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def set_weights(self, source: WeightSource, version: int) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
     async def abort(self) -> None: ...

@@ -6,13 +6,22 @@ The templates are read from an installed `trl`, or from the folder or folders in
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ludus.agent import ChatFormat, Finish, Generation, Sampling, Stop, TokenPolicy, play
+from ludus.agent import (
+    ChatFormat,
+    Finish,
+    Generation,
+    Sampling,
+    Stop,
+    TokenPolicy,
+    WeightSource,
+    play,
+)
 from ludus.agent.templates import cases
 from ludus.agent.templates.choice import open_template, probe_template
 from ludus.agent.templates.releases import recognise
@@ -111,7 +120,7 @@ class Script:
     async def logprobs(self, ids: Sequence[int], *, images: Sequence[Any] = ()) -> list[float]:
         return [0.0] * len(ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def set_weights(self, source: WeightSource, version: int) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
     async def abort(self) -> None: ...

@@ -1,6 +1,6 @@
 """Conversations as tokens: chat format, token policy, trajectories."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from ludus.agent import (
     TokenPolicy,
     Trajectory,
     Turn,
+    WeightSource,
     play,
 )
 from ludus.agent.images import PlacedImage
@@ -212,7 +213,7 @@ class Said:
     ) -> list[float]:
         return [0.0] * len(ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None: ...
+    async def set_weights(self, source: WeightSource, version: int) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
     async def abort(self) -> None: ...

@@ -18,6 +18,7 @@ from ludus.trainer.engines.sampler import sample
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.tiny import build_model
+from ludus.trainer.weights import MemoryWeights
 
 END = 2
 PROMPTS = [[5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11], [30, 31], [5, 6, 7, 8]]
@@ -130,7 +131,7 @@ async def test_new_weights_change_the_version_and_drop_kept_prefixes() -> None:
     made = engine()
     before = await made.generate(PROMPTS[1], Sampling(max_tokens=5, temperature=0.0))
     other = build_model(60, hidden=32, layers=2, heads=2, max_length=128, seed=1)
-    await made.set_weights({name: p.detach() for name, p in other.named_parameters()}, 7)
+    await made.set_weights(MemoryWeights.of(other), 7)
     after = await made.generate(PROMPTS[1], Sampling(max_tokens=5, temperature=0.0))
     assert (made.version, set(before.versions), set(after.versions)) == (7, {0}, {7})
     expected = reference_logprobs(made, PROMPTS[1] + after.ids)[len(PROMPTS[1]) - 1 :]
@@ -158,7 +159,7 @@ async def test_a_request_beyond_the_window_is_refused_with_the_numbers() -> None
 async def test_weights_of_another_model_are_refused() -> None:
     made = engine()
     with pytest.raises(ConfigError, match="does not have"):
-        await made.set_weights({"nobody.weight": torch.zeros(1)}, 1)
+        await made.set_weights(MemoryWeights({"nobody.weight": torch.zeros(1)}), 1)
     await made.close()
 
 
@@ -236,7 +237,7 @@ async def test_jobs_cancelled_while_they_queue_leave_the_engine_alive() -> None:
     gate = Gate(made)
     running = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=3, seed=1)))
     await gate.wait()
-    for job in (made.logprobs([5, 6, 7]), made.set_weights({}, 9), made.abort()):
+    for job in (made.logprobs([5, 6, 7]), made.set_weights(MemoryWeights({}), 9), made.abort()):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(job, 0.02)
     gate.opened.set()
@@ -270,7 +271,7 @@ async def test_a_closed_engine_refuses_everything_at_once() -> None:
     asked = [
         made.generate([5, 6], Sampling(max_tokens=2)),
         made.logprobs([5, 6]),
-        made.set_weights({}, 1),
+        made.set_weights(MemoryWeights({}), 1),
         made.abort(),
     ]
     for one in asked:
@@ -329,8 +330,7 @@ async def test_a_row_begun_under_older_weights_is_not_kept_for_the_next_turn() -
     crossing = asyncio.create_task(made.generate(PROMPTS[1], Sampling(max_tokens=6, seed=1)))
     await gate.wait()
     other = build_model(60, hidden=32, layers=2, heads=2, max_length=128, seed=1)
-    weights = {name: p.detach() for name, p in other.named_parameters()}
-    moving = asyncio.create_task(made.set_weights(weights, 7))
+    moving = asyncio.create_task(made.set_weights(MemoryWeights.of(other), 7))
     await asyncio.sleep(0)
     gate.opened.set()
     first = await asyncio.wait_for(crossing, 5)

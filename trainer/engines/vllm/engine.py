@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ludus.agent import Generation, Sampling
+from ludus.agent import Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, RequestTimeout, ServerFault
 
 from ...vision import ImageReader
+from ...weight_files import FileWeights, write_weights
 from .calls import (
     ENGINE_PREFIX,
     GENERATE,
@@ -29,7 +30,6 @@ from .images import features_of
 from .probe import Probe, compare
 from .served import Served
 from .server import VllmServer
-from .weight_files import write_weights
 
 ABORT_TIMEOUT_S = 60.0
 ABORT_AGAIN_S = 0.05
@@ -144,7 +144,7 @@ class VLLMEngine:
         scoring = SamplingBody(max_tokens=1, prompt_logprobs=0)
         return read_scores(await self._generate(ids, scoring, images), ids)
 
-    async def set_weights(self, weights: Mapping[str, object], version: int) -> None:
+    async def set_weights(self, source: WeightSource, version: int) -> None:
         """Install new weights while requests run; these continue with the new weights.
 
         Raises:
@@ -152,11 +152,14 @@ class VLLMEngine:
             StaleWeights: the server reported success but samples from other weights.
         """
         async with self._control:
-            path = await asyncio.to_thread(write_weights, weights, folder=self.weights_folder)
-            try:
-                await self._swap(str(path), version)
-            finally:
-                path.unlink(missing_ok=True)
+            if isinstance(source, FileWeights):
+                await self._swap(str(source.path), version)
+            else:
+                file = await asyncio.to_thread(write_weights, source, folder=self.weights_folder)
+                try:
+                    await self._swap(str(file.path), version)
+                finally:
+                    file.remove()
             self.publishes += 1
             await self._prove()
 

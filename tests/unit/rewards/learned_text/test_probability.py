@@ -17,6 +17,7 @@ from ludus.rewards.compose import Composition, Part, composed
 from ludus.rewards.learned.text.probability import ProbabilityReward, SelfAlignedReward
 from ludus.trainer.engines import LocalEngine, load_model, load_tokenizer
 from ludus.trainer.engines.policy_text import EngineText, hand_over
+from ludus.trainer.weights import MemoryWeights
 from ludus.verdict import Status
 
 EXACT = 1e-5
@@ -207,7 +208,7 @@ async def test_a_named_model_stays_and_new_weights_of_the_policy_are_used(
     before = [(await one.score(sample)).unwrap() for one in (fixed, moving)]
     assert before[0] == pytest.approx(before[1], abs=EXACT)
     weights = {name: p * 1.5 for name, p in engine.model.named_parameters()}
-    await engine.set_weights(weights, 1)
+    await engine.set_weights(MemoryWeights(weights), 1)
     after = [(await one.score(sample)).unwrap() for one in (fixed, moving)]
     assert after[0] == before[0]
     assert abs(after[1] - before[1]) > 1e-3

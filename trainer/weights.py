@@ -1,0 +1,143 @@
+"""Sources of weights for engines: tensors in memory, and helpers for sources of other kinds.
+
+An engine is handed a `WeightSource` rather than a mapping, so that publishing needs no second copy
+of the model: pieces of at most 64 MB pass one after the other. `trainer/weight_files.py` has the
+source that reads a file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ludus.agent.engine import TensorMeta, WeightSource
+from ludus.errors import ConfigError
+
+PIECE_BYTES = 64_000_000
+"""The most bytes of a piece that has several tensors."""
+
+
+class WeightsRefused(ConfigError):
+    """Weights that cannot be installed: names, types or shapes are not those that were announced,
+    or not those of the model.
+    """
+
+
+class MemoryWeights:
+    """Tensors of this process, as a source that copies nothing.
+
+    Args:
+        tensors: the weights by name; tied weights once.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise WeightsRefused(f"weight {name!r} is a {type(tensor).__name__}, not a tensor")
+        self.tensors = {name: tensor.detach() for name, tensor in tensors.items()}
+
+    @classmethod
+    def of(cls, module: nn.Module) -> MemoryWeights:
+        """Return the parameters of a module; a parameter with two names has the first alone."""
+        return cls(dict(module.named_parameters()))
+
+    def metadata(self) -> list[TensorMeta]:
+        """Return name, type and shape of each tensor; see `WeightSource.metadata`."""
+        return [described(name, tensor) for name, tensor in self.tensors.items()]
+
+    def pieces(self) -> Iterator[dict[str, Tensor]]:
+        """Return the tensors in pieces; see `WeightSource.pieces`."""
+        return in_pieces(self.tensors.items())
+
+
+def described(name: str, tensor: Tensor) -> TensorMeta:
+    """Return the metadata of a tensor."""
+    return TensorMeta(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def dtype_of(meta: TensorMeta) -> torch.dtype:
+    """Return the torch type of a tensor that is described.
+
+    Raises:
+        WeightsRefused: torch has no type of this name.
+    """
+    found = getattr(torch, meta.dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise WeightsRefused(f"weight {meta.name!r} is of type {meta.dtype!r}, unknown to torch")
+    return found
+
+
+def bytes_of(meta: TensorMeta) -> int:
+    """Return the size of a tensor that is described."""
+    return math.prod(meta.shape) * dtype_of(meta).itemsize
+
+
+def in_pieces(
+    named: Iterable[tuple[str, Tensor]], limit: int = PIECE_BYTES
+) -> Iterator[dict[str, Tensor]]:
+    """Group tensors into pieces of at most `limit` bytes; a larger tensor goes alone.
+
+    At most one piece is held, so `named` may make each tensor when it is asked for.
+    """
+    piece: dict[str, Tensor] = {}
+    size = 0
+    for name, tensor in named:
+        if piece and size + tensor.nbytes > limit:
+            yield piece
+            piece, size = {}, 0
+        piece[name] = tensor
+        size += tensor.nbytes
+    if piece:
+        yield piece
+
+
+def checked(source: WeightSource) -> Iterator[tuple[str, Tensor]]:
+    """Return the tensors of a source in order, each compared with the source's own metadata.
+
+    Raises:
+        WeightsRefused: the tensors are not those that the metadata announces.
+    """
+    announced = iter(source.metadata())
+    for piece in source.pieces():
+        for name, tensor in piece.items():
+            if not isinstance(tensor, Tensor):
+                raise WeightsRefused(f"weight {name!r} is a {type(tensor).__name__}, not a tensor")
+            found, expected = described(name, tensor), next(announced, None)
+            if found != expected:
+                raise WeightsRefused(
+                    f"a source of weights brings {_told(found)} where its metadata announces "
+                    f"{_told(expected)}"
+                )
+            yield name, tensor.detach()
+    missing = next(announced, None)
+    if missing is not None:
+        raise WeightsRefused(f"a source of weights ends before {_told(missing)}")
+
+
+def refuse_foreign(source: WeightSource, module: nn.Module) -> None:
+    """Refuse weights whose names or shapes are not those of a model, before any is installed.
+
+    Raises:
+        WeightsRefused: with the first names that differ.
+    """
+    mine = {name: tuple(one.shape) for name, one in module.named_parameters()}
+    theirs = {meta.name: meta.shape for meta in source.metadata()}
+    if unknown := sorted(set(theirs) - set(mine)):
+        raise WeightsRefused(f"weights the engine's model does not have: {unknown[:3]}")
+    if missing := sorted(set(mine) - set(theirs)):
+        raise WeightsRefused(
+            f"weights of the engine's model that are not among the new ones: {missing[:3]}; these "
+            "would stay as they were"
+        )
+    for name, shape in theirs.items():
+        if shape != mine[name]:
+            raise WeightsRefused(
+                f"weight {name!r} is {list(shape)}, in the engine's model it is {list(mine[name])}"
+            )
+
+
+def _told(meta: TensorMeta | None) -> str:
+    return "nothing" if meta is None else f"{meta.name} ({meta.dtype} {list(meta.shape)})"
