@@ -64,7 +64,7 @@ def test_the_metadata_is_what_the_pieces_bring_in_the_same_order(source: WeightS
             for name, one in everything(source)
         ]
         assert found == list(source.metadata())
-    assert len(found) > 5
+        assert len(found) > 5
 
 
 def test_no_piece_exceeds_64_mb_unless_it_is_a_single_tensor() -> None:
