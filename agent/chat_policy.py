@@ -39,7 +39,8 @@ class ChatPolicy:
         window: the working context in tokens, approximately; None uses what the server accepts.
         context: decides how to continue when the window is full; by default the episode ends.
         client: a client to share; `base_url`, `model` and `client_options` are then ignored.
-        client_options: options of `ChatClient`: api_key, patience, concurrency, cache, budget.
+        client_options: options of `ChatClient`: api_key, patience, concurrency, cache, budget,
+            send_reasoning.
 
     Raises:
         ConfigError: a context manager that needs a window was given none.

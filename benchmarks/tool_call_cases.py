@@ -106,6 +106,16 @@ def _minimax(name: str, given: dict[str, Any]) -> str:
     return f"<minimax:tool_call>\n{inner}\n</minimax:tool_call>"
 
 
+def _dsml(name: str, given: dict[str, Any], block: str) -> str:
+    lines = [
+        f'<｜DSML｜parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">'
+        f"{_plain(value)}</｜DSML｜parameter>"
+        for key, value in given.items()
+    ]
+    inner = "\n".join([f'<｜DSML｜invoke name="{name}">', *lines, "</｜DSML｜invoke>"])
+    return f"<｜DSML｜{block}>\n{inner}\n</｜DSML｜{block}>"
+
+
 def _tag(name: str, given: dict[str, Any]) -> str:
     alone = name == "search" and list(given) == ["query"]
     content = given["query"] if alone else _json(given) if given else ""
@@ -184,6 +194,18 @@ FORMATS: dict[str, Format] = {
         close=_DEEPSEEK_END,
         user="<｜end▁of▁sentence｜><｜User｜>",
     ),
+    "deepseek_v32": Format(
+        lambda n, a: _dsml(n, a, "function_calls"),
+        close="\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        user="<｜end▁of▁sentence｜><｜User｜>",
+        text=True,
+    ),
+    "deepseek_v4": Format(
+        lambda n, a: _dsml(n, a, "tool_calls"),
+        close="\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        user="<｜end▁of▁sentence｜><｜User｜>",
+        text=True,
+    ),
     "glm4": Format(_glm, close="\n</tool_call>", user="<|user|>\n", text=True),
     "kimi_k2": Format(
         lambda n, a: (
@@ -232,6 +254,14 @@ FORMATS: dict[str, Format] = {
     ),
 }
 
+TAGGED = {
+    "qwen3_coder": "</parameter>",
+    "glm4": "</arg_value>",
+    "minimax_m2": "</parameter>",
+    "deepseek_v32": "</｜DSML｜parameter>",
+    "deepseek_v4": "</｜DSML｜parameter>",
+}
+"""The closing tag of a value, in formats whose values are text between tags."""
 KIEL: Call = ("search", {"query": "ferry to Kiel"})
 OSLO: Call = ("search", {"query": "hotel in Oslo"})
 NOW: Call = ("now", {})
@@ -369,7 +399,7 @@ def _ended(name: str) -> list[Call]:
     """What a turn that ends in the middle of an argument means: where values are text up to a
     closing tag, vLLM and SGLang take the rest of the turn.
     """
-    return [("search", {"query": "ferr"})] if name in ("qwen3_coder", "glm4", "minimax_m2") else []
+    return [("search", {"query": "ferr"})] if name in TAGGED else []
 
 
 def _damaged(name: str, form: Format) -> Iterator[Situation]:
@@ -399,12 +429,12 @@ def _damaged(name: str, form: Format) -> Iterator[Situation]:
         yield "no literal", "[search(query=open('x').read())]", [], True
         yield "a star", "[search(**{'query': 'x'})]", [], True
         yield "no names of arguments", "[search('x')]", [], True
-    if name in ("qwen3_coder", "minimax_m2", "glm4"):
+    if name in TAGGED:
         yield "a word for a number", call.replace("3", "three"), [], True
-        closing = "</arg_value>" if name == "glm4" else "</parameter>"
+        closing = TAGGED[name]
         at = call.index(closing)
         missing = call[:at].rstrip("\n") + "\n" + call[at + len(closing) :].lstrip("\n")
-        wanted = {"qwen3_coder": "a.txt", "glm4": "a.txt\n", "minimax_m2": "a.txt\n"}[name]
+        wanted = "a.txt" if name == "qwen3_coder" else "a.txt\n"
         yield (
             "the first value is not closed",
             missing,

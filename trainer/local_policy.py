@@ -31,6 +31,7 @@ async def local_policy(
     device: str = "auto",
     dtype: str = "float32",
     max_rows: int = 256,
+    max_image_pixels: int = 0,
 ) -> AsyncGenerator[TokenPolicy]:
     """Load a model, yield a policy that samples from the model, and end the engine afterwards.
 
@@ -44,6 +45,8 @@ async def local_policy(
         device: the model's device; auto takes CUDA where there is a CUDA device.
         dtype: the type that the model computes in.
         max_rows: the most turns that are sampled at once.
+        max_image_pixels: the largest number of pixels of an image as the model sees it; 0 leaves
+            the bound of the model's processor.
 
     Raises:
         ConfigError: the model cannot be loaded, or its chat template cannot play an episode.
@@ -52,7 +55,7 @@ async def local_policy(
     for note in slow_precision(dtype, pick_device(device)):
         logger.warning(note)
     tokenizer = load_tokenizer(folder)
-    images = load_images(folder, tokenizer)
+    images = load_images(folder, tokenizer, max_pixels=max_image_pixels)
     chat = open_chat(
         ModelConfig(tool_format=tools_as, template=template), folder, tokenizer, images=images
     )

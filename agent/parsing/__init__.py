@@ -1,6 +1,7 @@
 """Parsers of tool calls in a model's text, a parser per format."""
 
 from .deepseek import DeepSeekV3Format, DeepSeekV31Format
+from .dsml import DeepSeekV4Format, DeepSeekV32Format
 from .gemma import FunctionGemmaFormat, Gemma3Format, Gemma4Format
 from .glm import Glm4Format
 from .harmony import HarmonyFormat
@@ -19,7 +20,9 @@ from .tags import TagFormat
 __all__ = [
     "TOOL_FORMATS",
     "DeepSeekV3Format",
+    "DeepSeekV4Format",
     "DeepSeekV31Format",
+    "DeepSeekV32Format",
     "FunctionGemmaFormat",
     "Gemma3Format",
     "Gemma4Format",

@@ -19,7 +19,7 @@ from ludus.messages import Message, ToolCall
 
 from .json_calls import as_text
 from .scan import scan
-from .tag_arguments import TagGrammar, wrapped
+from .tag_arguments import TagGrammar, unwrapped, wrapped
 
 _GRAMMAR = TagGrammar(
     beginning=re.compile(r"<tool_call>"),
@@ -27,10 +27,10 @@ _GRAMMAR = TagGrammar(
         r"<tool_call>\s*(?P<name>[^\s<>{}\[\]]{1,256})\s*(?=<arg_key>|</tool_call>|\Z)"
     ),
     parameter=re.compile(r"<arg_key>(?P<key>[^<>]{0,256})</arg_key>\s*<arg_value>"),
-    closing="</arg_value>",
+    closing=re.compile("</arg_value>"),
     end=re.compile(r"</tool_call>"),
     follows=re.compile(r"\s*(?:<arg_key>|</tool_call>|<tool_call>|\Z)"),
-    padded=False,
+    inner=unwrapped,
     form="a call is <tool_call>name, then <arg_key>key</arg_key> and <arg_value>value</arg_value> "
     "for each argument",
 )

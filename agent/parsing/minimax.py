@@ -25,7 +25,7 @@ from ludus.messages import Message, ToolCall
 from .hermes import HermesFormat
 from .json_calls import as_json, as_text
 from .scan import scan
-from .tag_arguments import TagGrammar, wrapped
+from .tag_arguments import TagGrammar, unwrapped, wrapped
 
 
 class MiniMaxM1Format(HermesFormat):
@@ -47,12 +47,12 @@ _GRAMMAR = TagGrammar(
     beginning=re.compile(rf"{_INVOKE}|<{_OUTER}>(?:\s*<invoke)?|<invoke\s+name="),
     function=re.compile(_INVOKE),
     parameter=re.compile(rf"<parameter\s+name=(?P<key>{_QUOTED})\s*>"),
-    closing="</parameter>",
+    closing=re.compile("</parameter>"),
     end=re.compile(rf"</invoke>(?:\s*</{_OUTER}>)?|</{_OUTER}>"),
     follows=re.compile(
         rf"\s*(?:<parameter\s+name=|</invoke>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>))"
     ),
-    padded=False,
+    inner=unwrapped,
     form='a call is <invoke name="name">, then <parameter name="key">value</parameter> for each '
     "argument",
 )

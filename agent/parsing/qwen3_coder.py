@@ -26,7 +26,7 @@ from ludus.messages import Message, ToolCall
 
 from .json_calls import as_text
 from .scan import scan
-from .tag_arguments import TagGrammar
+from .tag_arguments import TagGrammar, unpadded
 
 _OUTER = r"(?:seed:)?tool_call"
 _FUNCTION = rf"(?:<{_OUTER}>\s*)?<function=(?P<name>[^<>\n]{{0,256}})>"
@@ -34,10 +34,10 @@ _GRAMMAR = TagGrammar(
     beginning=re.compile(rf"{_FUNCTION}|<{_OUTER}>(?:\s*<function=)?|<function="),
     function=re.compile(_FUNCTION),
     parameter=re.compile(r"<parameter=(?P<key>[^<>\n]{0,256})>"),
-    closing="</parameter>",
+    closing=re.compile("</parameter>"),
     end=re.compile(rf"</function>(?:\s*</{_OUTER}>)?|</{_OUTER}>"),
     follows=re.compile(rf"\s*(?:<parameter=|</function>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>))"),
-    padded=True,
+    inner=unpadded,
     form="a call is <function=name>, then <parameter=key>value</parameter> for each argument",
 )
 

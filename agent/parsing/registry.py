@@ -15,6 +15,7 @@ from ludus.errors import ConfigError, UnknownName
 from ludus.offered import load_offered, offered_names
 
 from .deepseek import DeepSeekV3Format, DeepSeekV31Format
+from .dsml import DeepSeekV4Format, DeepSeekV32Format
 from .gemma import FunctionGemmaFormat, Gemma3Format, Gemma4Format
 from .glm import Glm4Format
 from .harmony import HarmonyFormat
@@ -31,9 +32,9 @@ from .tags import TagFormat
 ENTRY_POINT_GROUP = "ludus.tool_formats"
 _SHIPPED: tuple[type[ToolFormat], ...] = (
     HermesFormat, Qwen3CoderFormat, Llama3JsonFormat, Llama3PythonicFormat, TagFormat,
-    HarmonyFormat, DeepSeekV3Format, DeepSeekV31Format, Glm4Format, KimiK2Format, MistralV3Format,
-    MistralV11Format, FunctionGemmaFormat, Gemma3Format, Gemma4Format, MiniMaxM1Format,
-    MiniMaxM2Format,
+    HarmonyFormat, DeepSeekV3Format, DeepSeekV31Format, DeepSeekV32Format, DeepSeekV4Format,
+    Glm4Format, KimiK2Format, MistralV3Format, MistralV11Format, FunctionGemmaFormat,
+    Gemma3Format, Gemma4Format, MiniMaxM1Format, MiniMaxM2Format,
 )  # fmt: skip
 TOOL_FORMATS: dict[str, type[ToolFormat]] = {one.name: one for one in _SHIPPED}
 """The formats that are shipped or registered, by name."""

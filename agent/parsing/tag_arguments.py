@@ -1,4 +1,4 @@
-"""Calls whose arguments stand between tags as plain text: Qwen3-Coder, GLM and MiniMax-M2.
+"""Calls whose arguments stand between tags as plain text: Qwen3-Coder, GLM, MiniMax-M2 and DSML.
 
     <function=write>
     <parameter=path>a.txt</parameter>
@@ -6,7 +6,8 @@
     </function>
 
 A value is text if the tool's schema says string, else JSON. Without a schema, JSON that is not a
-string is read as JSON. A closing tag ends a value only if another argument, or the end of the
+string is read as JSON. Where the tag itself says whether the value is a string, the tag decides. A
+closing tag ends a value only if another argument, or the end of the
 call, follows, because values may be code that contains the tag.
 
 A value whose closing tag is missing ends where the parsers of vLLM and SGLang end it: before the
@@ -16,7 +17,7 @@ next argument, before the end of the call, or with the turn.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -37,22 +38,22 @@ class TagGrammar:
     Args:
         beginning: whatever begins a call, whole or damaged.
         function: the beginning of a call up to its arguments, with the group `name`.
-        parameter: the beginning of an argument up to its value, with the group `key`.
+        parameter: the beginning of an argument up to its value, with the group `key`, and the group
+            `string` (true or false) where the tag may say whether the value is text.
         closing: the tag that ends a value.
         end: the end of a call, with the outer tag if there is one.
         follows: what may stand after the closing tag of a value.
-        padded: whether the line ends next to the tags are layout and not part of the value;
-            otherwise they are only if there is one on both sides.
+        inner: takes from a value what is layout: the line ends next to the tags.
         form: how a call is written, for errors.
     """
 
     beginning: re.Pattern[str]
     function: re.Pattern[str]
     parameter: re.Pattern[str]
-    closing: str
+    closing: re.Pattern[str]
     end: re.Pattern[str]
     follows: re.Pattern[str]
-    padded: bool
+    inner: Callable[[str], str]
     form: str
 
     def find(self, text: str, start: int) -> int:
@@ -113,6 +114,7 @@ def bare(name: str) -> str:
 
 
 _SPACE = re.compile(r"\s*")
+_NOT_STRING = {"integer", "number", "boolean", "null", "array", "object"}
 MAX_MARKS = 2000
 """The most tags inside a value among which its end is searched."""
 
@@ -144,8 +146,11 @@ class _Body:
         while (parameter := self._at(self.grammar.parameter)) is not None:
             key = bare(parameter["key"])
             value, self.position = self._value(parameter.end(), key)
+            types = self.schemas.get(key, set())
+            if (is_string := parameter.groupdict().get("string")) is not None:
+                types = {"string"} if is_string == "true" else types - {"string"} or _NOT_STRING
             try:
-                self.arguments[key] = read_value(value, self.schemas.get(key, set()))
+                self.arguments[key] = read_value(value, types)
             except (ValueError, RecursionError) as error:
                 reason = f"the parameter {key!r} is not JSON: {error}"
                 raise UnreadableCall(reason, self.position) from None
@@ -172,7 +177,7 @@ class _Body:
         closed = end_of_a_thought(value)
         if closed >= 0 and self.grammar.function.search(value, closed) is not None:
             raise UnreadableCall(f"the parameter {key!r} is not closed", start)  # half a thought
-        return (unpadded if self.grammar.padded else unwrapped)(value), after
+        return self.grammar.inner(value), after
 
     def _end_of_value(self, start: int, key: str) -> tuple[int, int]:
         """Return where a value ends, and the position after its closing tag.
@@ -180,7 +185,7 @@ class _Body:
         Whole arguments inside a value are part of the value, so that tags are counted. Where the
         count does not come out even, the first closing tag decides.
         """
-        inside, first, ended = 0, -1, -1
+        inside, first, ended = 0, None, -1
         for found in islice(_marks(self.grammar).finditer(self.text, start), MAX_MARKS):
             if found["key"] is not None:
                 if self._begins_the_next(found, key, start):
@@ -191,15 +196,15 @@ class _Body:
                     continue
                 if not inside:
                     return found.start(), found.end()
-                first = found.start() if first < 0 else first
+                first = first or found
                 inside -= 1
             elif found["end"] is not None:
                 ended = found.start() if ended < 0 and not inside else ended
-            elif ended >= 0 and first < 0 and not inside:
+            elif ended >= 0 and first is None and not inside:
                 return ended, ended  # the closing tags from here on are those of the next call
         self.counted = False
-        if first >= 0:
-            return first, first + len(self.grammar.closing)
+        if first is not None:
+            return first.start(), first.end()
         if ended >= 0:
             return ended, ended
         if not self.complete:
@@ -227,7 +232,7 @@ def _marks(grammar: TagGrammar) -> re.Pattern[str]:
     """Return a pattern that finds whatever may end a value."""
     another = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
     return re.compile(
-        rf"(?P<closing>{re.escape(grammar.closing)})|(?P<end>{grammar.end.pattern})"
+        rf"(?P<closing>{grammar.closing.pattern})|(?P<end>{grammar.end.pattern})"
         rf"|{grammar.parameter.pattern}|(?P<another>{another})"
     )
 

@@ -55,6 +55,7 @@ async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
             template=options.template,
             device=options.device,
             dtype=options.dtype,
+            max_image_pixels=options.max_image_pixels,
             max_rows=options.concurrency,
         ) as policy:
             yield policy
@@ -77,6 +78,11 @@ def _refuse_server_options(options: EvalOptions) -> None:
         if given := getattr(options, name):
             flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} {given}: is for --policy openai, not for local")
+    if not options.send_reasoning:
+        raise ConfigError(
+            "--no-send-reasoning: is for --policy openai; what a local model is shown of its "
+            "thoughts is its chat template's (--template)"
+        )
 
 
 def _chat_policy(options: EvalOptions) -> ChatPolicy:
@@ -86,6 +92,11 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
             "--base-url http://127.0.0.1:8000/v1 --model MODEL"
         )
     sampling = _sampling(options)
+    if options.max_image_pixels:
+        raise ConfigError(
+            f"--max-image-pixels {options.max_image_pixels}: is for --policy local; a server "
+            "resizes images by its own settings"
+        )
     return ChatPolicy(
         options.base_url,
         options.model,
@@ -96,6 +107,7 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
         context=make_context(options.context),
         api_key=os.environ.get(options.api_key_env, ""),
         concurrency=options.concurrency,
+        send_reasoning=options.send_reasoning,
         cache=options.cache or None,
         budget=TokenBudget(options.budget) if options.budget else None,
     )

@@ -77,6 +77,14 @@ class EvalOptions:
     """
     template: str = "auto"
     """The chat template of a local model, as model.template of a run."""
+    max_image_pixels: int = 0
+    """The largest number of pixels of an image as a local model sees it, as model.max_image_pixels
+    of a run; 0 leaves the bound of the model's processor.
+    """
+    send_reasoning: bool = True
+    """Whether the thoughts of a model behind a server are sent back to the server in later turns,
+    which models that think between tool calls need.
+    """
     device: str = "auto"
     """The device of a local model; auto takes CUDA where there is a CUDA device."""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -363,6 +363,8 @@ PIECES = [
     "<|tool_call>call:search{", "query:", "<escape>", '<|"|>', "<end_function_call>",
     "<tool_call|>", '<invoke name="search">', '<parameter name="query">', "</invoke>",
     "<tool_calls>", "</tool_calls>", "<minimax:tool_call>", "[THINK]", "[/THINK]", "\nUser:",
+    "<｜DSML｜tool_calls>", '<｜DSML｜invoke name="search">', "</｜DSML｜invoke>",
+    '<｜DSML｜parameter name="query" string="false">', "</｜DSML｜parameter>",
     "<information>", "</information>", "```", "`", "<!--", "-->",
     "(", "<|python_tag|>", "<|eot_id|>", "null", "1e999", "\n", " ", "\ud800", "\x00", "é", "3",
 ]  # fmt: skip

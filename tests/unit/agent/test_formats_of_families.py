@@ -167,6 +167,37 @@ def test_both_ages_of_deepseek_are_read(body: str) -> None:
         assert read(tool_format(name), text) == [SEARCH]
 
 
+@pytest.mark.parametrize("block", ["function_calls", "tool_calls", ""])
+@pytest.mark.parametrize("bar", ["｜", "|"])
+def test_both_ages_of_dsml_are_read(block: str, bar: str) -> None:
+    mark = f"{bar}DSML{bar}"
+    invoke = (
+        f'<{mark}invoke name="search">\n<{mark}parameter name="query" string="true">x'
+        f"</{mark}parameter>\n</{mark}invoke>"
+    )
+    whole = f"<{mark}{block}>\n{invoke}\n</{mark}{block}>" if block else invoke
+    for name in ("deepseek_v32", "deepseek_v4"):
+        assert read(tool_format(name), whole) == [SEARCH]
+        assert read(tool_format(name), f"I look.\n\n{whole}") == [SEARCH]
+        assert read(tool_format(name), whole.removesuffix(f"\n</{mark}{block}>")) == [SEARCH]
+
+
+def test_the_tag_of_dsml_says_whether_a_value_is_text() -> None:
+    one = tool_format("deepseek_v32")
+
+    def call(key: str, is_string: str, value: str) -> str:
+        return (
+            f'<｜DSML｜invoke name="search"><｜DSML｜parameter name="{key}" string="{is_string}">'
+            f"{value}</｜DSML｜parameter></｜DSML｜invoke>"
+        )
+
+    assert read(one, call("count", "true", "3")) == [("search", {"count": "3"})]
+    assert read(one, call("query", "false", "3")) == [("search", {"query": 3})]
+    assert read(one, call("other", "false", '{"a": [1]}')) == [("search", {"other": {"a": [1]}})]
+    assert read(one, call("query", "true", "\nx\n")) == [("search", {"query": "\nx\n"})]
+    assert "is not JSON" in read(one, call("other", "false", "three"))[0][0]
+
+
 def test_glm_may_leave_the_lines_out() -> None:
     text = "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value></tool_call>"
     assert read(GLM, text) == [SEARCH]

@@ -83,6 +83,23 @@ def test_the_same_seed_samples_the_same(model: Path, tmp_path: Path) -> None:
             ["--policy", "local", "--model", "m", "--base-url", "http://x/v1"],
             "--base-url http://x/v1: is for --policy openai",
         ),
+        (
+            ["--policy", "local", "--model", "m", "--no-send-reasoning"],
+            "--no-send-reasoning: is for --policy openai",
+        ),
+        (
+            [
+                "--policy",
+                "openai",
+                "--base-url",
+                "http://x/v1",
+                "--model",
+                "m",
+                "--max-image-pixels",
+                "9",
+            ],
+            "--max-image-pixels 9: is for --policy local",
+        ),
         (["--policy", "local", "--model", "m", "--budget", "9"], "--budget 9: is for --policy op"),
     ],
 )

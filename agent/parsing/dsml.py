@@ -1,0 +1,81 @@
+"""The formats of DeepSeek V3.2 and V4: marked tags, with a tag for each argument.
+
+    <｜DSML｜function_calls>
+    <｜DSML｜invoke name="search">
+    <｜DSML｜parameter name="query" string="true">x</｜DSML｜parameter>
+    <｜DSML｜parameter name="count" string="false">3</｜DSML｜parameter>
+    </｜DSML｜invoke>
+    </｜DSML｜function_calls>
+
+V4 writes `tool_calls` in the place of `function_calls`. Both formats read both ways, calls without
+the outer block, which V4 models write too, and plain bars in the place of the wide ones. The
+attribute `string` says whether a value is text or JSON, whatever the schema says. How values end
+is said in `tag_arguments`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+from ludus.envs import ToolSpec
+from ludus.messages import Message, ToolCall
+
+from .json_calls import as_text
+from .scan import scan
+from .tag_arguments import TagGrammar
+
+_MARK = r"[｜|]DSML[｜|]"
+_OUTER = rf"{_MARK}(?:function_calls|tool_calls)"
+_QUOTED = r"\"[^\"<>\n]{0,256}\"|'[^'<>\n]{0,256}'|[^\"'<>\s]{1,256}"
+_INVOKE = rf"(?:<{_OUTER}>\s*)?<{_MARK}invoke\s+name=(?P<name>{_QUOTED})\s*>"
+_GRAMMAR = TagGrammar(
+    beginning=re.compile(rf"{_INVOKE}|<{_OUTER}>(?:\s*<{_MARK}invoke)?|<{_MARK}invoke\s+name="),
+    function=re.compile(_INVOKE),
+    parameter=re.compile(
+        rf"<{_MARK}parameter\s+name=(?P<key>{_QUOTED})"
+        r"(?:\s+string=[\"']?(?P<string>true|false)[\"']?)?\s*>"
+    ),
+    closing=re.compile(rf"</{_MARK}parameter>"),
+    end=re.compile(rf"</{_MARK}invoke>(?:\s*</{_OUTER}>)?|</{_OUTER}>"),
+    follows=re.compile(
+        rf"\s*(?:<{_MARK}parameter\s+name=|</{_MARK}invoke>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>))"
+    ),
+    inner=str,
+    form='a call is <｜DSML｜invoke name="name">, then <｜DSML｜parameter name="key" '
+    'string="true">value</｜DSML｜parameter> for each argument',
+)
+
+
+class DeepSeekV32Format:
+    """Calls of DeepSeek V3.2, in a block named `function_calls`."""
+
+    name = "deepseek_v32"
+    block: ClassVar[str] = "function_calls"
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        return scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete, tools=tools))
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would."""
+        written = "\n".join(map(_invoke, calls))
+        return f"<｜DSML｜{self.block}>\n{written}\n</｜DSML｜{self.block}>" if calls else ""
+
+
+class DeepSeekV4Format(DeepSeekV32Format):
+    """Calls of DeepSeek V4, in a block named `tool_calls`."""
+
+    name = "deepseek_v4"
+    block = "tool_calls"
+
+
+def _invoke(call: ToolCall) -> str:
+    parameters = "".join(
+        f'<｜DSML｜parameter name="{name}" string="{str(isinstance(value, str)).lower()}">'
+        f"{as_text(value)}</｜DSML｜parameter>\n"
+        for name, value in call.arguments.items()
+    )
+    return f'<｜DSML｜invoke name="{call.name}">\n{parameters}</｜DSML｜invoke>'
