@@ -31,7 +31,9 @@ from .rollout.task_pool import TaskPool
 from .rollout.tasks import Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
 from .rollout.verifiers import open_verifiers
-from .run.checkpoint import load_state, newest_checkpoint, step_of
+from .run.changes import keep_recipe, refuse_changes
+from .run.checkpoint import load_state
+from .run.claim import RunClaim
 from .run.folder import RunFolder
 from .run.judges import keep_judges, unmeasured
 from .vision import ImageReader
@@ -96,19 +98,16 @@ async def assemble(config: TrainConfig) -> Parts:
 
 
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
-    path = run_path(config)
-    start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
-    first_step = step_of(start) if start else 0
+    claim = RunClaim(run_path(config), resume=config.run.resume)
+    stack.callback(claim.release)
+    start, first_step = claim.start, claim.first_step
     source = open_source(config.env, url=config.env_url, token=config.env_token)
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
-    folder = RunFolder(
-        path,
-        config,
-        resume_at=first_step if start else None,
-        tensorboard=config.run.tensorboard,
-    )
+    changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
+    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
     stack.callback(folder.close)
+    keep_recipe(folder.path, algorithm.recipe)
     await _refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
     verifiers = await open_verifiers(config.reward, stack)
     keep_judges(folder.path, verifiers)
@@ -151,6 +150,8 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         tasks=tasks,
         first_step=first_step,
         notes=(
+            *(f"the run continues with another setting: {one}" for one in changed),
+            *filter(None, [claim.note]),
             *plan.notes,
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *unmeasured(verifiers),

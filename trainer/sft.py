@@ -36,7 +36,9 @@ from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
 from .learning.precision import autocast_of, slow_precision
-from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint, step_of
+from .run.changes import refuse_changes
+from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
+from .run.claim import RunClaim
 from .run.folder import RunFolder
 from .shield import shielded
 from .tiny import tiny_or_folder
@@ -88,15 +90,13 @@ def folder_of(config: SFTConfig) -> Path:
 
 def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     """Load and check everything a warm start needs; `stack` closes what was opened."""
-    path = folder_of(config)
-    start = newest_checkpoint(path / "checkpoints") if config.run.resume else None
-    first_step = step_of(start) if start else 0
-    folder = RunFolder(
-        path,
-        config,
-        resume_at=first_step if start else None,
-        tensorboard=config.run.tensorboard,
-    )
+    claim = RunClaim(folder_of(config), resume=config.run.resume)
+    stack.callback(claim.release)
+    start, first_step = claim.start, claim.first_step
+    for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
+        if note:
+            logger.warning("%s", note)
+    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
     stack.callback(folder.close)
     session = _demonstrator(config.env)
     stack.push_async_callback(session.close)

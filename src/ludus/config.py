@@ -140,11 +140,22 @@ def _with_defaults(cls: type[Any], table: Mapping[str, Any]) -> Table:
 
 
 def as_table(config: object) -> Table:
-    """Return a config as plain values. A secret becomes `env:NAME` if given that way, and is hidden
-    otherwise.
+    """Return a config as plain values, defaults included. A secret becomes `env:NAME` if given that
+    way, and is hidden otherwise.
     """
-    table: Table = msgspec.to_builtins(config, enc_hook=_hidden)
+    table: Table = msgspec.to_builtins(_opened(config), enc_hook=_hidden)
     return table
+
+
+def _opened(value: object) -> object:
+    """Return a dataclass as a mapping: msgspec leaves out fields that a config was built without,
+    since those are attributes of the class.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _opened(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    return [_opened(one) for one in value] if isinstance(value, list) else value
 
 
 def _as_secret(kind: type[Any], given: Any) -> Any:

@@ -19,6 +19,7 @@
     + TrainingFailed         (RuntimeError)     nothing can be learned: every episode of a step
     failed
       - UpdateRefused                           an update would have spoilt the weights
+    + SaveFailed             (OSError)          a file of a run could not be written
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -186,6 +187,10 @@ class UpdateRefused(TrainingFailed):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class SaveFailed(LudusError, OSError):
+    """A file of a run could not be written; the message gives the system's reason."""
 
 
 class CheckFailed(LudusError, AssertionError):

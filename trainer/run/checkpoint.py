@@ -2,27 +2,31 @@
 
     checkpoints/step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
 
-A checkpoint is written under another name and renamed when complete, so that a crash never leaves
-an incomplete checkpoint.
+A checkpoint is written under another name, flushed to the disk, and renamed when complete. A crash,
+a loss of power or a full disk never leaves an incomplete checkpoint, and never costs an older one.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
-from ludus.errors import ConfigError, UpdateRefused
+from ludus.errors import ConfigError, SaveFailed, UpdateRefused
 
 from ..engines.models import CausalLM, save_model
 from ..vision import ImageReader
 
 _NAME = re.compile(r"step-(\d{6,})")
 STATE_FILE = "trainer.pt"
+PARTIAL, REPLACED, REMOVED = ".partial-", ".replaced-", ".removed-"
+"""Prefixes of folders that are being written, replaced and removed."""
 
 
 def save_checkpoint(
@@ -34,12 +38,24 @@ def save_checkpoint(
     *,
     keep: int,
     images: ImageReader | None = None,
+    pinned: Collection[int] = (),
 ) -> Path:
-    """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints; `images`
-    brings the model's image processor.
+    """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints.
+
+    Args:
+        folder: the folder of all checkpoints.
+        step: the number of finished steps.
+        model: the model that is saved.
+        tokenizer: saved beside the model.
+        state: what the trainer needs besides the model to continue; plain values and tensors.
+        keep: the number of newest checkpoints that stay.
+        images: the model's image processor, saved beside the model.
+        pinned: steps whose checkpoints stay however old they are.
 
     Raises:
         UpdateRefused: the weights are not finite; nothing is written, and nothing removed.
+        SaveFailed: the disk is full or failing; what was written is removed, and the older
+            checkpoints stay.
     """
     broken = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
     if broken:
@@ -47,17 +63,45 @@ def save_checkpoint(
             f"the weights of step {step} are not finite ({', '.join(broken[:3])}"
             f"{', ...' if len(broken) > 3 else ''}): no checkpoint is written, the older ones stay"
         )
-    target = folder / f"step-{step:06d}"
-    partial = folder / f".partial-{step:06d}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_model(model, tokenizer, partial, images=images)
-    torch.save(dict(state), partial / STATE_FILE)
-    shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
-    for old in checkpoints(folder)[:-keep]:
-        shutil.rmtree(old)
+    target, partial = folder / f"step-{step:06d}", folder / f"{PARTIAL}{step:06d}"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_model(model, tokenizer, partial, images=images)
+        torch.save(dict(state), partial / STATE_FILE)
+        _flush(partial)
+        _swap(partial, target)
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have own ones
+        shutil.rmtree(partial, ignore_errors=True)
+        raise SaveFailed(_told(folder, step, error)) from error
+    prune(folder, keep=keep, pinned=pinned)
     return target
+
+
+def prune(folder: Path, *, keep: int, pinned: Collection[int] = ()) -> None:
+    """Remove all but the newest `keep` checkpoints and those of the `pinned` steps."""
+    for old in checkpoints(folder)[:-keep]:
+        if step_of(old) not in pinned:
+            remove(old)
+
+
+def remove(checkpoint: Path) -> None:
+    """Remove a checkpoint; at no moment is a part of it taken for a whole one."""
+    going = checkpoint.with_name(f"{REMOVED}{checkpoint.name}")
+    shutil.rmtree(going, ignore_errors=True)
+    checkpoint.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
+
+
+def tidy(folder: Path) -> None:
+    """Finish or undo what a killed process was doing to the checkpoints of a run."""
+    for replaced in folder.glob(f"{REPLACED}*"):
+        target = folder / replaced.name.removeprefix(REPLACED)
+        if not target.exists():
+            replaced.rename(target)
+    for prefix in (PARTIAL, REPLACED, REMOVED):
+        for path in folder.glob(f"{prefix}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -74,9 +118,7 @@ def newest_checkpoint(folder: Path) -> Path:
     """
     found = checkpoints(folder)
     if not found:
-        raise ConfigError(
-            f"nothing to resume: {str(folder)!r} holds no checkpoint; leave out --run.resume"
-        )
+        raise ConfigError(f"{str(folder)!r} holds no checkpoint")
     return found[-1]
 
 
@@ -99,3 +141,39 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(checkpoint)!r} holds no {STATE_FILE}; it cannot be resumed")
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
+
+
+def _flush(folder: Path) -> None:
+    """Wait until every file below `folder`, and the names of the files, are on the disk."""
+    for place, _, names in os.walk(folder):
+        for path in [*(Path(place) / name for name in names), Path(place)]:
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _swap(partial: Path, target: Path) -> None:
+    """Put `partial` in the place of `target`; `tidy` finishes what a crash interrupts here."""
+    replaced = target.with_name(f"{REPLACED}{target.name}")
+    shutil.rmtree(replaced, ignore_errors=True)
+    if target.exists():
+        target.rename(replaced)
+    partial.rename(target)
+    _sync(target.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _told(folder: Path, step: int, error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
+    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
+    return (
+        f"the checkpoint of step {step} could not be written: {said or type(error).__name__} "
+        f"({free / 2**20:,.0f} MB are free at {str(folder)!r}); older checkpoints stay. Make room, "
+        "or lower run.keep"
+    )

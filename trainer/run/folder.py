@@ -1,6 +1,7 @@
 """The folder of a training run, which everything that looks at a run reads.
 
 config.toml       the settings, complete
+recipe.json       the recipe, complete
 metrics.jsonl     one line for each step
 notices.jsonl     the notices that were shown; see `notices.py`
 template.txt      what the probe found out about the chat template, also as template.json
@@ -8,6 +9,7 @@ episodes/         whole episodes, one in each line, and images/ with what they s
 refused/          the rows of updates that were not made
 checkpoints/      see `checkpoint.py`
 tensorboard/
+.lock             held by the process that writes here; see `lock.py`
 """
 
 from __future__ import annotations
@@ -20,12 +22,11 @@ import torch
 
 from ludus.agent import Episode, write_episodes
 from ludus.config import as_table, to_toml
-from ludus.errors import ConfigError
-from ludus.metrics import MetricsLog, cut_back
+from ludus.metrics import MetricsLog
 from ludus.secret import Secret
 
 from ..learning.guard import Refusal
-from .notice_board import FILE as NOTICES
+from .claim import RunClaim, unwritable
 
 
 class _Writer(Protocol):
@@ -40,35 +41,31 @@ class RunFolder:
     Args:
         folder: created if missing.
         config: written to `config.toml`, its secrets as `env:NAME`.
-        resume_at: the step to continue from; what an earlier process wrote about later steps, which
-            no checkpoint has, is removed. None starts a run.
+        claim: the run's claim on the folder, which says where the run starts; what an earlier
+            process wrote about later steps is removed. None claims the folder for a new run.
         tensorboard: whether to write TensorBoard files, where tensorboard is installed.
 
     Raises:
-        ConfigError: the folder cannot be written, or holds another run and `resume` was not asked
-            for.
+        ConfigError: the folder cannot be written, holds another run, or is in use.
     """
 
     def __init__(
-        self, folder: Path, config: object, *, resume_at: int | None = None, tensorboard: bool
+        self, folder: Path, config: object, *, claim: RunClaim | None = None, tensorboard: bool
     ) -> None:
         self.path = folder
         self.checkpoints = folder / "checkpoints"
         self.episodes = folder / "episodes"
         self.refused = folder / "refused"
-        _claim(folder, resume=resume_at is not None)
+        self._claim = claim or RunClaim(folder, resume=False)
         try:
+            self._claim.take_back()
             self.episodes.mkdir(parents=True, exist_ok=True)
             (folder / "config.toml").write_text(to_toml(referring(config)), encoding="utf-8")
-            if resume_at is not None:
-                self._take_back(resume_at)
         except OSError as error:
-            raise ConfigError(
-                f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another "
-                "with --run.folder"
-            ) from None
+            raise unwritable(folder, error) from None
         self._metrics = MetricsLog(folder / "metrics.jsonl")
-        self._board = _tensorboard(folder / "tensorboard", resume_at) if tensorboard else None
+        resumed = self._claim.first_step if self._claim.start else None
+        self._board = _tensorboard(folder / "tensorboard", resumed) if tensorboard else None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
@@ -111,19 +108,11 @@ class RunFolder:
         """Say whether the file `episodes/NAME.jsonl` was written."""
         return (self.episodes / f"{name}.jsonl").exists()
 
-    def _take_back(self, step: int) -> None:
-        """Remove what belongs to steps after `step`."""
-        cut_back(self.path / "metrics.jsonl", step)
-        cut_back(self.path / NOTICES, step)
-        for path in [*self.episodes.glob("*-*.jsonl"), *self.refused.glob("*-*.pt")]:
-            number = path.stem.rpartition("-")[2]
-            if number.isdigit() and int(number) > step:
-                path.unlink()
-
     def close(self) -> None:
-        """Flush buffered lines and close the files."""
+        """Flush buffered lines, close the files, and let another run use the folder."""
         if self._board is not None:
             self._board.close()
+        self._claim.release()
 
 
 VARIABLES = {"env_token": "LUDUS_TOKEN", "token": "LUDUS_TOKEN", "api_key": "LUDUS_API_KEY"}
@@ -151,21 +140,6 @@ def _reference(name: str, value: Any) -> Any:
         return [_reference("", one) for one in items]
     given = name in VARIABLES and value and not Secret(value).reference
     return f"env:{VARIABLES[name]}" if given else value
-
-
-def _claim(folder: Path, *, resume: bool) -> None:
-    try:
-        present = (folder / "metrics.jsonl").exists()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write the run folder {str(folder)!r}: {error.strerror}; "
-            "choose another with --run.folder"
-        ) from None
-    if not resume and present:
-        raise ConfigError(
-            f"{str(folder)!r} holds a run already; go on with it by --run.resume, or name another "
-            "by --run.folder"
-        )
 
 
 def _tensorboard(path: Path, resume_at: int | None) -> _Writer | None:

@@ -1,0 +1,121 @@
+"""What differs between a run and the settings that it is resumed with.
+
+Settings that change what is learned or how it is measured must be those of the run, unless
+`run.resume_changed` allows the difference. Settings that say where the run is written, how often it
+is saved, and on what it is computed are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.config import as_table, read_toml
+from ludus.errors import ConfigError
+
+from ..recipes.difference import compare
+from ..recipes.recipe import Recipe
+
+RECIPE_FILE = "recipe.json"
+"""The recipe of a run in full, since a recipe's file may change under the same name."""
+
+FREE = frozenset(
+    {
+        "env_url",
+        "engine",
+        "run",
+        "local",
+        "vllm",
+        "model.device",
+        "rollout.concurrency",
+        "trainer.tokens_per_pass",
+        "trainer.max_refused",
+        "eval.every",
+        "eval.beside",
+        "eval.stop_at",
+        "eval.patience",
+    }
+)
+"""Settings, and sections, that change neither what is learned nor what is measured. Each other
+setting counts, so that a new one is never forgotten.
+"""
+SECRETS = ("token", "key", "secret")
+
+
+def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -> list[str]:
+    """Compare settings with those of the run in `folder`, and keep the recipe there.
+
+    Args:
+        folder: the folder of a run that is resumed.
+        config: the settings of a training run or of a warm start, whose field `run` says whether
+            differences are allowed.
+        recipe: the recipe as resolved; None where the run has none.
+
+    Returns:
+        The differences that were allowed, one line each.
+
+    Raises:
+        ConfigError: settings differ, and `run.resume_changed` is not set; the message names each.
+    """
+    new = as_table(config)
+    usual = as_table(type(config)())
+    found = [*_changed_settings(folder, new, usual), *_changed_recipe(folder, recipe)]
+    if found and not new["run"]["resume_changed"]:
+        raise ConfigError(
+            f"the run in {str(folder)!r} was made with other settings: {'; '.join(found)}. Give "
+            "the run's own (its config.toml has them all), or continue with the new ones by "
+            "--run.resume-changed"
+        )
+    return found
+
+
+def keep_recipe(folder: Path, recipe: Recipe) -> None:
+    """Write the recipe of a run into its folder."""
+    (folder / RECIPE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(recipe)) + b"\n")
+
+
+def _changed_settings(
+    folder: Path, new: Mapping[str, Any], usual: Mapping[str, Any]
+) -> Iterator[str]:
+    path = folder / "config.toml"
+    if not path.exists():
+        return
+    # A run of an older version has not written settings that are newer: they had their defaults.
+    old = {**dict(_leaves(usual)), **dict(_leaves(read_toml(path)))}
+    now = dict(_leaves(new))
+    rows = {name for name in old if any(part.isdigit() for part in name.split("."))}
+    for name in sorted(now.keys() | rows):
+        free = name in FREE or name.partition(".")[0] in FREE or name.endswith(SECRETS)
+        if name == "steps":
+            free = now.get("trainer.lr_decay") == "constant"  # more of the same
+        if not free and old.get(name) != now.get(name):
+            yield f"{name} was {old.get(name)!r} and is {now.get(name)!r}"
+
+
+def _changed_recipe(folder: Path, recipe: Recipe | None) -> Iterator[str]:
+    path = folder / RECIPE_FILE
+    if recipe is None or not path.exists():
+        return
+    try:
+        before = msgspec.json.decode(path.read_bytes(), type=Recipe)
+        found = compare(before, recipe)
+    except (msgspec.DecodeError, ConfigError) as error:  # of a version with other recipes
+        yield f"the recipe {str(path)!r} cannot be compared: {error}"
+        return
+    for name, old, now in found:
+        yield f"recipe: {name} was {old!r} and is {now!r}"
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each setting by dotted name; the entries of a list of tables by their place."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
+            for place, row in enumerate(value):
+                yield from _leaves(row, f"{prefix}{name}.{place}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value
