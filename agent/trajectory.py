@@ -218,6 +218,10 @@ class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):
     trajectories: list[Trajectory] = []
     """One trajectory per role."""
     index: int = 0
-    """The index of the rollout within the group, which decides the sampling seed."""
+    """The index of the rollout within the group."""
+    ordinal: int = -1
+    """The ordinal of the rollout in a training run, in the order of issue, which decides the
+    sampling seed; -1 outside of training.
+    """
     split: str = "train"
     wall_s: float = 0.0

@@ -56,6 +56,8 @@ class Parts:
     first_step: int
     """Number of steps already done: 0, or the step of the checkpoint that the run continues from.
     """
+    frontier: int
+    """The ordinal of the group that is issued next."""
     notes: tuple[str, ...]
     """What a user should know about the settings before the run, one line each."""
     closing: AsyncExitStack
@@ -125,8 +127,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         config, model_path, images, values="values" in algorithm.needs, updates=plan.settings.count
     )
     tasks = _tasks(config, algorithm.recipe, source)
+    frontier = 0
     if start is not None:
-        _restore(start, learner, tasks)
+        frontier = _restore(start, learner, tasks)
     tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
     updater = _updater(config, algorithm, learner, tracker, plan)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
@@ -149,6 +152,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
+        frontier=frontier,
         notes=(
             *(f"the run continues with another setting: {one}" for one in changed),
             *filter(None, [claim.note]),
@@ -182,10 +186,12 @@ def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
     return TaskPool(source, config.split, config.seed, tracker, prioritise=sampling.prioritise)
 
 
-def _restore(start: Path, learner: Learner, tasks: Tasks) -> None:
-    """Restore learner and tasks from the state that a checkpoint keeps beside the model."""
+def _restore(start: Path, learner: Learner, tasks: Tasks) -> int:
+    """Restore learner and tasks from the state that a checkpoint keeps beside the model, and return
+    the ordinal of the next group.
+    """
     state = load_state(start)
-    if not {"learner", "tasks"} <= set(state):
+    if not {"learner", "tasks", "frontier"} <= set(state):
         raise ConfigError(
             f"{str(start)!r} was not written by ludus train; start from it with "
             "--model.path instead"
@@ -197,6 +203,7 @@ def _restore(start: Path, learner: Learner, tasks: Tasks) -> None:
         )
     learner.restore(state["learner"])
     tasks.restore(state["tasks"])
+    return int(state["frontier"])
 
 
 def run_path(config: TrainConfig) -> Path:

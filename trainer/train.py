@@ -89,10 +89,10 @@ class _Run:
         metrics = parts.folder.path / "metrics.jsonl"
         told = counts_of(read_metrics(metrics)) if metrics.exists() else {}
         self.notices = NoticeBoard(parts.folder.path / NOTICES_FILE, watcher, told)
-        self._task_cursor = parts.tasks.state()
-        """Of the task stream after the last finished step; a step that is cut short is
-        played again.
-        """
+        self._frontier = parts.frontier
+        """The ordinal of the next group."""
+        self._cursor = {"tasks": parts.tasks.state(), "frontier": self._frontier}
+        """The position after the last finished step; a step that is cut short is played again."""
 
     async def loop(self) -> TrainResult:
         """Run the main loop until the last step or an interruption."""
@@ -129,12 +129,12 @@ class _Run:
         groups = await self.parts.collector.collect(
             await tasks.members(),
             group_size=tasks.tracker.settings.prior_rollouts,
-            seed=self.config.seed * 1_000_003 - 1,
+            seed=-1 - self.config.seed,
             done=self.watcher.on_episode if self.watcher else None,
         )
         refuse_failure([episode for group in groups for episode in group.episodes])
         tasks.begin(groups)
-        self._task_cursor = tasks.state()
+        self._cursor = {"tasks": tasks.state(), "frontier": self._frontier}
         self.parts.folder.log(self.step, summarize_survey(groups))
 
     async def generate(self) -> list[Group]:
@@ -142,26 +142,28 @@ class _Run:
         recipe's filter.
         """
         wanted = self.config.rollout.tasks_per_step
-        groups = await self.collect(wanted, [])
+        groups = await self.collect(wanted)
         sampling = self.parts.updater.algorithm.recipe.sampling
         for _ in range(MAX_REFILLS if sampling.refill else 0):
             missing = wanted - self.parts.updater.kept_groups(groups)
             if missing <= 0:
                 break
-            groups += await self.collect(missing, groups)
+            groups += await self.collect(missing)
         return groups
 
-    async def collect(self, count: int, played: Sequence[Group]) -> list[Group]:
-        """Play the next `count` tasks after what was already `played` in this step.
+    async def collect(self, count: int) -> list[Group]:
+        """Play the next `count` groups.
 
-        The sampling seeds depend on the step and the tasks alone, so that a resumed run plays
-        the same episodes.
+        The sampling seeds depend on the ordinals alone, so that a resumed run plays the same
+        episodes.
         """
+        tasks = await self.parts.tasks.take(count)
+        first, self._frontier = self._frontier, self._frontier + count
         return await self.parts.collector.collect(
-            await self.parts.tasks.take(count),
+            tasks,
             group_size=self.config.rollout.group_size,
-            seed=self.config.seed * 1_000_003 + self.step,
-            played=[group.task.id for group in played],
+            seed=self.config.seed,
+            first=first,
             done=self.watcher.on_episode if self.watcher else None,
         )
 
@@ -175,7 +177,7 @@ class _Run:
         self.step += 1
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
-        self._task_cursor = self.parts.tasks.state()
+        self._cursor = {"tasks": self.parts.tasks.state(), "frontier": self._frontier}
         numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
         engine = self.parts.engine
         if isinstance(engine, VLLMEngine) and engine.probed is not None:
@@ -271,7 +273,7 @@ class _Run:
             self.step,
             parts.learner.model,
             parts.tokenizer,
-            {"learner": parts.learner.state(), "step": self.step, "tasks": self._task_cursor},
+            {"learner": parts.learner.state(), "step": self.step, **self._cursor},
             keep=self.config.run.keep,
             images=parts.learner.images,
         )

@@ -1,25 +1,44 @@
 """Collects groups of rollouts, many episodes at the same time.
 
-All rollouts of a group share task and environment seed and differ in sampling seed. An episode that
-failed through no fault of the policy is played again; an episode that keeps failing stays in its
-group, left out of loss and baseline.
+All rollouts of a group share task and environment seed and differ in sampling seed. Both seeds
+follow from the group's ordinal, so that a group that is played again is the same group. An episode
+that failed through no fault of the policy is played again; an episode that keeps failing stays in
+its group, left out of loss and baseline.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import msgspec
 
 from ludus.agent import Episode, EpisodeLimits, Policy, Stop, play
 from ludus.envs import Task
 
+from .cut import Cut, cancelled
 from .scoring import EpisodeScorer
 from .source import EnvSource
+from .stages import NOWHERE, StagedSession, Stages
 
 RETRIED = frozenset({Stop.ENV_ERROR, Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.POLICY_ERROR})
 BACKOFF_S = 0.25
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of rollouts that was issued: everything that the group follows from, besides the
+    settings and the weights.
+    """
+
+    ordinal: int
+    """0, 1, 2, ... in the order in which groups are issued. The group's rollouts have the ordinals
+    `ordinal * group_size + index`.
+    """
+    task: Task
+    version: int = 0
+    """The version of the weights when the group was issued; no token of the group is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +48,14 @@ class Group:
     task: Task
     episodes: list[Episode]
     retries: int
+    ordinal: int = 0
+    """The ordinal of the group; see `Ticket`."""
+    version: int = 0
+    """The version of the weights when the group was issued."""
+    late: dict[int, float] = field(default_factory=dict[int, float])
+    """The rollouts that were cut off at their deadline, by index, with the seconds that each had
+    been played; `episodes` is without these.
+    """
 
 
 class Collector:
@@ -66,101 +93,168 @@ class Collector:
         *,
         group_size: int,
         seed: int,
-        played: Sequence[str] = (),
+        first: int = 0,
         done: Callable[[Episode], None] | None = None,
     ) -> list[Group]:
-        """Play `group_size` rollouts of each task.
+        """Play `group_size` rollouts of each task, and return the groups in the order of `tasks`.
 
         Args:
             tasks: the tasks; each becomes one group.
             group_size: rollouts of each task.
-            seed: the same seed, tasks and weights give the same rollouts, as far as the environment
-                is deterministic. A task that comes again gets other rollouts each time.
-            played: ids of the tasks that were played with this seed before.
+            seed: the same seed, ordinals and weights give the same rollouts, as far as the
+                environment is deterministic.
+            first: the ordinal of the first group; the others follow.
             done: called with each finished episode.
         """
-        names = _names(seed, played, tasks)
-        async with asyncio.TaskGroup() as workers:
-            groups = [
-                workers.create_task(self._group(task, group_size, name, done))
-                for task, name in zip(tasks, names, strict=True)
-            ]
-        return [group.result() for group in groups]
+        tickets = [Ticket(ordinal=first + n, task=task) for n, task in enumerate(tasks)]
+        found: list[Group] = []
+        async with aclosing(
+            self.stream(tickets, group_size=group_size, seed=seed, done=done)
+        ) as groups:
+            async for group in groups:
+                found.append(group)
+        return sorted(found, key=lambda group: group.ordinal)
 
-    async def _group(
-        self, task: Task, size: int, name: str, done: Callable[[Episode], None] | None
+    async def stream(
+        self,
+        tickets: Iterable[Ticket],
+        *,
+        group_size: int,
+        seed: int,
+        done: Callable[[Episode], None] | None = None,
+    ) -> AsyncGenerator[Group]:
+        """Play all tickets at the same time, and yield each group when it is complete.
+
+        Whoever stops early closes the generator (`contextlib.aclosing`), which ends the rest.
+        """
+        running = {
+            asyncio.create_task(self.play(ticket, group_size=group_size, seed=seed, done=done))
+            for ticket in tickets
+        }
+        try:
+            while running:
+                finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for one in finished:
+                    yield one.result()
+        finally:
+            await cancelled(running)
+
+    async def play(
+        self,
+        ticket: Ticket,
+        *,
+        group_size: int,
+        seed: int,
+        done: Callable[[Episode], None] | None = None,
+        cut: Cut | None = None,
+        stages: Stages | None = None,
     ) -> Group:
-        env_seed = task.rng(0).randrange(1 << 31)
-        async with asyncio.TaskGroup() as workers:
-            playing = [
-                workers.create_task(self._rollout(task, env_seed, name, index, done))
-                for index in range(size)
-            ]
-        rollouts = [one.result() for one in playing]
+        """Play the group of a ticket.
+
+        Args:
+            ticket: the ticket.
+            group_size: number of rollouts.
+            seed: the seed of the run.
+            done: called with each finished episode.
+            cut: ends the group early, with the rollouts that have finished by then.
+            stages: is told where each rollout stands.
+        """
+        places = stages or NOWHERE
+        env_seed = ticket.task.rng(0).randrange(1 << 31)
+        playing = [
+            asyncio.create_task(
+                self._rollout(ticket, env_seed, _Rollout(seed, index, group_size), done, places)
+            )
+            for index in range(group_size)
+        ]
+        try:
+            late = await (cut or Cut()).wait(playing)
+        finally:
+            await cancelled(playing)
+            places.leave(ticket.ordinal)
+        rollouts = [one.result() for index, one in enumerate(playing) if index not in late]
         episodes = [episode for episode, _ in rollouts]
         longest_s = max((episode.wall_s for episode in episodes), default=0.0)
         left_s = self.limits.episode_timeout_s - longest_s
-        await self.scorer.score_group(episodes, left_s=left_s)
-        return Group(task, episodes, sum(retries for _, retries in rollouts))
+        places.enter(ticket.ordinal, -1, "group verifiers")
+        try:
+            await self.scorer.score_group(episodes, left_s=left_s)
+        finally:
+            places.leave(ticket.ordinal)
+        return Group(
+            ticket.task,
+            episodes,
+            sum(retries for _, retries in rollouts),
+            ticket.ordinal,
+            ticket.version,
+            late,
+        )
 
     async def _rollout(
         self,
-        task: Task,
+        ticket: Ticket,
         env_seed: int,
-        group: str,
-        index: int,
+        rollout: _Rollout,
         done: Callable[[Episode], None] | None,
+        stages: Stages,
     ) -> tuple[Episode, int]:
         """Play until the episode's end is of the policy's own making, or until the retries are used
         up.
         """
+        ordinal, index = ticket.ordinal, rollout.index
         attempt = 0
         while True:
+            stages.enter(ordinal, index, "a free place (rollout.concurrency)")
             async with self._places:
-                episode = await self._play(task, env_seed, f"{group}/{index}")
+                episode = await self._play(ticket, env_seed, rollout, stages)
             failed = episode.trajectories[0].stop in RETRIED
             if not failed or attempt >= self.retries:
                 break
             attempt += 1
+            stages.enter(ordinal, index, "its next attempt")
             await asyncio.sleep(BACKOFF_S * 2**attempt)
-        episode.group, episode.index, episode.split = group, index, task.split
+        episode.group, episode.index = f"{ordinal}/{ticket.task.id}", index
+        episode.ordinal, episode.split = rollout.number(ordinal), ticket.task.split
         left_s = self.limits.episode_timeout_s - episode.wall_s
+        stages.enter(ordinal, index, "verifiers")
         await self.scorer.score(episode, left_s=left_s)
+        stages.leave(ordinal, index)
         if done is not None:
             done(episode)
         return episode, attempt
 
-    async def _play(self, task: Task, env_seed: int, name: str) -> Episode:
+    async def _play(
+        self, ticket: Ticket, env_seed: int, rollout: _Rollout, stages: Stages
+    ) -> Episode:
+        stages.enter(ticket.ordinal, rollout.index, "a session")
         session = await self.source.open()
         try:
             return await play(
-                session,
+                StagedSession(session, stages, ticket.ordinal, rollout.index),
                 self.policy,
-                task=task.id,
-                split=task.split,
+                task=ticket.task.id,
+                split=ticket.task.split,
                 seed=env_seed,
-                sampling_seed=_seed_of(name),
+                sampling_seed=rollout.sampling_seed(ticket.ordinal),
                 limits=self.limits,
             )
         finally:
             await self.source.release(session)
 
 
-def _names(seed: int, played: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-    """Return a unique name for each group, also where a task comes more than once.
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    """The place of a rollout in a run, apart from the group's ordinal."""
 
-    The sampling seeds of a group's rollouts are computed from its name.
-    """
-    times, names = Counter(played), list[str]()
-    for task in tasks:
-        times[task.id] += 1
-        again = f"#{times[task.id]}" if times[task.id] > 1 else ""
-        names.append(f"{seed}/{task.id}{again}")
-    return names
+    run_seed: int
+    index: int
+    group_size: int
 
+    def number(self, ordinal: int) -> int:
+        """Return the ordinal of the rollout, for the ordinal of the group."""
+        return ordinal * self.group_size + self.index
 
-def _seed_of(name: str) -> int:
-    """Return the sampling seed of a rollout, computed from the name, so that a resumed run repeats
-    the seed.
-    """
-    return Task(id=name, split="").rng().randrange(1 << 31)
+    def sampling_seed(self, ordinal: int) -> int:
+        """Return the seed that the policy samples with."""
+        name = f"{self.run_seed}/{self.number(ordinal)}"
+        return Task(id=name, split="").rng().randrange(1 << 31)

@@ -18,7 +18,7 @@ class Tasks(Protocol):
     """A source of tasks whose position is part of a checkpoint."""
 
     async def take(self, count: int) -> list[Task]:
-        """Return the next `count` tasks."""
+        """Return the next `count` tasks; where that fails or is cancelled, the position stays."""
         ...
 
     def retire(self, tasks: Iterable[str]) -> None:
@@ -50,6 +50,7 @@ class TaskStream:
         self._seed = seed
         self._used = 0
         self._indices: Iterator[int] | None = None
+        """Yields the indices from `_used` on; None where the position has moved since."""
         self._retired: set[str] = set()
 
     async def take(self, count: int) -> list[Task]:
@@ -57,16 +58,21 @@ class TaskStream:
         retired.
         """
         size = await self._source.size(self._split)
-        taken: list[Task] = []
-        allowed = count + (4 * size if size is not None else count + len(self._retired))
-        for _ in range(allowed):
-            if len(taken) == count:
-                return taken
-            task = await self._next(size)
-            if task.id not in self._retired:
+        indices = self._indices or islice(order(size, self._seed), self._used, None)
+        self._indices = None  # a call that is cut short has read some, and the next begins afresh
+        retired, taken, read = frozenset(self._retired), list[Task](), 0
+        allowed = count + (4 * size if size is not None else count + len(retired))
+        while len(taken) < count:
+            if read == allowed:  # every task is solved: start over rather than train on nothing
+                retired = frozenset[str]()
+            (task,) = await self._source.tasks(self._split, [next(indices)])
+            read += 1
+            if task.id not in retired:
                 taken.append(task)
-        self._retired.clear()  # every task is solved: start over rather than train on nothing
-        return [*taken, *[await self._next(size) for _ in range(count - len(taken))]]
+        if read > allowed:
+            self._retired.clear()
+        self._used, self._indices = self._used + read, indices
+        return taken
 
     def retire(self, tasks: Iterable[str]) -> None:
         """Stop playing the tasks with these ids."""
@@ -80,11 +86,3 @@ class TaskStream:
         """Continue from the `state` that a checkpoint has kept."""
         self._used, self._indices = int(state["used"]), None
         self._retired = set(state["retired"])
-
-    async def _next(self, size: int | None) -> Task:
-        if self._indices is None:
-            self._indices = islice(order(size, self._seed), self._used, None)
-        index = next(self._indices)
-        self._used += 1
-        (task,) = await self._source.tasks(self._split, [index])
-        return task

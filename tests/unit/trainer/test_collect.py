@@ -11,10 +11,12 @@ from ludus.agent import EpisodeLimits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
 from ludus.messages import Message
 from ludus.rewards import Sample, make_verifier
-from ludus.trainer.rollout import Collector, EpisodeScorer, source as sources
+from ludus.trainer.rollout import Collector, EpisodeScorer, Ticket, source as sources
+from ludus.trainer.rollout.cut import Cut
 from ludus.trainer.rollout.evaluate import evaluate
 from ludus.trainer.rollout.scoring import WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource
+from ludus.trainer.rollout.stages import Stages
 from ludus.verdict import Status, Verdict
 
 
@@ -240,9 +242,8 @@ async def test_a_task_that_a_refill_brings_again_is_sampled_anew() -> None:
     policy = Seeded()
     made = collector(policy)
     tasks = await made.source.tasks("train", [0, 1])
-    first = await made.collect(tasks, group_size=2, seed=0)
-    played = [group.task.id for group in first]
-    await made.collect(tasks, group_size=2, seed=0, played=played)
+    await made.collect(tasks, group_size=2, seed=0)
+    await made.collect(tasks, group_size=2, seed=0, first=2)
     assert len(set(policy.seeds)) == 8
     await made.source.close()
 
@@ -255,3 +256,97 @@ async def test_the_same_tasks_and_seed_are_sampled_as_before() -> None:
         await collect(collector(policy), indices=(0, 1, 0))
         seeds.append(sorted(policy.seeds))
     assert seeds[0] == seeds[1]
+
+
+async def test_groups_and_rollouts_carry_their_ordinals() -> None:
+    made = collector()
+    tasks = await made.source.tasks("train", [4, 5])
+    groups = await made.collect(tasks, group_size=3, seed=0, first=7)
+    assert [group.ordinal for group in groups] == [7, 8]
+    # ordinal of the group x 3 + index
+    assert [[one.ordinal for one in group.episodes] for group in groups] == [
+        [21, 22, 23],
+        [24, 25, 26],
+    ]
+    await made.source.close()
+
+
+async def test_seeds_follow_from_the_ordinal_and_not_from_the_company() -> None:
+    """A group that is played again alone, as after a resume, has the seeds it had."""
+    together, alone = Seeded(), Seeded()
+    await collect(collector(together), indices=(0, 1, 2), size=2)
+    made = collector(alone)
+    (task,) = await made.source.tasks("train", [2])
+    await made.collect([task], group_size=2, seed=0, first=2)
+    assert set(alone.seeds) < set(together.seeds)
+    other = Seeded()
+    again = collector(other)
+    await again.collect([task], group_size=2, seed=0, first=3)
+    assert not set(other.seeds) & set(together.seeds)  # the control
+    for one in (made, again):
+        await one.source.close()
+
+
+async def test_groups_are_yielded_as_they_finish() -> None:
+    gate, begun = asyncio.Event(), 0
+
+    async def answer(messages: Sequence[Message]) -> str:
+        nonlocal begun
+        begun += 1
+        if begun <= 2:
+            await gate.wait()
+        return messages[-1].text
+
+    made = collector(ScriptedPolicy(answer))
+    tasks = await made.source.tasks("train", [0, 1])
+    tickets = [Ticket(ordinal=n, task=task) for n, task in enumerate(tasks)]
+    found: list[int] = []
+    async for group in made.stream(tickets, group_size=2, seed=0):
+        found.append(group.ordinal)
+        gate.set()
+    assert found == [1, 0]
+    await made.source.close()
+
+
+async def test_a_group_that_is_cut_keeps_what_has_finished() -> None:
+    begun = 0
+
+    async def answer(messages: Sequence[Message]) -> str:
+        nonlocal begun
+        begun += 1
+        if begun == 2:
+            await asyncio.sleep(60)
+        return messages[-1].text
+
+    made = collector(ScriptedPolicy(answer))
+    (task,) = await made.source.tasks("train", [0])
+    group = await made.play(
+        Ticket(ordinal=0, task=task), group_size=3, seed=0, cut=Cut(deadline_s=0.3)
+    )
+    assert [one.index for one in group.episodes] == [0, 2]
+    assert list(group.late) == [1]
+    assert 0.3 <= group.late[1] < 60
+    await made.source.close()
+
+
+async def test_stages_say_who_waits_for_whom() -> None:
+    asked = asyncio.Event()
+
+    async def never(messages: Sequence[Message]) -> str:
+        asked.set()
+        await asyncio.sleep(60)
+        return ""
+
+    made, stages, cut = collector(ScriptedPolicy(never), concurrency=1), Stages(), Cut()
+    (task,) = await made.source.tasks("train", [0])
+    playing = asyncio.create_task(
+        made.play(Ticket(ordinal=4, task=task), group_size=2, seed=0, cut=cut, stages=stages)
+    )
+    await asyncio.wait_for(asked.wait(), 10)
+    told = stages.told()
+    assert "generation: 1 rollout of group 4" in told
+    assert "a free place (rollout.concurrency): 1 rollout of group 4" in told
+    cut.ask()
+    assert (await asyncio.wait_for(playing, 10)).episodes == []
+    assert stages.told() == ""
+    await made.source.close()

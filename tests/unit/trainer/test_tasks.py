@@ -1,5 +1,9 @@
 """The order of tasks."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from ludus.envs import EnvSession, ListedTasks, Task, TaskSet, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.trainer.rollout.source import LocalSource
@@ -54,3 +58,24 @@ async def test_when_every_task_is_retired_all_come_back() -> None:
     tasks.retire("01234")
     assert len(await ids(tasks, 2)) == 2
     assert tasks.state()["retired"] == []
+
+
+async def test_a_take_that_is_cut_short_moves_nothing() -> None:
+    """The source fails at its third task: nobody has seen the first two, so they come again."""
+
+    class Failing(LocalSource):
+        asked = 0
+
+        async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
+            self.asked += 1
+            if self.asked == 5:
+                raise ConnectionError("the server is down")
+            return await super().tasks(split, indices)
+
+    tasks = TaskStream(Failing("five-v0", lambda: EnvSession(Five())), "train", 0)
+    expected = await ids(stream(), 7)
+    assert await ids(tasks, 2) == expected[:2]
+    with pytest.raises(ConnectionError):
+        await tasks.take(5)
+    assert tasks.state()["used"] == 2
+    assert await ids(tasks, 5) == expected[2:]

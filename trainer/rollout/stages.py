@@ -1,0 +1,135 @@
+"""The stage of each rollout in flight, so that a stalled run can say who waits for whom."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ludus.envs import Info
+from ludus.envs.gym import Playable
+from ludus.envs.session import Stepped
+from ludus.envs.tasks import TaskPage
+from ludus.messages import Message, Observation
+
+MANY = 5
+"""Number of ordinals that are named for a stage."""
+
+
+class Stages:
+    """Knows what each rollout in flight waits for, and when anything last moved.
+
+    Args:
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._at: dict[tuple[int, int], str] = {}
+        self._moved = clock()
+        self.moves = 0
+        """How often anything has moved."""
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since anything moved."""
+        return self._clock() - self._moved
+
+    def move(self) -> None:
+        """Note that something has moved."""
+        self._moved = self._clock()
+        self.moves += 1
+
+    def enter(self, ordinal: int, index: int, stage: str) -> None:
+        """Note what a rollout waits for from now on; an index of -1 is the group as a whole."""
+        self._at[ordinal, index] = stage
+        self.move()
+
+    def leave(self, ordinal: int, index: int | None = None) -> None:
+        """Forget a rollout that has ended, or all of a group without an index."""
+        if index is not None:
+            self._at.pop((ordinal, index), None)
+        else:
+            for key in [key for key in self._at if key[0] == ordinal]:
+                del self._at[key]
+        self.move()
+
+    @contextmanager
+    def during(self, stage: str) -> Generator[None]:
+        """Note a stage of the run itself, such as the update."""
+        name = (-1, len(self._at))
+        self._at[name] = stage
+        self.move()
+        try:
+            yield
+        finally:
+            self._at.pop(name, None)
+            self.move()
+
+    def told(self) -> str:
+        """Say what is waited for, the commonest first, with the first groups concerned."""
+        found: dict[str, list[int]] = {}
+        for (ordinal, _), stage in sorted(self._at.items()):
+            found.setdefault(stage, []).append(ordinal)
+        return "; ".join(
+            f"{stage}: {_named(ordinals)}"
+            for stage, ordinals in sorted(found.items(), key=lambda one: -len(one[1]))
+        )
+
+
+def _named(ordinals: list[int]) -> str:
+    groups = list(Counter(ordinal for ordinal in ordinals if ordinal >= 0))
+    if not groups:
+        return "the run itself"
+    more = f" and {len(groups) - MANY} more" if len(groups) > MANY else ""
+    rollouts = f"{len(ordinals)} rollout" + "s" * (len(ordinals) != 1)
+    return f"{rollouts} of group {', '.join(map(str, groups[:MANY]))}{more}"
+
+
+NOWHERE = Stages()
+"""Stages that nobody asks about."""
+
+
+class StagedSession:
+    """A session that tells `Stages` whether its rollout waits for the environment or for the
+    policy.
+    """
+
+    def __init__(self, session: Playable, stages: Stages, ordinal: int, index: int) -> None:
+        self.id = session.id
+        self._session = session
+        self._enter = partial(stages.enter, ordinal, index)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same seed gives the same episode."""
+        return self._session.deterministic
+
+    async def task_page(self, split: str, *, offset: int = 0, limit: int = 100) -> TaskPage:
+        """Return a page of tasks."""
+        return await self._session.task_page(split, offset=offset, limit=limit)
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Reset the session."""
+        self._enter("the environment")
+        try:
+            return await self._session.reset(seed=seed, options=options)
+        finally:
+            self._enter("generation")
+
+    async def step(self, action: str | Message) -> Stepped:
+        """Take a step in the session."""
+        self._enter("the environment")
+        try:
+            return await self._session.step(action)
+        finally:
+            self._enter("generation")
+
+    async def close(self) -> None:
+        """Close the session."""
+        await self._session.close()
