@@ -34,4 +34,4 @@ if ! .venv/bin/python -c 'import torch' >/dev/null 2>&1; then
         $pip "torch==2.13.0+cpu" >>"$log" 2>&1 || run $pip "torch>=2.6"
     fi
 fi
-run $pip --editable '.[train,gguf,search,docker,dev]'
+run $pip --editable '.[train,gguf,lora,search,docker,dev]'

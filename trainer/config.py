@@ -88,6 +88,45 @@ class RolloutConfig:
 
 
 @dataclass(frozen=True)
+class LoraConfig:
+    """Settings of LoRA, which trains two small matrices beside each frozen weight (needs the extra
+    lora).
+    """
+
+    rank: int = 0
+    """Rank of the matrices; 0 trains all weights."""
+    alpha: float = 0.0
+    """What a pair of matrices adds is multiplied by alpha / rank; 0 takes twice the rank."""
+    targets: str = "all"
+    """Names of the linear layers that get matrices, such as q_proj,v_proj; all takes every linear
+    layer of the decoder.
+    """
+    adapter: str = ""
+    """Folder of a saved adapter to start from; empty starts a new one, which changes nothing yet.
+    """
+    publish: Literal["merged", "adapter"] = "merged"
+    """What the engine is given after an update: whole merged weights, which any engine takes, or
+    the matrices alone, which takes the local engine and costs it the two small products.
+    """
+    save: Literal["merged", "adapter"] = "merged"
+    """What a checkpoint holds beside the adapter: the merged model, which any program loads, or
+    nothing more than the name of the base model.
+    """
+
+    def __post_init__(self) -> None:
+        _not_negative("trainer.lora.rank", self.rank)
+        _not_negative("trainer.lora.alpha", self.alpha)
+        if not self.targets.strip():
+            raise ConfigError("trainer.lora.targets names no layer; leave it out to take all")
+        changed = [name for name in ("alpha", "adapter") if getattr(self, name)]
+        if changed and not self.rank:
+            raise ConfigError(
+                f"trainer.lora.{changed[0]} is set, but trainer.lora.rank is 0, which trains all "
+                "weights; set the rank"
+            )
+
+
+@dataclass(frozen=True)
 class TrainerConfig:
     """Settings of the optimizer and of updates."""
 
@@ -113,6 +152,11 @@ class TrainerConfig:
     gradient is the same up to rounding. None follows the model's size and the free memory, up to
     16,384.
     """
+    checkpoint_layers: bool = False
+    """Whether a decoder layer keeps only its input for the backward pass and computes the rest once
+    more there: much less memory for about a third more time, and the same gradient.
+    """
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
     def __post_init__(self) -> None:
         for name in ("lr", "max_grad_norm", "max_refused"):

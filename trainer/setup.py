@@ -22,6 +22,7 @@ from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
 from .learning.devices import pick_device
 from .learning.learner import Learner
+from .learning.policy_model import BelowAdapter, Scores, load_policy
 from .learning.precision import DTYPES, autocast_of, slow_precision
 from .learning.update import Updater
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
@@ -124,7 +125,12 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         wanted=config.trainer.updates_per_step,
     )
     learner = _learner(
-        config, model_path, images, values="values" in algorithm.needs, updates=plan.settings.count
+        config,
+        model_path,
+        images,
+        values="values" in algorithm.needs,
+        updates=plan.settings.count,
+        resumed=start is not None,
     )
     tasks = _tasks(config, algorithm.recipe, source)
     frontier = 0
@@ -221,9 +227,15 @@ def _learner(
     *,
     values: bool = False,
     updates: int = 1,
+    resumed: bool = False,
 ) -> Learner:
     return Learner(
-        load_model(path, device=pick_device(config.model.device)),
+        load_policy(
+            path,
+            config.trainer.lora,
+            device=pick_device(config.model.device),
+            resumed=resumed,
+        ),
         config.trainer,
         temperature=config.rollout.temperature,
         values=values,
@@ -279,8 +291,13 @@ def _updater(
     tracker: SuccessTracker | None,
     plan: UpdatePlan,
 ) -> Updater:
-    wants_reference = "ref_logp" in algorithm.needs
-    reference = _learner(config, config.model.path, learner.images) if wants_reference else None
+    reference: Scores | None = None
+    if "ref_logp" in algorithm.needs:
+        reference = (
+            BelowAdapter(learner)
+            if config.trainer.lora.rank
+            else _learner(config, config.model.path, learner.images)
+        )
     return Updater(
         algorithm,
         learner,

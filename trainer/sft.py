@@ -31,10 +31,11 @@ from ludus.wire.arguments import parse_served
 from .chat_template import open_chat
 from .config import SFTConfig
 from .demonstrations import demonstrate
-from .engines import load_images, load_model, load_tokenizer
+from .engines import load_images, load_tokenizer
 from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
+from .learning.policy_model import load_policy
 from .learning.precision import autocast_of, slow_precision
 from .run.changes import refuse_changes
 from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
@@ -115,7 +116,12 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     for note in slow_precision(config.model.dtype, pick_device(config.model.device)):
         logger.warning(note)
     learner = Learner(
-        load_model(model_path, device=pick_device(config.model.device)),
+        load_policy(
+            model_path,
+            config.trainer.lora,
+            device=pick_device(config.model.device),
+            resumed=start is not None,
+        ),
         config.trainer,
         images=images,
         autocast=autocast_of(config.model.dtype),

@@ -117,13 +117,26 @@ def checked(source: WeightSource) -> Iterator[tuple[str, Tensor]]:
         raise WeightsRefused(f"a source of weights ends before {_told(missing)}")
 
 
+def adapter_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return the matrices of a model's LoRA adapter by name, not copied; none without an adapter.
+
+    They are all that changes of such a model.
+    """
+    return {
+        name: parameter.detach()
+        for name, parameter in module.named_parameters()
+        if ".lora_A." in name or ".lora_B." in name
+    }
+
+
 def refuse_foreign(source: WeightSource, module: nn.Module) -> None:
     """Refuse weights whose names or shapes are not those of a model, before any is installed.
 
     Raises:
         WeightsRefused: with the first names that differ.
     """
-    mine = {name: tuple(one.shape) for name, one in module.named_parameters()}
+    expected = adapter_tensors(module) or dict(module.named_parameters())
+    mine = {name: tuple(one.shape) for name, one in expected.items()}
     theirs = {meta.name: meta.shape for meta in source.metadata()}
     if unknown := sorted(set(theirs) - set(mine)):
         raise WeightsRefused(f"weights the engine's model does not have: {unknown[:3]}")

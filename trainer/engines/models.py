@@ -22,8 +22,20 @@ from transformers.utils import logging
 from ludus.agent.chat import Tokenizer
 from ludus.errors import ConfigError
 
+from ..adapters import (
+    CONFIG_FILE,
+    base_below,
+    base_of,
+    has_adapter,
+    merge_saved_adapter,
+    merged_tensors,
+    save_adapter,
+)
 from ..vision import ImageReader, load_image_reader, reads_images
 from .model_paths import locate_model
+
+ADAPTER = "adapter"
+"""Folder of the adapter inside a model's folder."""
 
 CausalLM = Any
 """A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
@@ -32,13 +44,18 @@ CausalLM = Any
 def load_model(
     path: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> CausalLM:
-    """Load a causal LM from whatever `locate_model` knows.
+    """Load a causal LM from whatever `locate_model` knows; the folder of a LoRA adapter loads its
+    base model with the adapter merged.
 
     Raises:
         ConfigError: nothing is found, or no causal LM inside.
     """
     _quiet()
     folder = locate_model(path)
+    if _is_adapter_alone(Path(folder)):
+        model = load_model(base_of(Path(folder) / ADAPTER), dtype=dtype, device=device)
+        merge_saved_adapter(model, Path(folder) / ADAPTER)
+        return model
     try:
         auto: Any = AutoModelForCausalLM
         if reads_images(AutoConfig.from_pretrained(folder)):
@@ -50,6 +67,12 @@ def load_model(
         ) from error
     _refuse_altered_logits(model, str(path))
     return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
+
+
+def _is_adapter_alone(folder: Path) -> bool:
+    """Whether a folder holds an adapter and no merged weights."""
+    whole = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+    return (folder / ADAPTER / CONFIG_FILE).is_file() and not whole
 
 
 @torch.no_grad()
@@ -111,9 +134,18 @@ def load_stop_ids(path: str | Path) -> tuple[int, ...]:
 def save_model(
     model: CausalLM, tokenizer: Any, path: str | Path, *, images: ImageReader | None = None
 ) -> None:
-    """Write a folder that `from_pretrained` can load; `images` brings the image processor."""
+    """Write a folder that `load_model` can load; `images` brings the image processor.
+
+    A model with an adapter is written merged, as a folder for `from_pretrained`, and the adapter
+    beside it; with `trainer.lora.save = "adapter"` the adapter alone.
+    """
     _quiet()
-    model.save_pretrained(str(path))
+    if not has_adapter(model):
+        model.save_pretrained(str(path))
+    else:
+        save_adapter(model, Path(path) / ADAPTER)
+        if not base_below(model).alone:
+            model.save_pretrained(str(path), state_dict=dict(merged_tensors(model)))
     tokenizer.save_pretrained(str(path))
     if images is not None:
         images.save(path)

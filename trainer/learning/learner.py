@@ -18,11 +18,13 @@ from torch import Tensor
 from ludus.agent import WeightSource
 from ludus.errors import UpdateRefused
 
+from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..memory import fitting_pass
 from ..vision import ImageReader, last_hidden
-from ..weights import MemoryWeights
+from ..weights import MemoryWeights, adapter_tensors
+from .activations import checkpoint_layers
 from .batch import Batch, passes, units
 from .guard import broken_units, is_finite, told
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
@@ -84,6 +86,8 @@ class Learner:
         self.images = images
         self.updates = 0
         self.value_head = _value_head(model) if values else None
+        if config.checkpoint_layers:
+            checkpoint_layers(model)
         self._place()
         self.optimizer = torch.optim.AdamW(
             self._parameters(),
@@ -131,7 +135,7 @@ class Learner:
             """
             self.optimizer.zero_grad(set_to_none=True)
             total, weight = 0.0, 0.0
-            for part in self._passes(batch.lengths, those, together):
+            for part in self._passes(batch, those, together):
                 one = batch.take(part).to(self.model.device)
                 said = self.predict(one, entropy=entropy)
                 part_sum, part_weight = loss(one, said)
@@ -243,8 +247,14 @@ class Learner:
         return items
 
     def source(self) -> WeightSource:
-        """Return the weights for an engine, not copied: they stay as they are until read."""
-        return MemoryWeights.of(self.model)
+        """Return the weights for an engine, not copied: they stay as they are until read. An
+        adapter is merged into its base, or comes alone where `trainer.lora.publish` says so.
+        """
+        if not has_adapter(self.model):
+            return MemoryWeights.of(self.model)
+        if self.config.lora.publish == "adapter":
+            return MemoryWeights(adapter_tensors(self.model))
+        return MergedWeights(self.model)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the model."""
@@ -265,10 +275,10 @@ class Learner:
         """Put the modules where they are trained, before the optimizer is made."""
 
     def _passes(
-        self, lengths: Tensor, rows: Tensor, together: Tensor | None = None
+        self, batch: Batch, rows: Tensor, together: Tensor | None = None
     ) -> Iterable[Tensor]:
         """Split `rows` into the forward passes of this process; see `passes`."""
-        return passes(lengths, rows, self.tokens_per_pass, together)
+        return passes(batch.lengths, rows, self.tokens_per_pass, together)
 
     def _backward(self, part_sum: Tensor, said: Predicted) -> None:
         """Add the gradient of a pass's sum."""
@@ -284,14 +294,14 @@ class Learner:
 
     def _parameters(self) -> list[torch.nn.Parameter]:
         head = [] if self.value_head is None else list(self.value_head.parameters())
-        return [*self.model.parameters(), *head]
+        return [*(one for one in self.model.parameters() if one.requires_grad), *head]
 
     @torch.no_grad()
     def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
         """Apply `of` to every row, pass by pass, and return the results on the CPU."""
         found = torch.zeros_like(batch.mask)
         every = torch.arange(len(batch))
-        for part in self._passes(batch.lengths, every):
+        for part in self._passes(batch, every):
             values = of(batch.take(part).to(self.model.device)).cpu()
             found[part, : values.shape[1]] = values
         return found

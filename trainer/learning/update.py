@@ -23,6 +23,7 @@ from .batch import Batch
 from .experience import Experience, gather, played, prompt_tokens, responses_of
 from .guard import Refusal, refuse_broken
 from .learner import Learner, Predicted
+from .policy_model import Scores
 from .recipe_inputs import refuse_unmet
 from .update_numbers import (
     dropped_shares,
@@ -58,7 +59,7 @@ class Updater:
     Args:
         algorithm: a resolved recipe.
         learner: holds the weights that are updated.
-        reference: a frozen copy that the recipe pulls towards, if the recipe asks for one.
+        reference: a frozen policy that the recipe pulls towards, if the recipe asks for one.
         tracker: tracks success rates, if the recipe has a tracker; each step is remembered there.
         updates: number of mini-batches, and optimizer updates, that share a step's groups; fewer
             where a step has fewer groups to train.
@@ -73,7 +74,7 @@ class Updater:
         algorithm: Algorithm,
         learner: Learner,
         *,
-        reference: Learner | None = None,
+        reference: Scores | None = None,
         tracker: SuccessTracker | None = None,
         updates: int = 1,
         epochs: int = 1,

@@ -1,0 +1,72 @@
+"""The model of a learner: whole, or with an adapter beside its frozen weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from ludus.errors import ConfigError
+
+from ..adapters import add_adapter, base_of, without_adapter
+from ..config import LoraConfig
+from ..engines.models import ADAPTER, CausalLM, load_model
+from .batch import Batch
+from .learner import Learner
+
+
+class Scores(Protocol):
+    """A policy that gives log-probabilities, such as the one that a recipe's KL is taken to."""
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        ...
+
+
+class BelowAdapter:
+    """The frozen model below a learner's adapter; it needs no second copy of the weights.
+
+    Args:
+        learner: whose model has an adapter.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        with without_adapter(self.learner.model):
+            return self.learner.score(batch)
+
+
+def load_policy(
+    path: str | Path, lora: LoraConfig, *, device: str = "cpu", resumed: bool = False
+) -> CausalLM:
+    """Load the model that a learner trains, in float32.
+
+    Args:
+        path: a model, or the checkpoint of a run that continues.
+        lora: the adapter to train; rank 0 trains all weights.
+        device: the device of the model.
+        resumed: whether `path` is a checkpoint whose adapter is continued on its own base model.
+
+    Raises:
+        ConfigError: the checkpoint and the settings do not agree on an adapter, or the adapter is
+            of another model.
+    """
+    saved = Path(path) / ADAPTER
+    if resumed and saved.is_dir() != bool(lora.rank):
+        raise ConfigError(
+            f"trainer.lora.rank is {lora.rank}, but the checkpoint {str(path)!r} was trained "
+            f"{'with' if saved.is_dir() else 'without'} an adapter; resume with the settings it "
+            "was trained with, or start from it with --model.path"
+        )
+    if not lora.rank:
+        return load_model(path, device=device)
+    base = base_of(saved) if resumed else str(path)
+    model = load_model(base, device=device)
+    named = str(Path(base).absolute()) if Path(base).is_dir() else base
+    add_adapter(model, replace(lora, adapter=str(saved)) if resumed else lora, base=named)
+    return model
