@@ -346,6 +346,11 @@ class TrainConfig:
         refuse_credentials("env", self.env)
         refuse_credentials("env_url", self.env_url)
         _positive("steps", self.steps)
+        if self.engine != "local" and self.trainer.lora.publish == "adapter":
+            raise ConfigError(
+                f"trainer.lora.publish is 'adapter', which the engine {self.engine!r} does not "
+                "take; leave it at merged"
+            )
         if self.trainer.updates_per_step > self.rollout.tasks_per_step:
             raise ConfigError(
                 f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a step has only "

@@ -15,8 +15,8 @@ from ludus.agent.context import ContextManager, make_context
 from ludus.errors import ConfigError
 
 from .chat_template import open_chat
-from .config import TrainConfig
-from .engines import LocalEngine, load_images, load_model, load_tokenizer
+from .config import LoraConfig, TrainConfig
+from .engines import LocalEngine, load_images, load_tokenizer
 from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
 from .engines.vllm import start_vllm
@@ -251,7 +251,14 @@ async def _engine(
     if config.engine == "vllm":
         return await _vllm_engine(config, path, learner, folder, version=version)
     device = pick_device(config.model.device)
-    model = load_model(path, dtype=DTYPES[config.model.dtype], device=device)
+    lora = config.trainer.lora
+    model = load_policy(
+        path,
+        lora if lora.publish == "adapter" else LoraConfig(),
+        dtype=DTYPES[config.model.dtype],
+        device=device,
+        resumed=config.run.resume and bool(lora.rank) and lora.publish == "adapter",
+    )
     return LocalEngine(
         model,
         max_rows=config.rollout.concurrency,

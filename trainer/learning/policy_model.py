@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from ludus.errors import ConfigError
@@ -42,13 +43,19 @@ class BelowAdapter:
 
 
 def load_policy(
-    path: str | Path, lora: LoraConfig, *, device: str = "cpu", resumed: bool = False
+    path: str | Path,
+    lora: LoraConfig,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    resumed: bool = False,
 ) -> CausalLM:
-    """Load the model that a learner trains, in float32.
+    """Load the model that a learner trains.
 
     Args:
         path: a model, or the checkpoint of a run that continues.
         lora: the adapter to train; rank 0 trains all weights.
+        dtype: the type of the weights; the matrices of an adapter are float32.
         device: the device of the model.
         resumed: whether `path` is a checkpoint whose adapter is continued on its own base model.
 
@@ -64,9 +71,9 @@ def load_policy(
             "was trained with, or start from it with --model.path"
         )
     if not lora.rank:
-        return load_model(path, device=device)
+        return load_model(path, dtype=dtype, device=device)
     base = base_of(saved) if resumed else str(path)
-    model = load_model(base, device=device)
+    model = load_model(base, dtype=dtype, device=device)
     named = str(Path(base).absolute()) if Path(base).is_dir() else base
     add_adapter(model, replace(lora, adapter=str(saved)) if resumed else lora, base=named)
     return model

@@ -19,6 +19,7 @@ from ludus.trainer.adapters import (
     without_adapter,
 )
 from ludus.trainer.config import LoraConfig, TrainerConfig
+from ludus.trainer.engines import LocalEngine
 from ludus.trainer.engines.models import load_model, save_model
 from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
@@ -48,8 +49,9 @@ def batch(count: int = 6) -> Any:
 
 def trained(steps: int = 3, **settings: Any) -> tuple[Any, Learner]:
     model = plain()
-    add_adapter(model, LoraConfig(rank=RANK, **settings), base="nowhere")
-    learner = Learner(model, TrainerConfig(lr=3e-2))
+    lora = LoraConfig(rank=RANK, **settings)
+    add_adapter(model, lora, base="nowhere")
+    learner = Learner(model, TrainerConfig(lr=3e-2, lora=lora))
     given = batch()
     for _ in range(steps):
         learner.update(given, torch.arange(len(given)), negative_log_likelihood)
@@ -101,6 +103,27 @@ def test_the_base_model_is_the_reference_without_a_second_copy() -> None:
     assert torch.equal(learner.score(given), moved)
     learner.update(given, torch.arange(len(given)), negative_log_likelihood)  # it still learns
     assert not torch.equal(learner.score(given), moved)
+
+
+async def test_an_engine_with_the_adapter_takes_the_matrices_alone() -> None:
+    model, learner = trained(publish="adapter")
+    names = {meta.name for meta in learner.source().metadata()}
+    assert names == set(adapter_tensors(model))
+    theirs = plain()
+    add_adapter(theirs, LoraConfig(rank=RANK))
+    engine, whole = LocalEngine(theirs), LocalEngine(plain())
+    try:
+        with pytest.raises(ConfigError, match="the engine's model does not have"):
+            await whole.set_weights(learner.source(), 1)
+        await engine.set_weights(learner.source(), 1)
+        given = batch()
+        ids = given.ids[5].tolist()
+        logprobs = await engine.logprobs(ids)
+    finally:
+        await engine.close()
+        await whole.close()
+    expected = learner.score(given)[5, 3:]
+    assert torch.allclose(torch.tensor(logprobs[3:]), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("save", ["merged", "adapter"])
