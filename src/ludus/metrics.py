@@ -6,29 +6,82 @@ Names are paths: `reward/mean`, `stop/max_turns`, `time/generate_s`.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import msgspec
 
 
-class MetricsLog:
-    """Appends to `metrics.jsonl`; every line is on disk when `write` returns."""
+class LineFile:
+    """Appends whole lines to a file.
+
+    Lines that cannot be written, because the disk is full, wait for the next `append`; the file
+    never ends in the middle of a line.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.waiting: list[bytes] = []
+        """The lines that are not in the file yet."""
+        self.fault: OSError | None = None
+        """Why lines are waiting; None if none are."""
         path.parent.mkdir(parents=True, exist_ok=True)
+
+    def append(self, line: bytes) -> None:
+        """Append a line, after those that wait."""
+        self.waiting.append(line + b"\n")
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the lines that wait, if that is possible now."""
+        if not self.waiting:
+            return
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                self._write(file, b"".join(self.waiting))
+        except OSError as error:
+            self.fault = error
+        else:
+            self.waiting, self.fault = [], None
+
+    def sync(self) -> None:
+        """Wait until the written lines are on the disk."""
+        if self.path.exists():
+            with self.path.open("ab") as file:
+                os.fsync(file.fileno())
+
+    def _write(self, file: FileIO, text: bytes) -> None:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            while text:
+                text = text[file.write(text) :]
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+class MetricsLog:
+    """Appends to `metrics.jsonl`; every line is in the file when `write` returns, unless the disk
+    is full: then the line waits in `lines` for the next.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines = LineFile(path)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Append the metrics of a step; numbers that are not finite are left out, since JSON has
         none.
         """
         known = {name: value for name, value in numbers.items() if math.isfinite(value)}
-        line = msgspec.json.encode({"step": step, "time": round(time.time(), 3), **known})
-        with self.path.open("ab") as file:
-            file.write(line + b"\n")
+        # The time is for people; nothing reads it back, so that a clock that jumps changes nothing.
+        self.lines.append(
+            msgspec.json.encode({"step": step, "time": round(time.time(), 3), **known})
+        )
 
 
 def cut_back(path: Path, step: int) -> None:

@@ -9,6 +9,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from ludus.metrics import LineFile
+
 logger = logging.getLogger(__name__)
 
 FILE = "notices.jsonl"
@@ -46,7 +48,7 @@ class NoticeBoard:
     """
 
     def __init__(self, path: Path, watcher: object, counts: Mapping[str, int]) -> None:
-        self._path = path
+        self.lines = LineFile(path)
         self._watcher = watcher
         self._counts = dict(counts)
 
@@ -57,8 +59,7 @@ class NoticeBoard:
             if is_told(count):
                 again = f"in {count} steps so far: " if count > 1 else ""
                 told = ToldNotice(step=step, name=name, count=count, text=again + text)
-                with self._path.open("ab") as file:
-                    file.write(msgspec.json.encode(told) + b"\n")
+                self.lines.append(msgspec.json.encode(told))
                 if isinstance(self._watcher, Listener):
                     self._watcher.on_notice(told)
                 else:
