@@ -219,14 +219,19 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
         reward=mean_over_tasks([fmean(returns) for returns in by_task.values()])
         if counted
         else None,
-        pass_at=_pass_at(list(by_task.values()), passing),
+        pass_at=pass_rates(list(by_task.values()), passing),
         turns=fmean(len(t.turns) for t in trajectories) if counted else 0.0,
         stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
     )
 
 
-def _pass_at(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Estimate]:
-    """Return pass@k for k = 1, 2, 4 ... up to the largest number of episodes of a task."""
+def pass_rates(returns: Sequence[Sequence[float]], passing: float) -> dict[int, Estimate]:
+    """Return pass@k for k = 1, 2, 4 ... up to the largest number of episodes of a task.
+
+    Args:
+        returns: the returns of the episodes of each task.
+        passing: the return from which an episode passes.
+    """
     passed = [(len(one), sum(value >= passing for value in one)) for one in returns]
     largest = max((n for n, _ in passed), default=0)
     estimates: dict[int, Estimate] = {}

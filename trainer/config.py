@@ -180,11 +180,43 @@ class EvalConfig:
     split: str = "test"
     temperature: float = 0.0
     """Sampling temperature of evaluation; 0 is greedy."""
+    samples: int = 1
+    """Episodes of each task; more than one also measures pass@k."""
+    passing: float = 1.0
+    """The reward from which an episode passes, for pass@k."""
+    beside: Literal["no", "own", "shared"] = "no"
+    """Whether training goes on meanwhile: no stops for the evaluation, own evaluates one version
+    with an engine and weights of its own, shared evaluates with the engine of training, whose
+    weights may change meanwhile.
+    """
+    keep_best: bool = True
+    """Whether the checkpoint with the best mean reward is kept, as checkpoints/best."""
+    stop_at: float | None = None
+    """Mean reward from which the run ends early; None never ends early."""
+    patience: int = 0
+    """Evaluations in a row without a new best mean reward after which the run ends early; 0 never
+    ends early.
+    """
 
     def __post_init__(self) -> None:
         _positive("eval.tasks", self.tasks)
-        _not_negative("eval.every", self.every)
-        _not_negative("eval.temperature", self.temperature)
+        _positive("eval.samples", self.samples)
+        for name in ("every", "temperature", "patience"):
+            _not_negative(f"eval.{name}", getattr(self, name))
+        for name in ("passing", "stop_at"):
+            if getattr(self, name) is not None and not math.isfinite(getattr(self, name)):
+                raise ConfigError(f"eval.{name} must be finite, got {getattr(self, name)}")
+        if self.samples > 1 and not self.temperature:
+            raise ConfigError(
+                f"eval.samples is {self.samples}, but eval.temperature is 0: greedy episodes of a "
+                "task are all the same; raise eval.temperature, or take one sample"
+            )
+        early = self.patience or self.stop_at is not None
+        if early and not self.every:
+            raise ConfigError(
+                "eval.stop_at and eval.patience end a run at an evaluation, but eval.every is 0: "
+                "none is made before the end; set eval.every"
+            )
 
 
 @dataclass(frozen=True)
@@ -350,6 +382,11 @@ class TrainConfig:
             raise ConfigError(
                 f"trainer.lora.publish is 'adapter', which the engine {self.engine!r} does not "
                 "take; leave it at merged"
+            )
+        if self.eval.beside == "own" and self.engine == "vllm":
+            raise ConfigError(
+                'eval.beside = "own" evaluates with a second engine in this process, and engine is '
+                'vllm; take eval.beside = "shared"'
             )
         if self.trainer.updates_per_step > self.rollout.tasks_per_step:
             raise ConfigError(

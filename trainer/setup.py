@@ -49,6 +49,8 @@ class Parts:
     source: EnvSource
     tokenizer: Any
     engine: Engine
+    evaluating_engine: Engine
+    """The engine of evaluations: that of training, unless `eval.beside` asks for its own."""
     learner: Learner
     updater: Updater
     collector: Collector
@@ -140,11 +142,17 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     updater = _updater(config, algorithm, learner, tracker, plan)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
+    evaluating = engine
+    if config.eval.beside == "own":
+        evaluating = await _engine(config, model_path, learner, folder, version=first_step)
+        stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
-    collector, evaluator = _collectors(config, engine, chat_format, source, scorer, context)
+    collector, evaluator = _collectors(
+        config, (engine, evaluating), chat_format, source, scorer, context
+    )
     await check_context(config, collector)
     return Parts(
         config=config,
@@ -152,6 +160,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         source=source,
         tokenizer=tokenizer,
         engine=engine,
+        evaluating_engine=evaluating,
         learner=learner,
         updater=updater,
         collector=collector,
@@ -317,7 +326,7 @@ def _updater(
 
 def _collectors(
     config: TrainConfig,
-    engine: Engine,
+    engines: tuple[Engine, Engine],
     chat_format: ChatFormat,
     source: EnvSource,
     scorer: EpisodeScorer,
@@ -327,7 +336,7 @@ def _collectors(
     rollout = config.rollout
     limits = EpisodeLimits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
 
-    def collector(temperature: float, scorer: EpisodeScorer) -> Collector:
+    def collector(engine: Engine, temperature: float, scorer: EpisodeScorer) -> Collector:
         sampling = Sampling(max_tokens=rollout.max_tokens, temperature=temperature)
         policy = TokenPolicy(
             engine,
@@ -346,6 +355,6 @@ def _collectors(
         )
 
     return (
-        collector(rollout.temperature, scorer),
-        collector(config.eval.temperature, scorer.without_groups()),
+        collector(engines[0], rollout.temperature, scorer),
+        collector(engines[1], config.eval.temperature, scorer.without_groups()),
     )

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from ludus.agent import Episode
-from ludus.errors import TrainingFailed, UpdateRefused
+from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch, read_metrics
 
 from .config import TrainConfig
@@ -24,10 +24,11 @@ from .learning.experience import gather
 from .rollout import Group
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.task_pool import TaskPool
-from .run.checkpoint import save_checkpoint
+from .run.evaluations import Evaluations, ScoreHistory
 from .run.metrics import reasons_without_reward, summarize_step, summarize_survey
 from .run.notice_board import FILE as NOTICES_FILE, PREFIX, NoticeBoard, counts_of
 from .run.notices import StepFacts, notices_of
+from .run.saver import Saver
 from .setup import Parts, assemble
 from .shield import shielded
 
@@ -60,6 +61,8 @@ class TrainResult:
     checkpoint: Path
     step: int
     interrupted: bool
+    stopped: str = ""
+    """Why the run ended before its last step; empty if nothing ended it early."""
 
 
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
@@ -72,6 +75,7 @@ async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -
         ConfigError: the settings cannot work; nothing has been spent.
         TrainingFailed: no episode of a step has a reward.
         UpdateRefused: `trainer.max_refused` updates in a row were not finite.
+        SaveFailed: `run.max_failed_saves` checkpoints in a row, or the last, could not be written.
     """
     parts = await assemble(config)
     try:
@@ -87,37 +91,60 @@ class _Run:
         self.watcher = watcher
         self.step = parts.first_step
         metrics = parts.folder.path / "metrics.jsonl"
-        told = counts_of(read_metrics(metrics)) if metrics.exists() else {}
-        self.notices = NoticeBoard(parts.folder.path / NOTICES_FILE, watcher, told)
+        rows = read_metrics(metrics) if metrics.exists() else []
+        self.notices = NoticeBoard(parts.folder.lines(NOTICES_FILE), watcher, counts_of(rows))
         self._frontier = parts.frontier
         """The ordinal of the next group."""
         self._cursor = {"tasks": parts.tasks.state(), "frontier": self._frontier}
         """The position after the last finished step; a step that is cut short is played again."""
+        self.saver = Saver(
+            self.config.run,
+            parts.folder,
+            parts.learner,
+            parts.tokenizer,
+            lambda: self._cursor,
+            self.tell,
+        )
+        self.evaluations = Evaluations(
+            self.config.eval,
+            self.config.steps,
+            ScoreHistory(rows),
+            prepare=self.bring_weights,
+            play=self.evaluate,
+            folder=parts.folder,
+            saver=self.saver,
+            tell=self.tell,
+            heard=watcher.on_evaluation if watcher else lambda step, found: None,
+        )
 
     async def loop(self) -> TrainResult:
         """Run the main loop until the last step or an interruption."""
         interrupted = False
         self.notices.post(self.step, {f"plan {n}": note for n, note in enumerate(self.parts.notes)})
         try:
-            if self.due_evaluation():  # at the start, or where a run was cut off before it
-                await self.evaluate()
+            await self.evaluations.at(self.step)
             if not self.step:
                 await self.survey()
-            while self.step < self.config.steps:
+            while self.step < self.config.steps and not self.evaluations.stopped:
                 watch = Stopwatch()
                 with watch("generate"):
                     groups = await self.generate()
                 await shielded(self.learn(groups, watch))
                 await self.keep(groups)
+            await self.evaluations.finish(self.step)
         except asyncio.CancelledError:
             interrupted = True
         except Exception as error:
             try:
-                self.save()  # the weights stand at the last whole step
-            except UpdateRefused as broken:
+                self.saver.save(self.step)  # the weights stand at the last whole step
+            except (UpdateRefused, SaveFailed) as broken:
                 error.add_note(str(broken))
             raise
-        return TrainResult(self.parts.folder.path, self.save(), self.step, interrupted)
+        finally:
+            await self.evaluations.cancel()
+        checkpoint = self.saver.save(self.step)
+        stopped = self.evaluations.stopped if self.step < self.config.steps else ""
+        return TrainResult(self.parts.folder.path, checkpoint, self.step, interrupted, stopped)
 
     async def survey(self) -> None:
         """Play each task of the pool once for a first estimate, where a recipe tracks success
@@ -240,43 +267,35 @@ class _Run:
         if run.episodes_every and self.step % run.episodes_every == 0:
             episodes = [episode for group in groups for episode in group.episodes]
             self.parts.folder.keep_episodes(f"step-{self.step:06d}", episodes)
-        if self.due_evaluation():
-            await self.evaluate()
+        await self.evaluations.at(self.step)
         if run.save_every and self.step % run.save_every == 0 and self.step < self.config.steps:
-            self.save()
+            self.saver.try_save(self.step)
+        self.notices.post(self.step, self.parts.folder.faults())
 
-    def due_evaluation(self) -> bool:
-        """Whether held-out tasks must be played now: before the run, after the run, and every
-        `eval.every` steps.
+    def tell(self, step: int, name: str, text: str) -> None:
+        """Show a notice."""
+        self.notices.post(step, {name: text})
+
+    async def bring_weights(self, step: int) -> None:
+        """Hand the weights to the engine of evaluations, where that is not the engine of
+        training.
         """
-        every, steps = self.config.eval.every, self.config.steps
-        due = self.step in (0, steps) or (every and self.step % every == 0)
-        return bool(due) and not self.parts.folder.has_episodes(f"eval-{self.step:06d}")
+        engine = self.parts.evaluating_engine
+        if engine is not self.parts.engine:
+            await engine.set_weights(self.parts.learner.source(), step)
 
-    async def evaluate(self) -> None:
-        """Play held-out tasks and record the scores."""
+    async def evaluate(self) -> HeldOutScores:
+        """Play held-out tasks."""
         settings = self.config.eval
-        found = await evaluate(self.parts.evaluator, settings.split, settings.tasks)
-        refuse_failure(found.episodes)
-        self.parts.folder.log(self.step, found.numbers)
-        self.parts.folder.keep_episodes(f"eval-{self.step:06d}", found.episodes)
-        if found.note:
-            self.notices.post(self.step, {"evaluation": found.note})
-        if self.watcher:
-            self.watcher.on_evaluation(self.step, found)
-
-    def save(self) -> Path:
-        """Write a checkpoint and return the folder."""
-        parts = self.parts
-        return save_checkpoint(
-            parts.folder.checkpoints,
-            self.step,
-            parts.learner.model,
-            parts.tokenizer,
-            {"learner": parts.learner.state(), "step": self.step, **self._cursor},
-            keep=self.config.run.keep,
-            images=parts.learner.images,
+        found = await evaluate(
+            self.parts.evaluator,
+            settings.split,
+            settings.tasks,
+            samples=settings.samples,
+            passing=settings.passing,
         )
+        refuse_failure(found.episodes)
+        return found
 
 
 def refuse_failure(episodes: Sequence[Episode]) -> None:

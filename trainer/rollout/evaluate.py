@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ludus.agent import Episode
-from ludus.agent.evaluation import LOOKED, too_few
+from ludus.agent.evaluation import LOOKED, pass_rates, too_few
 from ludus.envs import Task
 from ludus.envs.tasks import distinct
+from ludus.estimates import Estimate
 
 from .collect import Collector
 from .scoring import mean_metrics
@@ -26,18 +27,32 @@ class HeldOutScores:
     episodes: list[Episode]
     note: str = ""
     """What a person should know about the tasks; empty if there is nothing to tell."""
+    samples: int = 1
+    """Number of episodes that were played of each task."""
+    passing: float = 1.0
+    """The reward from which an episode passes."""
 
     @property
     def rewards(self) -> list[float]:
         """The reward of every episode that has a reward."""
-        verdicts = [episode.trajectories[0].verdict for episode in self.episodes]
-        return [verdict.reward for verdict in verdicts if verdict.reward is not None]
+        return [reward for task in self.by_task for reward in task]
+
+    @property
+    def by_task(self) -> list[list[float]]:
+        """The rewards of the episodes of each task that has at least one reward."""
+        found: dict[str, list[float]] = {}
+        for number, episode in enumerate(self.episodes):
+            reward = episode.trajectories[0].verdict.reward
+            if reward is not None:
+                task = episode.task if self.samples > 1 else str(number)
+                found.setdefault(task, []).append(reward)
+        return list(found.values())
 
     @property
     def mean(self) -> float | None:
-        """Mean reward; None if every episode failed."""
-        rewards = self.rewards
-        return sum(rewards) / len(rewards) if rewards else None
+        """Mean over tasks of the mean reward; None if every episode failed."""
+        means = [sum(rewards) / len(rewards) for rewards in self.by_task]
+        return sum(means) / len(means) if means else None
 
     @property
     def failed(self) -> int:
@@ -46,52 +61,106 @@ class HeldOutScores:
 
     @property
     def standard_error(self) -> float | None:
-        """Standard error of the mean; None, for unknown, below two episodes."""
-        rewards, mean = self.rewards, self.mean
-        if mean is None or len(rewards) < 2:
+        """Standard error of the mean over tasks; None, for unknown, below two tasks. Episodes of
+        one task are not independent of each other.
+        """
+        means, mean = [sum(one) / len(one) for one in self.by_task], self.mean
+        if mean is None or len(means) < 2:
             return None
-        spread = sum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)
-        return math.sqrt(spread / len(rewards))
+        spread = sum((one - mean) ** 2 for one in means) / (len(means) - 1)
+        return math.sqrt(spread / len(means))
+
+    @property
+    def pass_at(self) -> dict[int, Estimate]:
+        """Unbiased pass@k with 95 % intervals for k = 1, 2, 4 ... samples; empty for one sample."""
+        return pass_rates(self.by_task, self.passing) if self.samples > 1 else {}
+
+    @property
+    def versions(self) -> tuple[int, int] | None:
+        """The oldest and the newest version of the weights that sampled a token; None without a
+        token.
+        """
+        found = {
+            version
+            for episode in self.episodes
+            for trajectory in episode.trajectories
+            for turn in trajectory.turns
+            for version in turn.versions
+        }
+        return (min(found), max(found)) if found else None
 
     @property
     def told(self) -> str:
-        """The mean with the standard error, in words: `0.500 ± 0.118 (18 episodes)`."""
+        """The mean with the standard error, in words: `0.500 ± 0.118 (18 episodes)`, with the
+        largest pass@k, and with the versions where the weights changed meanwhile.
+        """
         count = len(self.rewards)
         failed = f", {self.failed} failed" if self.failed else ""
         if self.mean is None:
             return f"unknown (0 episodes{failed})"
         error = self.standard_error
         spread = "error unknown from one episode" if error is None else f"± {error:.3f}"
-        return f"{self.mean:.3f} {spread} ({count} episode{'s' * (count != 1)}{failed})"
+        text = f"{self.mean:.3f} {spread} ({count} episode{'s' * (count != 1)}{failed})"
+        for k, rate in list(self.pass_at.items())[-1:]:
+            value, interval = rate.cells()
+            text += f", pass@{k} {value} ({interval})"
+        if self.versions and len(set(self.versions)) > 1:
+            text += f", by weights of version {self.versions[0]} to {self.versions[1]}"
+        return text
 
     @property
     def numbers(self) -> dict[str, float]:
         """The numbers for `metrics.jsonl`: `eval/mean` and `eval/standard_error` where known,
         `eval/metric/NAME` (the mean of a metric of the verdicts), `eval/episodes` (with a reward),
-        `eval/failed`.
+        `eval/failed`, `eval/oldest_version` and `eval/newest_version` of the weights, and for more
+        than one sample `eval/pass@K` with `eval/pass@K/low` and `eval/pass@K/high`.
         """
         known = {"eval/mean": self.mean, "eval/standard_error": self.standard_error}
         found = {name: value for name, value in known.items() if value is not None}
+        for k, rate in self.pass_at.items():
+            found[f"eval/pass@{k}"] = rate.value
+            found |= {f"eval/pass@{k}/low": rate.low, f"eval/pass@{k}/high": rate.high}
         verdicts = [episode.trajectories[0].verdict for episode in self.episodes]
         found |= {f"eval/metric/{name}": mean for name, mean in mean_metrics(verdicts).items()}
+        if self.versions:
+            oldest, newest = self.versions
+            found |= {"eval/oldest_version": float(oldest), "eval/newest_version": float(newest)}
         return found | {
             "eval/episodes": float(len(self.rewards)),
             "eval/failed": float(self.failed),
         }
 
 
-async def evaluate(collector: Collector, split: str, count: int, *, seed: int = 0) -> HeldOutScores:
-    """Play `count` different problems of `split`, once each.
+async def evaluate(
+    collector: Collector,
+    split: str,
+    count: int,
+    *,
+    samples: int = 1,
+    passing: float = 1.0,
+    seed: int = 0,
+) -> HeldOutScores:
+    """Play `count` different problems of `split`, `samples` times each.
 
     The same split and count give the same tasks, whatever the seed of the run, so that results
     compare across runs.
+
+    Args:
+        collector: plays the episodes.
+        split: the split that the tasks are from.
+        count: number of tasks; fewer are played where the split has fewer, with a note.
+        samples: episodes of each task, which share the environment's seed.
+        passing: the reward from which an episode passes.
+        seed: seed of the sampling.
     """
     tasks, note = await held_out(collector.source, split, count)
-    groups = await collector.collect(tasks, group_size=1, seed=seed)
-    found = HeldOutScores([episode for group in groups for episode in group.episodes], note)
-    if not note and len(found.rewards) == 1:
-        note = "held-out tasks: the error of a mean is unknown from one episode; raise eval.tasks"
-    return HeldOutScores(found.episodes, note)
+    groups = await collector.collect(tasks, group_size=samples, seed=seed)
+    episodes = [episode for group in groups for episode in group.episodes]
+    found = HeldOutScores(episodes, note, samples, passing)
+    if not note and len(found.by_task) == 1:
+        one = "one episode" if len(found.rewards) == 1 else "one task"
+        note = f"held-out tasks: the error of a mean is unknown from {one}; raise eval.tasks"
+    return replace(found, note=note)
 
 
 async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[Task], str]:

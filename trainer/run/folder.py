@@ -15,6 +15,7 @@ tensorboard/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +23,8 @@ import torch
 
 from ludus.agent import Episode, write_episodes
 from ludus.config import as_table, to_toml
-from ludus.metrics import MetricsLog
+from ludus.errors import SaveFailed
+from ludus.metrics import LineFile, MetricsLog
 from ludus.secret import Secret
 
 from ..learning.guard import Refusal
@@ -64,27 +66,79 @@ class RunFolder:
         except OSError as error:
             raise unwritable(folder, error) from None
         self._metrics = MetricsLog(folder / "metrics.jsonl")
+        self._lines: dict[str, LineFile] = {"metrics.jsonl": self._metrics.lines}
+        self._faults: dict[str, str] = {}
         resumed = self._claim.first_step if self._claim.start else None
         self._board = _tensorboard(folder / "tensorboard", resumed) if tensorboard else None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
         self._metrics.write(step, numbers)
-        if self._board is not None:
+        if self._board is None:
+            return
+        try:
             for name, value in numbers.items():
                 self._board.add_scalar(name, value, step)
+        except OSError as error:
+            self._faults["tensorboard"] = (
+                f"the TensorBoard files cannot be written ({error.strerror}) and end here; "
+                "metrics.jsonl has every number"
+            )
+            self._board = None
+
+    def lines(self, name: str) -> LineFile:
+        """Return the file NAME of the run, to which lines are appended."""
+        return self._lines.setdefault(name, LineFile(self.path / name))
+
+    def faults(self) -> dict[str, str]:
+        """Return what could not be written since the last call, as notices by name."""
+        found, self._faults = self._faults, {}
+        for name, lines in self._lines.items():
+            if lines.fault is not None:
+                found[f"unwritten {name}"] = (
+                    f"{len(lines.waiting)} lines of {name} cannot be written "
+                    f"({lines.fault.strerror}) and wait in memory; make room on the disk of "
+                    f"{str(self.path)!r}"
+                )
+        return found
+
+    def sync(self) -> None:
+        """Wait until every line is on the disk.
+
+        Raises:
+            SaveFailed: lines cannot be written.
+        """
+        for name, lines in self._lines.items():
+            lines.flush()
+            if lines.fault is not None:
+                raise SaveFailed(
+                    f"{len(lines.waiting)} lines of {name} cannot be written: "
+                    f"{lines.fault.strerror}; make room on the disk of {str(self.path)!r}"
+                )
+            lines.sync()
 
     def keep_episodes(self, name: str, episodes: Iterable[Episode]) -> Path:
-        """Write whole episodes to `episodes/NAME.jsonl`."""
+        """Write whole episodes to `episodes/NAME.jsonl`; where that cannot be done, no file is left
+        and `faults` says why.
+        """
         path = self.episodes / f"{name}.jsonl"
-        write_episodes(path, episodes)
+        partial = path.with_suffix(".partial")
+        try:
+            write_episodes(partial, episodes)
+            partial.replace(path)
+        except OSError as error:
+            self._faults["unwritten episodes"] = (
+                f"{path.name} could not be written ({error.strerror}); make room on the disk of "
+                f"{str(self.path)!r}"
+            )
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
         return path
 
     def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
         """Write the rows of refused updates to `refused/step-NNNNNN.pt`, and the episodes to
         `episodes/refused-NNNNNN.jsonl`.
         """
-        self.refused.mkdir(exist_ok=True)
         rows = [
             {
                 "reason": one.reason,
@@ -100,13 +154,17 @@ class RunFolder:
             }
             for one in refusals
         ]
-        torch.save(rows, self.refused / f"step-{step:06d}.pt")
+        try:
+            self.refused.mkdir(exist_ok=True)
+            torch.save(rows, self.refused / f"step-{step:06d}.pt")
+        except (OSError, RuntimeError) as error:  # torch has its own
+            said = str(error).strip().partition("\n")[0]
+            self._faults["unwritten refusal"] = (
+                f"the rows of the update that was refused at step {step} could not be written: "
+                f"{said}"
+            )
         episodes = [episode for one in refusals for episode in one.episodes]
         return self.keep_episodes(f"refused-{step:06d}", episodes)
-
-    def has_episodes(self, name: str) -> bool:
-        """Say whether the file `episodes/NAME.jsonl` was written."""
-        return (self.episodes / f"{name}.jsonl").exists()
 
     def close(self) -> None:
         """Flush buffered lines, close the files, and let another run use the folder."""

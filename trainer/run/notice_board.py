@@ -42,13 +42,13 @@ class NoticeBoard:
     every shown notice to a file.
 
     Args:
-        path: path of the file, with a JSON object in each line.
+        lines: the file, with a JSON object in each line.
         watcher: receives the notices if it has `on_notice`; otherwise they are logged as warnings.
         counts: number of steps in which each notice held before, for a run that continues.
     """
 
-    def __init__(self, path: Path, watcher: object, counts: Mapping[str, int]) -> None:
-        self.lines = LineFile(path)
+    def __init__(self, lines: LineFile, watcher: object, counts: Mapping[str, int]) -> None:
+        self._lines = lines
         self._watcher = watcher
         self._counts = dict(counts)
 
@@ -59,7 +59,7 @@ class NoticeBoard:
             if is_told(count):
                 again = f"in {count} steps so far: " if count > 1 else ""
                 told = ToldNotice(step=step, name=name, count=count, text=again + text)
-                self.lines.append(msgspec.json.encode(told))
+                self._lines.append(msgspec.json.encode(told))
                 if isinstance(self._watcher, Listener):
                     self._watcher.on_notice(told)
                 else:

@@ -52,10 +52,15 @@ def _run(config: TrainConfig) -> int:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     with ProgressWatcher(config.steps) as watcher:
         result = run_interruptible(run_training(config, watcher=watcher))
-    report = write_report(result.folder)
+    try:
+        report = str(write_report(result.folder))
+    except OSError as error:  # the checkpoint is there all the same
+        report = f"not written: {error.strerror}"
     if result.interrupted:
         again = command_line("train", str(Path(result.folder) / "config.toml"), "--run.resume")
         print(f"interrupted after step {result.step}; go on with: {again}", file=sys.stderr)
         return 130
+    if result.stopped:
+        print(f"ended early after step {result.step}: {result.stopped}")
     print(f"checkpoint  {result.checkpoint}\nreport      {report}")
     return 0

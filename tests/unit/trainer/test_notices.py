@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ludus.metrics import LineFile
 from ludus.trainer.config import RolloutConfig, TrainConfig
 from ludus.trainer.recipes import load_recipe
 from ludus.trainer.run.notice_board import NoticeBoard, ToldNotice, counts_of, read_notices
@@ -161,7 +162,7 @@ class Watcher:
 
 def test_a_notice_that_holds_on_is_told_ever_more_seldom_and_counted(tmp_path: Path) -> None:
     watcher = Watcher()
-    board = NoticeBoard(tmp_path / "notices.jsonl", watcher, {})
+    board = NoticeBoard(LineFile(tmp_path / "notices.jsonl"), watcher, {})
     for step in range(1, 41):
         board.post(step, {"no_signal": "nothing"} if step != 2 else {"clipped": "all"})
     assert [(told.step, told.name, told.count) for told in watcher.told] == [
@@ -178,7 +179,7 @@ def test_a_notice_that_holds_on_is_told_ever_more_seldom_and_counted(tmp_path: P
 def test_a_run_that_goes_on_goes_on_counting(tmp_path: Path) -> None:
     rows = [{"step": 1.0, "notice/no_signal": 1.0}, {"step": 2.0, "notice/no_signal": 1.0}]
     watcher = Watcher()
-    board = NoticeBoard(tmp_path / "notices.jsonl", watcher, counts_of(rows))
+    board = NoticeBoard(LineFile(tmp_path / "notices.jsonl"), watcher, counts_of(rows))
     board.post(3, {"no_signal": "nothing"})
     assert [told.count for told in watcher.told] == [3]
 
@@ -186,7 +187,7 @@ def test_a_run_that_goes_on_goes_on_counting(tmp_path: Path) -> None:
 def test_a_run_without_a_watcher_that_listens_logs_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    NoticeBoard(tmp_path / "notices.jsonl", None, {}).post(7, {"clipped": "all of them"})
+    NoticeBoard(LineFile(tmp_path / "notices.jsonl"), None, {}).post(7, {"clipped": "all of them"})
     assert [record.message for record in caplog.records] == ["step 7: all of them"]
 
 

@@ -1,0 +1,119 @@
+"""Saves the checkpoints of a run, and decides what a failed save means for the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import SaveFailed
+
+from ..config import RunConfig
+from ..learning.learner import Learner
+from .checkpoint import checkpoints, save_checkpoint, step_of
+from .folder import RunFolder
+
+Tell = Callable[[int, str, str], None]
+"""Shows a person a notice, by the step, its name and its text."""
+BEST = "best"
+"""The link to the best checkpoint, beside the checkpoints."""
+
+
+class Saver:
+    """Saves checkpoints.
+
+    A run outlives a checkpoint that cannot be written: a notice is told, the older checkpoints
+    stay, and the next save is tried at its time. After `run.max_failed_saves` in a row the run
+    ends, since it would learn what nobody can keep.
+
+    Args:
+        settings: the settings of the run folder.
+        folder: where the checkpoints are written.
+        learner: brings the model and its own state.
+        tokenizer: saved beside the model.
+        state: returns the rest of the trainer's state.
+        tell: shows a person a notice: step, name and text.
+    """
+
+    def __init__(
+        self,
+        settings: RunConfig,
+        folder: RunFolder,
+        learner: Learner,
+        tokenizer: object,
+        state: Callable[[], Mapping[str, Any]],
+        tell: Tell,
+    ) -> None:
+        self.pinned: set[int] = set()
+        """Steps whose checkpoints stay however old they are."""
+        self._settings = settings
+        self._folder = folder
+        self._learner = learner
+        self._tokenizer = tokenizer
+        self._state = state
+        self._tell = tell
+        self._failed = 0
+        self._saved = -1
+
+    def save(self, step: int) -> Path:
+        """Write the checkpoint of `step`, with every line of metrics before it.
+
+        Raises:
+            SaveFailed: the disk is full or failing; the older checkpoints stay.
+            UpdateRefused: the weights are not finite.
+        """
+        self._folder.sync()  # what a checkpoint counts as told must not be lost with the power
+        path = save_checkpoint(
+            self._folder.checkpoints,
+            step,
+            self._learner.model,
+            self._tokenizer,
+            {"learner": self._learner.state(), "step": step, **self._state()},
+            keep=self._settings.keep,
+            images=self._learner.images,
+            pinned=self.pinned,
+        )
+        self._failed, self._saved = 0, step
+        return path
+
+    def try_save(self, step: int) -> bool:
+        """Write the checkpoint of `step` unless it is written, and say whether it is.
+
+        Raises:
+            SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.
+            UpdateRefused: the weights are not finite.
+        """
+        if self._saved == step:
+            return True
+        try:
+            self.save(step)
+        except SaveFailed as error:
+            self._failed += 1
+            most = self._settings.max_failed_saves
+            if self._failed >= most:
+                raise SaveFailed(
+                    f"{self._failed} checkpoints in a row could not be written "
+                    f"(run.max_failed_saves): {error}"
+                ) from error
+            goes_on = f"The run goes on; after {most} in a row it stops (run.max_failed_saves)"
+            self._tell(step, "save_failed", f"{error}. {goes_on}")
+            return False
+        return True
+
+    def mark_best(self, step: int) -> None:
+        """Let `checkpoints/best` lead to the checkpoint of `step`, where file systems have links;
+        no link is left if that checkpoint was not written.
+        """
+        link, new = self._folder.checkpoints / BEST, self._folder.checkpoints / f".{BEST}"
+        target = next(
+            (p for p in checkpoints(self._folder.checkpoints) if step_of(p) == step), None
+        )
+        with suppress(OSError):
+            if target is None:
+                link.unlink(missing_ok=True)
+                return
+            new.unlink(missing_ok=True)
+            new.symlink_to(target.name)
+            os.replace(new, link)
