@@ -1,4 +1,4 @@
-"""Typed settings: frozen dataclasses filled from TOML and from `--a.b=c` on the command line.
+"""Typed settings: frozen dataclasses filled from TOML, and from the command line by `cli.settings`.
 
 A field that does not exist, or a value that does not fit, is refused by name before anything
 starts:
@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -54,46 +54,35 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     return merged
 
 
-def read_overrides(arguments: Sequence[str], cls: Any = None) -> Table:
-    """Read `--a.b=c` and `--a.b c`; a bare `--flag` is true, `--no-flag` false.
-
-    Args:
-        arguments: the arguments of the command line.
-        cls: the config they are for. Where its field is a text, `12345` stays one.
-
-    >>> read_overrides(["--trainer.lr=1e-6", "--env", "ludus/maths-v0"])
-    {'trainer': {'lr': 1e-06}, 'env': 'ludus/maths-v0'}
+def draft(cls: type[Config], table: Mapping[str, Any]) -> Config:
+    """Return a config with the values of `table`, and the class's own elsewhere, whose checks have
+    not run: the command line may still change what they compare.
 
     Raises:
-        ConfigError: something that is not an option, or an option that is given twice.
+        ConfigError: an unknown field (the message names the nearest), or a value of a wrong type.
     """
-    table: Table = {}
-    rest = list(arguments)
-    seen: set[str] = set()
-    while rest:
-        argument = rest.pop(0)
-        if not argument.startswith("--") or argument == "--":
-            raise ConfigError(f"did not expect {argument!r}; settings look like --trainer.lr=1e-6")
-        name, equals, raw = argument[2:].partition("=")
-        if not equals and rest and not rest[0].startswith("--"):
-            equals, raw = "=", rest.pop(0)
-        setting = name.removeprefix("no-").replace("-", "_")
-        if setting in seen:
-            raise ConfigError(f"--{setting} is given twice; give it once")
-        seen.add(setting)
-        if not equals:
-            name, value = (name[3:], False) if name.startswith("no-") else (name, True)
-            _put(table, _path(name), value)
-        else:
-            # A command-line value as TOML would read it, else the text itself.
-            literal: object
-            try:
-                literal = tomllib.loads(f"value = {raw}")["value"]
-            except tomllib.TOMLDecodeError:
-                literal = raw
-            text = not isinstance(literal, str) and _is_text(cls, _path(name))
-            _put(table, _path(name), raw if text else literal)
-    return table
+    _refuse_unknown(cls, table, [])
+
+    def fill(part: type[Any], given: Mapping[str, Any], path: list[str]) -> Any:
+        """Return an instance of `part`, the config at `path`, made without its own checks."""
+        drawn, hints = object.__new__(part), typing.get_type_hints(part)
+        for field in dataclasses.fields(part):
+            name, kind = field.name, hints[field.name]
+            default = field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            value = given.get(name, default)
+            if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+                value = fill(cast(type[Any], kind), value, [*path, name])
+            elif name in given:
+                try:
+                    value = msgspec.convert(value, kind, strict=False, dec_hook=_as_secret)
+                except msgspec.ValidationError as error:
+                    raise _misfit(cls, table, error, [*path, name]) from None
+            object.__setattr__(drawn, name, value)
+        return drawn
+
+    return cast(Config, fill(cls, _with_defaults(cls, table), []))
 
 
 def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
@@ -107,12 +96,7 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
         filled = _with_defaults(cls, table)
         made = msgspec.convert(filled, cls, strict=False, dec_hook=_as_secret)
     except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, ConfigError):  # said by the class itself
-            raise ConfigError(str(error.__cause__)) from None
-        message, _, where = str(error).partition(" - at `$.")
-        name = where.rstrip("`")
-        given = None if _is_secret(cls, name.split(".")) else _given(table, name.split("."))
-        raise ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, given)}") from None
+        raise _misfit(cls, table, error, []) from None
     except ValueError as error:
         raise ConfigError(str(error)) from None
     refuse_credentials_in(as_table(made))
@@ -194,6 +178,19 @@ def _is_table(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
+def _misfit(
+    cls: Any, table: Mapping[str, Any], error: msgspec.ValidationError, path: list[str]
+) -> ConfigError:
+    """Return the error to raise where a value at or below `path` of `table` does not fit `cls`."""
+    if isinstance(error.__cause__, ConfigError):  # said by the class itself
+        return ConfigError(str(error.__cause__))
+    message, _, where = str(error).partition(" - at `$")
+    name = ".".join(path) + where.rstrip("`") if path else where.rstrip("`").lstrip(".")
+    names = name.split(".")
+    given = None if _is_secret(cls, names) else _given(table, names)
+    return ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, given)}")
+
+
 def _given(table: object, path: Sequence[str]) -> object:
     """Return the value at `path` of a table, None if there is no such path."""
     for name in path:
@@ -222,28 +219,9 @@ def _choices(cls: Any, path: Sequence[str]) -> list[str]:
     return [str(one) for one in typing.get_args(cls)] if typing.get_origin(cls) is Literal else []
 
 
-def _path(name: str) -> list[str]:
-    return name.replace("-", "_").split(".")
-
-
 def _is_secret(cls: Any, path: Sequence[str]) -> bool:
     """Whether the field at `path` must not be shown, also inside a list."""
     return bool(path) and any(word in path[-1].lower() for word in ("token", "key", "secret"))
-
-
-def _is_text(cls: Any, path: Sequence[str]) -> bool:
-    """Whether the field at `path` of a config is a text."""
-    for name in path:
-        cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
-    return cls is str or cls is Secret
-
-
-def _put(table: Table, path: list[str], value: object) -> None:
-    for name in path[:-1]:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"{name!r} is given as a value and as a section; leave one out")
-    table[path[-1]] = value
 
 
 def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None:

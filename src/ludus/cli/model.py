@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,9 @@ import tyro
 from ludus.agent.chat import Tokenizer
 from ludus.agent.templates.choice import probe_template
 from ludus.agent.templates.text import TEMPLATE_SUFFIX, TemplateTokenizer
-from ludus.errors import MissingExtra, UnknownName
+from ludus.errors import MissingExtra
 
+from .actions import Action, run_action
 from .arguments import parse
 
 USAGE = """\
@@ -28,12 +29,6 @@ examples:
   ludus model get smollm2
   ludus model probe smollm2
   ludus model probe chat_template.jinja --template training:qwen3"""
-
-
-class UnknownAction(UnknownName):
-    """The command line names something that `ludus model` does not do."""
-
-    kind = "action of ludus model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +45,7 @@ class GetOptions:
 
 def main(arguments: list[str]) -> int:
     """Run the action that `arguments` name, and return the exit status."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(USAGE)
-        return 0
-    if arguments[0] not in ACTIONS:
-        raise UnknownAction.near(arguments[0], ACTIONS, hint="ludus model --help")
-    return ACTIONS[arguments[0]](arguments[1:])
+    return run_action("model", ACTIONS, arguments, usage=USAGE)
 
 
 def get(arguments: Sequence[str]) -> int:
@@ -139,4 +129,4 @@ def _open(path: str) -> tuple[Tokenizer, tuple[int, ...], bool]:
     return tokenizer, load_stop_ids(path), images is not None
 
 
-ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {"get": get, "probe": probe}
+ACTIONS: dict[str, Action] = {"get": get, "probe": probe}

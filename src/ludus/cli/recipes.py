@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
+from typing import Annotated
 
-from ludus.errors import ConfigError, MissingExtra
+import tyro
 
-HELP = """\
-usage: ludus recipes                  one line each, with the updates of a step and the source
+from ludus.errors import MissingExtra
+
+from .actions import Action, run_action
+from .arguments import parse
+
+USAGE = """\
+usage: ludus recipes [list]           one line each, with the updates of a step and the source
        ludus recipes show NAME        every setting, defaults included
        ludus recipes diff A B         where two recipes differ
 
@@ -17,6 +25,7 @@ them. "never clips": with one update every ratio is 1, and the clip of the loss 
 
 example:
   ludus recipes diff grpo dapo"""
+Recipe = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
 
 
 def main(arguments: list[str]) -> int:
@@ -26,34 +35,23 @@ def main(arguments: list[str]) -> int:
         UnknownRecipe: no recipe has that name.
         ConfigError: the arguments cannot be read.
     """
-    match arguments:
-        case []:
-            _list()
-        case ["-h" | "--help" | "help"] | [_, "-h" | "--help"]:
-            print(HELP)
-        case ["list"]:
-            _list()
-        case ["show", name]:
-            library = _library()
-            recipe = library.load_recipe(name)
-            print(f"{recipe.name}: {recipe.summary}\nsource: {recipe.source}\n")
-            settings = library.effective(recipe)
-            rows = {
-                key: value
-                for key, value in settings.items()
-                if key not in ("name", "summary", "source")
-            }
-            width = max(len(key) for key in rows)
-            for key, value in rows.items():
-                print(f"{key:<{width}}  {_word(value)}")
-        case ["diff", left, right]:
-            _diff(left, right)
-        case _:
-            raise ConfigError(f"cannot read {' '.join(arguments)!r} (ludus recipes --help)")
-    return 0
+    return run_action("recipes", ACTIONS, arguments or ["list"], usage=USAGE)
 
 
-def _list() -> None:
+@dataclass(frozen=True)
+class ListOptions:
+    """The options of `ludus recipes list`: there are none."""
+
+
+def list_recipes(arguments: Sequence[str]) -> int:
+    """Print a line for each recipe; returns 0."""
+    parse(
+        ListOptions,
+        arguments,
+        verb="recipes list",
+        about="List the recipes, with the updates of a step and the source.",
+        example="ludus recipes list",
+    )
     library = _library()
     recipes = [library.load_recipe(name) for name in library.recipe_names()]
     width = max(len(recipe.name) for recipe in recipes)
@@ -64,11 +62,61 @@ def _list() -> None:
         updates = f"{recipe.updates.splits:>2} x {recipe.updates.epochs}"
         updates += ", never clips" if rests else ""
         print(f"{recipe.name:<{width}}  {updates:<19}  {recipe.summary}  [{recipe.source}]")
+    return 0
 
 
-def _diff(left: str, right: str) -> None:
+@dataclass(frozen=True)
+class ShowOptions:
+    """The options of `ludus recipes show`."""
+
+    recipe: Recipe
+    """The name of a recipe, or a TOML file."""
+
+
+def show(arguments: Sequence[str]) -> int:
+    """Print every setting of a recipe; returns 0."""
+    options = parse(
+        ShowOptions,
+        arguments,
+        verb="recipes show",
+        about="Show every setting of a recipe, defaults included.",
+        example="ludus recipes show grpo",
+    )
     library = _library()
-    one, other = library.load_recipe(left), library.load_recipe(right)
+    recipe = library.load_recipe(options.recipe)
+    print(f"{recipe.name}: {recipe.summary}\nsource: {recipe.source}\n")
+    rows = {
+        key: value
+        for key, value in library.effective(recipe).items()
+        if key not in ("name", "summary", "source")
+    }
+    width = max(len(key) for key in rows)
+    for key, value in rows.items():
+        print(f"{key:<{width}}  {_word(value)}")
+    return 0
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """The options of `ludus recipes diff`."""
+
+    left: Recipe
+    """The name of a recipe, or a TOML file."""
+    right: Recipe
+    """The recipe or TOML file to compare with."""
+
+
+def diff(arguments: Sequence[str]) -> int:
+    """Print the settings in which two recipes differ; returns 0."""
+    options = parse(
+        DiffOptions,
+        arguments,
+        verb="recipes diff",
+        about="Show where two recipes differ.",
+        example="ludus recipes diff grpo dapo",
+    )
+    library = _library()
+    one, other = library.load_recipe(options.left), library.load_recipe(options.right)
     table = [(key, _word(a), _word(b)) for key, a, b in library.compare(one, other)]
     rows = [("", one.name, other.name), *table]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -78,6 +126,7 @@ def _diff(left: str, right: str) -> None:
         )
     if not table:
         print("no difference")
+    return 0
 
 
 def _word(value: object) -> str:
@@ -95,3 +144,6 @@ def _library() -> ModuleType:
     except ModuleNotFoundError as error:
         raise MissingExtra.of("train", needed_for="ludus recipes") from error
     return recipes
+
+
+ACTIONS: dict[str, Action] = {"list": list_recipes, "show": show, "diff": diff}

@@ -5,6 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
 
 from ludus.errors import ConfigError, SessionGone
 from ludus.sandboxes import TIERS, Sandbox, Session, SlotSandbox, TierFinding, examine
@@ -12,6 +17,9 @@ from ludus.sandboxes.open import REMOTE, is_address, open_with
 from ludus.sandboxes.over_http.remote_repl import RemoteRepl
 from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings
+
+from .actions import Action, run_action
+from .arguments import parse
 
 USAGE = """\
 usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which one is chosen
@@ -30,23 +38,53 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Run `doctor` or `shell` as `arguments` say, and return the exit status."""
-    match arguments:
-        case ["doctor"]:
-            return asyncio.run(doctor(os.environ.get(TIER_VARIABLE, "")))
-        case ["doctor", server] if is_address(server):
-            return asyncio.run(doctor(server))
-        case ["shell"]:
-            return asyncio.run(shell(None))
-        case ["shell", tier]:
-            return asyncio.run(shell(tier))
-        case [] | ["-h"] | ["--help"]:
-            print(USAGE)
-            return 0
-        case _:
-            said = " ".join(arguments)
-            raise ConfigError(
-                f"cannot read {said!r}; there is doctor and shell (ludus sandbox --help)"
-            )
+    return run_action("sandbox", ACTIONS, arguments, usage=USAGE)
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """The options of `ludus sandbox doctor`."""
+
+    server: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SERVER")] = ""
+    """The address of a sandbox server to try too, as in LUDUS_SANDBOX."""
+
+
+def run_doctor(arguments: Sequence[str]) -> int:
+    """Probe the tiers; returns 0 if code can be isolated, else 1."""
+    options = parse(
+        DoctorOptions,
+        arguments,
+        verb="sandbox doctor",
+        about="Probe every tier by doing, and say which one is chosen.",
+        example="ludus sandbox doctor remote:http://10.0.0.7:8765",
+    )
+    if options.server and not is_address(options.server):
+        raise ConfigError(
+            f"{options.server!r} is no address of a server; write remote:http://host:port"
+        )
+    return asyncio.run(doctor(options.server or os.environ.get(TIER_VARIABLE, "")))
+
+
+@dataclass(frozen=True)
+class ShellOptions:
+    """The options of `ludus sandbox shell`."""
+
+    tier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TIER")] = ""
+    """The tier or address of the sandbox; by default that of LUDUS_SANDBOX, or else the strongest
+    tier that holds.
+    """
+
+
+def run_shell(arguments: Sequence[str]) -> int:
+    """Open a Python prompt in a sandbox, and return the exit status."""
+    options = parse(
+        ShellOptions,
+        arguments,
+        verb="sandbox shell",
+        about="Open a Python prompt in a sandbox; an empty line ends a block.",
+        example="ludus sandbox shell slots-user",
+    )
+    return asyncio.run(shell(options.tier or None))
 
 
 async def doctor(named: str) -> int:
@@ -144,6 +182,9 @@ def visible(text: str) -> str:
         else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+ACTIONS: dict[str, Action] = {"doctor": run_doctor, "shell": run_shell}
 
 
 if __name__ == "__main__":

@@ -1,21 +1,23 @@
 """The parsing of verbs whose options are a config class, from a TOML file and the command line.
 
-Options are written like those of the other verbs, `--rollout.max-tokens 16`; the names that the
-TOML file has, `--rollout.max_tokens=16`, are taken as well.
+The command line is read by tyro, as that of all verbs, on top of what the file says. Options are
+written like those of the other verbs, `--rollout.max-tokens 16`; the names that the TOML file has,
+`--rollout.max_tokens=16`, are taken as well, and `--run.resume=true` for a switch.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
-import itertools
-import textwrap
+import tomllib
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ludus.config import Table, build, merge, read_overrides, read_toml
+from ludus.config import Table, as_table, build, draft, read_toml, to_toml
+from ludus.errors import ConfigError
+from ludus.secret import refuse_credentials_in
+
+from .arguments import parse
 
 Config = TypeVar("Config")
 
@@ -24,85 +26,91 @@ def parse_settings(
     cls: type[Config],
     arguments: Sequence[str],
     *,
-    usage: str,
+    verb: str,
+    about: str,
+    example: str,
     named: Callable[[str], Table] | None = read_toml,
 ) -> Config:
-    """Read `arguments` as a config; `--help` prints `usage` and all settings, and exits.
+    """Read `arguments` as a config; `--help` prints `about`, the settings and `example`, and exits.
 
     Args:
         cls: the config class.
         arguments: the words after the verb.
-        usage: the head of the help text.
+        verb: the name of the verb, for the usage line and errors.
+        about: what the verb does.
+        example: command lines that work.
         named: reads the table that a first argument without dashes stands for, by default a TOML
             file; None where the verb takes no such argument.
 
     Raises:
-        ConfigError: a setting does not exist, or a value does not fit.
+        ConfigError: a setting does not exist, a value does not fit, or settings contradict each
+            other.
+        SystemExit: the help was printed.
     """
     rest, table = list(arguments), Table()
-    if "-h" in rest or "--help" in rest:
-        print(f"{usage}\nsettings (with their defaults):\n{describe(cls)}")
-        raise SystemExit(0)
     if named is not None and rest and not rest[0].startswith("-"):
         table = named(rest.pop(0))
-    return build(cls, merge(table, read_overrides(rest, cls)))
+    stray = next((word for word in rest[:1] if not word.startswith("-")), None)
+    if stray is not None:
+        raise ConfigError(f"did not expect {stray!r}; settings look like --trainer.lr=1e-6")
+    config = parse(
+        cls,
+        _with_switches(cls, rest),
+        verb=verb,
+        about=about,
+        example=example,
+        default=draft(cls, table),
+    )
+    refuse_credentials_in(as_table(config))
+    return config
 
 
-def describe(cls: Any, prefix: str = "") -> str:
-    """List every setting on a line with default and documentation, sections after plain
-    settings.
+def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
+    """Write `--a.b=true`, `--a.b false` and `--no-a.b` as the switches that tyro has: `--a.b` and
+    `--a.no-b`.
     """
-    return "\n".join(_lines(cls, prefix, {}))
-
-
-def _lines(cls: Any, prefix: str, given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a section.
-
-    Args:
-        cls: the section's config class.
-        prefix: the names of the sections around it.
-        given: the values that the section has by default where it differs from its class: the
-            trainer section of two verbs may have two learning rates.
-    """
-    documented = field_docs(cls)
-    sections: list[tuple[str, Any, dict[str, Any]]] = []
-    hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        default = given.get(field.name, _default(field))
-        if dataclasses.is_dataclass(hints[field.name]):
-            made = {part.name: getattr(default, part.name) for part in _parts(default)}
-            sections.append((field.name, hints[field.name], made))
+    spelled: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        negated = name.startswith("no-")
+        path = (name[3:] if negated else name).replace("-", "_").split(".")
+        if not word.startswith("--") or _type_at(cls, path) is not bool:
+            spelled.append(word)
             continue
-        shown = f"--{prefix}{field.name}".replace("_", "-") + f"={default}"
-        yield f"  {shown:<36} {documented.get(field.name, '')}".rstrip()
-    for name, inner, made in sections:
-        first_line = (inspect.getdoc(inner) or "").splitlines()[0]
-        yield f"\n  {prefix}{name}: {first_line}"
-        yield from _lines(inner, f"{prefix}{name}.", made)
+        if not equals and left and not left[0].startswith("-"):
+            value = left.pop(0)
+        if value.lower() not in ("", "true", "false") or (negated and value):
+            raise ConfigError(f"{word} is a switch, which takes no {value!r}")
+        if negated or value.lower() == "false":
+            path[-1] = f"no-{path[-1]}"
+        spelled.append("--" + ".".join(path).replace("_", "-"))
+    return spelled
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return field.default_factory() if field.default_factory is not dataclasses.MISSING else ""
+def _type_at(cls: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
+    return cls
 
 
-def _parts(default: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(default) if dataclasses.is_dataclass(default) else ()
+def read_rows(cls: type[Config], text: str) -> list[Config]:
+    """Read a list of tables as TOML writes it inline, `[{name = "maths"}]`.
+
+    Raises:
+        ConfigError: the text is not such a list, or a table has a setting that `cls` has not.
+    """
+    try:
+        rows = tomllib.loads(f"rows = {text}")["rows"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"cannot read {text!r}, which is not TOML: {error}") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(f"{text!r} is not a list of tables; write [{{name = 'maths'}}]")
+    return [build(cls, row) for row in rows]
 
 
-def field_docs(cls: type) -> dict[str, str]:
-    """Return the text under each field of a dataclass, on a single line, by the field's name."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    found: dict[str, str] = {}
-    for node, after in itertools.pairwise(body):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                value = after.value.value
-                text = " ".join(value.split()) if isinstance(value, str) else ""
-            else:
-                text = ""
-            if text:
-                found[node.target.id] = text
-    return found
+def write_rows(rows: Sequence[object]) -> str:
+    """Write configs as `read_rows` reads them."""
+    tables = (to_toml(as_table(row)).strip().replace("\n", ", ") for row in rows)
+    return f"[{', '.join(f'{{{table}}}' for table in tables)}]"

@@ -10,15 +10,11 @@ from .interruptible import run_interruptible
 from .loading import command_line
 from .settings import parse_settings
 
-HELP = """\
-usage: ludus sft [FILE.toml] [--SETTING=VALUE ...]
-
-Warm a model up on what an environment's own expert does.
-
-examples:
-  ludus sft --env ludus/arithmetic-v0 --model.path ./model --steps 200
-  ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model
-"""
+ABOUT = """\
+ludus sft [FILE.toml] [OPTIONS] warms a model up on what an environment's own expert does."""
+EXAMPLE = """\
+ludus sft --env ludus/arithmetic-v0 --model.path ./model --steps 200
+  ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model"""
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +28,7 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
-    config = parse_settings(SFTConfig, arguments, usage=HELP)
+    config = parse_settings(SFTConfig, arguments, verb="sft", about=ABOUT, example=EXAMPLE)
     try:
         with sft_progress(config.steps) as progress:
             checkpoint = run_interruptible(run_sft(config, progress=progress))

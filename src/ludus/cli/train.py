@@ -16,17 +16,14 @@ from .settings import parse_settings
 if TYPE_CHECKING:
     from ludus.trainer.config import TrainConfig
 
-HELP = """\
-usage: ludus train [RECIPE | FILE.toml] [--SETTING=VALUE ...]
-
-Train a policy. RECIPE is an algorithm (ludus recipes); FILE.toml holds settings, and options on the
-command line win over it. A run is a folder: config.toml, metrics.jsonl, episodes, checkpoints.
-
-examples:
-  ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
+ABOUT = """\
+ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
+FILE.toml holds settings, and options on the command line win over it. A run is a folder:
+config.toml, metrics.jsonl, episodes, checkpoints."""
+EXAMPLE = """\
+ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
-  ludus train examples/02_train.toml --run.resume
-"""
+  ludus train examples/02_train.toml --run.resume"""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +32,16 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.config import TrainConfig
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
-    return _run(parse_settings(TrainConfig, arguments, usage=HELP, named=_recipe_or_settings))
+    return _run(
+        parse_settings(
+            TrainConfig,
+            arguments,
+            verb="train",
+            about=ABOUT,
+            example=EXAMPLE,
+            named=_recipe_or_settings,
+        )
+    )
 
 
 def _recipe_or_settings(name: str) -> Table:

@@ -10,8 +10,9 @@ from ludus.cli.arguments import parse
 from ludus.cli.named_options import from_file, take_options
 from ludus.cli.score import ScoreOptions
 from ludus.cli.serve import ServeOptions
-from ludus.config import read_overrides
+from ludus.cli.settings import parse_settings
 from ludus.errors import ConfigError
+from ludus.trainer.config import TrainConfig
 from ludus.wire.arguments import parse_served
 
 
@@ -103,6 +104,6 @@ def test_settings_and_names_tell_what_is_given_twice() -> None:
         ["--rollout.max-tokens=1", "--rollout.max_tokens=2"],
     ):
         with pytest.raises(ConfigError, match="given twice"):
-            read_overrides(line)
+            parse_settings(TrainConfig, line, verb="train", about="a", example="e")
     with pytest.raises(ConfigError, match="gives 'n' twice"):
         parse_served("me/echo-v0?n=1&n=2")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ludus.cli.recipes import main
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UnknownName
 from ludus.trainer import algorithms as A
 from ludus.trainer.recipes import (
     Inputs,
@@ -494,8 +494,10 @@ def test_the_command_lists_shows_and_compares(capsys: pytest.CaptureFixture[str]
     assert "no difference" in capsys.readouterr().out
     assert main(["--help"]) == 0
     assert "ludus recipes diff grpo dapo" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="cannot read 'difference grpo'"):
-        main(["difference", "grpo"])
+    with pytest.raises(UnknownName, match="no action named 'difs'; did you mean 'diff'"):
+        main(["difs", "grpo"])
+    with pytest.raises(ConfigError, match="missing from ludus recipes diff: RECIPE"):
+        main(["diff", "grpo"])
 
 
 def test_an_agg_that_a_loss_of_ones_own_would_not_use_is_refused(
