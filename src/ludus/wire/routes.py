@@ -7,11 +7,12 @@ server; the server parses, calls and encodes, and builds `/openapi.json` from th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import msgspec
+from aiohttp import web
 
 from .metrics import ServerMetrics
 
@@ -60,6 +61,24 @@ class Route:
     def in_body(self) -> bool:
         """Whether the payload is read from the body; otherwise from the query string."""
         return self.method not in ("GET", "DELETE")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path that needs more of HTTP than a struct in and a struct out: WebSockets, cookies, pages.
+
+    The server checks the token and reads the body; an error that the handler raises becomes a
+    fault, as on a `Route`.
+    """
+
+    method: str
+    path: str
+    handler: Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
+    """Answers a request, given with its inflated body."""
+    documented: Route | None = None
+    """The row of `/openapi.json`; None leaves the endpoint out of the document."""
+    token_in_path: bool = False
+    """Whether the endpoint is also served as `/TOKEN/path`; see `Route`."""
 
 
 class RouteOptions(TypedDict, total=False):
@@ -137,6 +156,17 @@ class StreamedService(Protocol):
         ...
 
 
+@runtime_checkable
+class EndpointService(Protocol):
+    """A service that also has endpoints."""
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return every endpoint of the service; those of two services may not have the same
+        path.
+        """
+        ...
+
+
 class Service(Protocol):
     """A part of a server with separate routes, such as environments or verifiers."""
 
@@ -162,3 +192,17 @@ class Service(Protocol):
     def load(self) -> Load:
         """Return how full the service is now; called at each scrape and each `/readyz`."""
         ...
+
+
+def endpoints_of(services: Iterable[Service]) -> list[Endpoint]:
+    """Return the endpoints of all services."""
+    offering = [service for service in services if isinstance(service, EndpointService)]
+    return [endpoint for service in offering for endpoint in service.endpoints()]
+
+
+def documented(services: Iterable[Service]) -> list[Route]:
+    """Return every row of `/openapi.json`: the routes, and the endpoints that tell theirs."""
+    given = list(services)
+    told = [endpoint.documented for endpoint in endpoints_of(given)]
+    routes = [route for service in given for route in service.routes()]
+    return routes + [route for route in told if route is not None]

@@ -37,12 +37,13 @@ from .metrics import CONTENT_TYPE, ServerMetrics
 from .openapi import describe
 from .reading import authorize, body_format, cut, expect_later, reply_format
 from .replies import Replies
-from .routes import Context, Route, Service
+from .routes import Context, Endpoint, Route, Service, documented, endpoints_of
 from .stream import PATH
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
 from .tasks import end_task
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
 MAX_BODY_BYTES = 16 << 20
 MAX_REQUESTS = 2048
@@ -105,7 +106,9 @@ class HttpServer:
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
-        self._mounted = dict(mounted or {})
+        self._mounted = [
+            Endpoint("*", path, partial(call_asgi, app)) for path, app in (mounted or {}).items()
+        ]
         self._requests = 0
         self._stopping = False
         self._streams: ServerStreams | None = None
@@ -214,24 +217,20 @@ class HttpServer:
         )
         router = application.router
         for route in self._routes():
-            router.add_route(
-                route.method, route.path, self._endpoint(route), expect_handler=expect_later
-            )
-            if route.token_in_path and self._token:
-                router.add_route(
-                    route.method,
-                    "/{token}" + route.path,
-                    self._endpoint(route),
-                    expect_handler=expect_later,
-                )
-        for path, app in self._mounted.items():
-            router.add_route("*", path, partial(self._foreign, app), expect_handler=expect_later)
+            self._add(router, route, self._endpoint(route))
+        for endpoint in [*endpoints_of(self.services), *self._mounted]:
+            self._add(router, endpoint, partial(self._at_endpoint, endpoint))
         router.add_get(PATH, self._stream)
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
         router.add_get("/metrics", self._metrics)
         router.add_get("/openapi.json", self._openapi)
         return application
+
+    def _add(self, router: web.UrlDispatcher, at: Route | Endpoint, handler: Handler) -> None:
+        prefixes = ["", "/{token}"] if at.token_in_path and self._token else [""]
+        for prefix in prefixes:
+            router.add_route(at.method, prefix + at.path, handler, expect_handler=expect_later)
 
     def _build_streams(self) -> ServerStreams | None:
         streams = streams_of(
@@ -248,7 +247,23 @@ class HttpServer:
     def _routes(self) -> list[Route]:
         return [route for service in self.services for route in service.routes()]
 
-    def _endpoint(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def _at_endpoint(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
+        """Check a request as any other, read the body, and let the endpoint answer."""
+        held = Held(self._bytes)
+        try:
+            self._admit(request)
+            if await self._chaos.before(self._struck):
+                return cut(request)
+            body = await read_body(request, self._max_body_bytes, held)
+            self.metrics.requests.labels(endpoint.path, "-").inc()
+            return await endpoint.handler(request, body)
+        except Exception as error:
+            await discard_body(request)
+            return self._replies.failure(error, Format.JSON)
+        finally:
+            held.release()
+
+    def _endpoint(self, route: Route) -> Handler:
         async def endpoint(request: web.Request) -> web.StreamResponse:
             self._requests += 1
             try:
@@ -312,7 +327,7 @@ class HttpServer:
     async def _unrouted(
         self,
         request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        handler: Handler,
     ) -> web.StreamResponse:
         """Answer unknown paths, unknown methods and missing tokens with faults of our own."""
         try:
@@ -346,19 +361,6 @@ class HttpServer:
         self.metrics.requests.labels(PATH, "101").inc()
         return await self._streams.serve(request)
 
-    async def _foreign(self, app: AsgiApp, request: web.Request) -> web.StreamResponse:
-        """Hand a request to a mounted application, whose answer may take any time."""
-        held = Held(self._bytes)
-        try:
-            self._admit(request)
-            body = await read_body(request, self._max_body_bytes, held)
-            return await call_asgi(app, request, body)
-        except Exception as error:
-            await discard_body(request)
-            return self._replies.failure(error, Format.JSON)
-        finally:
-            held.release()
-
     # --- operations ---------------------------------------------------------------------------
 
     async def _healthz(self, request: web.Request) -> web.Response:
@@ -374,7 +376,7 @@ class HttpServer:
 
     async def _openapi(self, request: web.Request) -> web.Response:
         authorize(request, self._token)
-        body = msgspec.json.encode(describe(self._routes(), secured=bool(self._token)))
+        body = msgspec.json.encode(describe(documented(self.services), secured=bool(self._token)))
         return web.Response(body=body, content_type="application/json")
 
     def _struck(self, fault: str) -> None:

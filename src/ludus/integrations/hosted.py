@@ -1,0 +1,168 @@
+"""Episodes on a server's own session table, for protocols that number nothing themselves.
+
+A `HostedEpisode` keeps the session's name and `seq`, so that such a protocol gets the leases, the
+limits, the worker processes and the metrics of `/v1`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+import msgspec
+
+from ludus.envs.serving.env_wire import (
+    Beginning,
+    Create,
+    Delete,
+    Operation,
+    Reply,
+    Reset,
+    ResetReply,
+    Step,
+    StepReply,
+    read_outcome,
+)
+from ludus.envs.serving.server import EnvService
+from ludus.errors import EpisodeEnded, LudusError, Overloaded, SessionGone
+from ludus.messages import Message, Observation
+from ludus.wire.faults import Fault, error_of, status_of
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """The beginning of an episode, with what a policy may see and nothing else."""
+
+    task: str
+    observation: Observation
+    system_prompt: str
+    answer_format: str
+    tools: list[dict[str, Any]]
+    """Each tool as `name`, `description` and `input_schema`, the form of MCP."""
+    max_turns: int | None
+
+
+class PlayedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an action, without `info`: info may hold the gold at the end of an episode."""
+
+    observation: Observation
+    reward: float
+    terminated: bool
+    truncated: bool
+    turn: int
+    """How many actions of the episode were played, this one included."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return self.terminated or self.truncated
+
+
+class HostedEpisode:
+    """Plays one episode after another in a session of `service`.
+
+    Args:
+        service: the started service.
+        env: the id of the environment, as served.
+    """
+
+    def __init__(self, service: EnvService, env: str) -> None:
+        self.env = env
+        self.turn = 0
+        self.task = ""
+        self.over = True
+        self._service = service
+        self._session = ""
+        self._seq = 0
+
+    async def reset(self, *, seed: int | None, options: dict[str, Any]) -> Opening:
+        """Begin an episode, in a new session where there is none.
+
+        Raises:
+            LudusError: as `ludus.connect` raises it for the same fault.
+        """
+        self.turn, self.over = 0, True
+        try:
+            reply = await self._begin(seed, options)
+        except SessionGone:  # its lease is over, or its worker process was lost
+            self._session = ""
+            reply = await self._begin(seed, options)
+        assert isinstance(reply, ResetReply)
+        self._seq += 1
+        self.task, self.over = reply.task, False
+        briefing = reply.briefing
+        return Opening(
+            task=reply.task,
+            observation=reply.observation,
+            system_prompt=briefing.system_prompt,
+            answer_format=briefing.answer_format,
+            tools=[
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.parameters,
+                }
+                for tool in briefing.tools
+            ],
+            max_turns=briefing.max_turns,
+        )
+
+    async def step(self, action: str | Message) -> PlayedTurn:
+        """Play an action.
+
+        Raises:
+            RewardUnavailable: the verdict is not ok; the episode is over and counts for nothing.
+            EpisodeEnded: no episode has begun, or it is over.
+            LudusError: as `ludus.connect` raises it for the same fault.
+        """
+        if self.over:
+            raise EpisodeEnded(f"{self.env}: the episode is over or has not begun; reset first")
+        try:
+            reply = await self._run(Step(session=self._session, seq=self._seq, action=action))
+        except LudusError as error:
+            if not _is_refusal(error):
+                await self.close()
+            raise
+        assert isinstance(reply, StepReply)
+        self._seq += 1
+        self.turn += 1
+        self.over = reply.terminated or reply.truncated
+        return PlayedTurn(
+            observation=reply.observation,
+            reward=reply.reward,
+            terminated=reply.terminated,
+            truncated=reply.truncated,
+            turn=self.turn,
+        )
+
+    async def close(self) -> None:
+        """Release the session; harmless where there is none."""
+        name, self._session, self.over = self._session, "", True
+        if name:
+            await self._run(Delete(session=name))
+
+    async def _begin(self, seed: int | None, options: dict[str, Any]) -> Reply:
+        try:
+            if self._session:
+                again = Reset(session=self._session, seq=self._seq, seed=seed, options=options)
+                return await self._run(again)
+            self._session, self._seq = f"p-{secrets.token_hex(8)}", 0
+            beginning = Beginning(seed=seed, options=options)
+            return await self._run(Create(env=self.env, session=self._session, reset=beginning))
+        except SessionGone:
+            raise
+        except LudusError:
+            await self.close()
+            raise
+
+    async def _run(self, operation: Operation) -> Reply:
+        # Shielded: a client that disconnects does not cancel the work half way.
+        outcome = read_outcome(await asyncio.shield(self._service.sessions.begin(operation)))
+        if isinstance(outcome, Fault):
+            raise error_of(outcome, status_of(outcome))
+        return outcome
+
+
+def _is_refusal(error: LudusError) -> bool:
+    """Say whether a step that failed was not begun, so that it may be sent again."""
+    return isinstance(error, Overloaded)

@@ -1,0 +1,292 @@
+"""The routes of OpenEnv's protocol, for each environment that a server offers.
+
+At the root they play the first environment; under `/openenv/ID` any one of them. Over HTTP, where
+OpenEnv's own server forgets everything between two requests, a reset names its episode in a cookie
+and in the header `X-Session-Id`, and a step brings back either.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from ludus.agent.viewer.rendering import render
+from ludus.envs.serving.env_wire import EnvCard
+from ludus.envs.serving.server import EnvService
+from ludus.errors import ConfigError, LudusError, UnknownEnv
+from ludus.wire.codec import decode
+from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
+from ludus.wire.routes import Context, Endpoint, Load, Nothing, Path, Route
+
+from .game import Game, as_plain
+from .json_rpc import RpcError, answer_json_rpc, read_call, refusal, response
+from .listening import ListeningSocket
+from .playing import play_over_socket
+from .shapes import (
+    EpisodeState,
+    Healthy,
+    Metadata,
+    ResetRequest,
+    Result,
+    Schemas,
+    StepRequest,
+    schemas,
+)
+
+COOKIE, HEADER = "ludus_episode", "X-Session-Id"
+CREATE, CLOSE = "openenv/session/create", "openenv/session/close"
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+)
+Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
+
+
+class OpenEnvService:
+    """Lets OpenEnv's clients play the environments of another service of the same server.
+
+    Args:
+        envs: the service of environments, which the server starts before this one.
+        max_message_bytes: the largest message on a WebSocket.
+    """
+
+    name = "openenv"
+
+    def __init__(self, envs: EnvService, *, max_message_bytes: int = 16 << 20) -> None:
+        self._envs = envs
+        self._max_message_bytes = max_message_bytes
+        self._games: dict[str, Game] = {}
+        """The games of clients that speak plain HTTP, by the name in their cookie."""
+        self._sockets: set[ListeningSocket] = set()
+
+    def routes(self) -> list[Route]:
+        """Return no route: a step needs cookies, which routes do not see."""
+        return []
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the endpoints at the root, and those of each environment by id."""
+        roots = ["", "/openenv/{id:.+}"]
+        return [endpoint for root in roots for endpoint in self._at(root)]
+
+    def _at(self, root: str) -> list[Endpoint]:
+        def get(path: str, handler: Handler, reply: Any = None, summary: str = "") -> Endpoint:
+            told = _told("GET", root + path, Nothing, reply, summary) if reply else None
+            return Endpoint("GET", root + path, handler, told, token_in_path=True)
+
+        def post(
+            path: str, handler: Handler, body: type[msgspec.Struct], reply: Any, summary: str
+        ) -> Endpoint:
+            told = _told("POST", root + path, body, reply, summary)
+            return Endpoint("POST", root + path, handler, told, token_in_path=True)
+
+        return [
+            get("/ws", self._play),
+            get("/mcp", self._play),
+            get("/web", self._page),
+            get("/health", self._health, Healthy, "Alive, in OpenEnv's words"),
+            get("/schema", self._schema, Schemas, "JSON Schemas of action, observation, state"),
+            get("/metadata", self._metadata, Metadata, "What the environment is"),
+            get("/state", self._state, EpisodeState, "How far the episode of this client is"),
+            post("/reset", self._reset, ResetRequest, Result, "Begin an episode"),
+            post("/step", self._step, StepRequest, Result, "Play one action"),
+            post("/mcp", self._rpc, RpcRequest, RpcResponse, "List and call tools by JSON-RPC"),
+        ]
+
+    async def start(self, context: Context) -> None:
+        """Begin with no game; the service of environments has started before."""
+
+    async def stop(self) -> None:
+        """Close every connection; the sessions belong to the service of environments."""
+        for socket in list(self._sockets):
+            await socket.close()
+
+    def load(self) -> Load:
+        """Report no load of its own: every operation counts at the service of environments."""
+        return Load(queue_depth=0, limit=0)
+
+    # --- endpoints ------------------------------------------------------------------------------
+
+    async def _play(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        if not web.WebSocketResponse().can_prepare(request):
+            raise Refused(f"{request.path} is a WebSocket; ask for an upgrade", "upgrade_required")
+        _refuse_other_sites(request)
+        limits = self._envs.limits
+        socket = ListeningSocket(max_bytes=self._max_message_bytes, idle_s=limits.lifetime_s)
+        self._sockets.add(socket)
+        try:
+            await play_over_socket(self._new_game(request), socket, request)
+        finally:
+            self._sockets.discard(socket)
+        return socket.response
+
+    async def _page(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        card = self._card(request)
+        page = render("ludus.integrations.openenv", "play.html.j2", env=card.id, card=card)
+        return web.Response(
+            text=page, content_type="text/html", headers={"Content-Security-Policy": PAGE_POLICY}
+        )
+
+    async def _health(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        return _json(Healthy())
+
+    async def _schema(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        return _json(schemas())
+
+    async def _metadata(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        card = self._card(request)
+        return _json(
+            Metadata(
+                name=card.id, description=card.description or card.id, version=_version(card.id)
+            )
+        )
+
+    async def _state(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        game = self._games.get(_session_of(request))
+        return _json(game.state() if game else EpisodeState(episode_id=None, step_count=0))
+
+    async def _reset(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        given = decode(body or b"{}", dict[str, Any])
+        name = _session_of(request)
+        game = self._games.get(name)
+        if game is None:
+            name, game = self._add(self._new_game(request))
+        async with game.turn:
+            try:
+                answer = _json(await game.reset(given))
+            except LudusError as error:
+                return _failure(error)
+        answer.headers[HEADER] = name
+        answer.set_cookie(COOKIE, name, httponly=True, samesite="Strict")
+        return answer
+
+    async def _step(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        asked = decode(body, StepRequest)
+        game = self._games.get(_session_of(request))
+        if game is None:
+            raise Refused(
+                "which episode? POST /reset begins one, and answers with the header "
+                f"{HEADER} and a cookie; send either back",
+                "unknown_session",
+            )
+        async with game.turn:
+            try:
+                return _json(await game.step(asked.action))
+            except LudusError as error:
+                return _failure(error)
+
+    async def _rpc(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        """Answer a request of JSON-RPC, always with status 200, as its clients expect."""
+        asked: Any = None
+        try:
+            asked = decode(body, dict[str, Any])
+            method, parameters = read_call(asked)
+            if method == CREATE:
+                game = self._new_game(request)
+                opening = await game.reset(parameters)
+                name, _ = self._add(game)
+                return _json(
+                    response(asked, {"session_id": name, "observation": opening.observation})
+                )
+            name = str(parameters.get("session_id", "")) or _session_of(request)
+            if method == CLOSE:
+                closed = self._games.pop(name, None)
+                if closed is not None:
+                    await closed.close()
+                return _json(response(asked, {"session_id": name, "closed": closed is not None}))
+            found = self._games.get(name)
+            if found is None and method != "tools/list":
+                raise RpcError(-32602, f"no session {name!r}; {CREATE} makes one")
+            game = found or self._new_game(request)
+            async with game.turn:
+                return _json(await answer_json_rpc(game, asked))
+        except (LudusError, RpcError) as error:
+            return _json(refusal(asked, error))
+
+    # --- games ----------------------------------------------------------------------------------
+
+    def _card(self, request: web.Request) -> EnvCard:
+        served = {env.id: env for env in self._envs.served}
+        asked = request.match_info.get("id", next(iter(served), ""))
+        if asked not in served:
+            raise UnknownEnv.near(asked, served, hint="served here")
+        card = served[asked].card
+        assert card is not None
+        return card
+
+    def _new_game(self, request: web.Request) -> Game:
+        return Game(self._envs, self._card(request))
+
+    def _add(self, game: Game) -> tuple[str, Game]:
+        """Keep the game of a client that speaks plain HTTP, and return its name.
+
+        Raises:
+            QueueFull: there are as many games as the server has sessions.
+        """
+        limits = self._envs.limits
+        over = time.monotonic() - limits.lease_s
+        for name, old in list(self._games.items()):
+            if old.touched < over and not old.turn.locked():
+                del self._games[name]  # the lease of its session ended as well
+        if len(self._games) >= limits.max_sessions:
+            said = f"{len(self._games)} of {limits.max_sessions} sessions are open"
+            raise QueueFull(said, depth=len(self._games), limit=limits.max_sessions)
+        name = secrets.token_urlsafe(16)
+        self._games[name] = game
+        return name, game
+
+
+class RpcRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of JSON-RPC 2.0."""
+
+    jsonrpc: str
+    method: str
+    params: dict[str, Any] = {}
+    id: int | str | None = None
+
+
+class RpcResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A response of JSON-RPC 2.0."""
+
+    jsonrpc: str
+    id: int | str | None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+def _told(method: str, path: str, body: type[msgspec.Struct], reply: Any, summary: str) -> Route:
+    return Route(method, path, _documents_only, body, reply, summary)
+
+
+async def _documents_only(path: Path, payload: object) -> object:
+    raise ConfigError(f"{path} is answered by an endpoint")
+
+
+def _session_of(request: web.Request) -> str:
+    return request.headers.get(HEADER) or request.cookies.get(COOKIE, "")
+
+
+def _refuse_other_sites(request: web.Request) -> None:
+    """Refuse a WebSocket that a page of another site opens: browsers ask no leave for it."""
+    origin = request.headers.get("Origin")
+    if origin is not None and origin.partition("://")[2] != request.host:
+        raise Refused(f"a page of {origin} may not connect to {request.host}", "misdirected")
+
+
+def _version(env_id: str) -> str:
+    return env_id.rpartition("-v")[2]
+
+
+def _json(value: Any) -> web.Response:
+    plain = as_plain(value) if isinstance(value, msgspec.Struct) else value
+    return web.Response(body=msgspec.json.encode(plain), content_type="application/json")
+
+
+def _failure(error: LudusError) -> web.Response:
+    fault = fault_of(error)
+    answer = _json({"detail": fault.message, "error": msgspec.to_builtins(fault)})
+    answer.set_status(status_of(fault))
+    return answer

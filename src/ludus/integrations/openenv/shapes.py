@@ -1,0 +1,267 @@
+"""The messages of OpenEnv's protocol: what its clients send, and what they are shown.
+
+Nothing here has a place for `info`, where an environment may put its gold.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from ludus.errors import (
+    ConfigError,
+    EpisodeEnded,
+    InvalidAction,
+    LudusError,
+    Overloaded,
+    RewardUnavailable,
+    SequenceConflict,
+    SessionGone,
+    UnknownName,
+)
+from ludus.messages import Message, Observation, ToolCall, as_messages, assistant
+from ludus.wire.faults import QueueFull, Refused
+from ludus.wire.strict import read_item
+
+from ..hosted import Opening, PlayedTurn
+
+LIST_TOOLS, CALL_TOOL, SAY = "list_tools", "call_tool", "say"
+SAY_TOOL: dict[str, Any] = {
+    "name": SAY,
+    "description": "Say something to the environment: an answer, or a move.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+    },
+}
+
+
+class ResetRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of `POST /reset`; further fields are options of the environment."""
+
+    seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    episode_id: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    """A label of the client's, told again in the state. Two clients may use the same."""
+
+
+class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of one of the tools that the first observation lists."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    id: str = ""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the policy does: a message, calls of tools, or both; or one call in the form of MCP
+    clients (`type`, `tool_name`, `arguments`).
+    """
+
+    message: str = ""
+    tool_calls: list[CalledTool] = []
+    type: str = ""
+    tool_name: str = ""
+    arguments: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    """Ignored; every action of OpenEnv's own client library has this field."""
+
+
+class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of `POST /step`."""
+
+    action: dict[str, Any]
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    request_id: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a reset or a step."""
+
+    observation: dict[str, Any]
+    reward: float | None
+    """None after a reset. A step without a reward is answered with an error, never with None."""
+    done: bool
+
+
+class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """Which episode is played, and how far it is."""
+
+    episode_id: str | None
+    step_count: int
+    task: str = ""
+    done: bool = False
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of an observation."""
+
+    text: str
+    """Everything that is new, as one text."""
+    messages: list[Message]
+    """The same as messages of a chat."""
+    system_prompt: str = ""
+    answer_format: str = ""
+    tools: list[dict[str, Any]] = []
+    task: str = ""
+    max_turns: int | None = None
+    turn: int = 0
+    terminated: bool = False
+    truncated: bool = False
+    tool_name: str = ""
+    result: Any = None
+    missed: list[dict[str, Any]] = []
+    """The answers to earlier steps that the client had stopped waiting for."""
+
+
+class Schemas(msgspec.Struct, frozen=True, kw_only=True):
+    """JSON Schemas of what is exchanged."""
+
+    action: dict[str, Any]
+    observation: dict[str, Any]
+    state: dict[str, Any]
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment is."""
+
+    name: str
+    description: str
+    readme_content: str | None = None
+    version: str | None = None
+    author: str | None = None
+    documentation_url: str | None = None
+
+
+class Healthy(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `GET /health`."""
+
+    status: str = "healthy"
+
+
+class ErrorCode(StrEnum):
+    """The codes of errors on a WebSocket."""
+
+    INVALID_JSON = "INVALID_JSON"
+    UNKNOWN_TYPE = "UNKNOWN_TYPE"
+    VALIDATION_ERROR = "VALIDATION_ERROR"
+    EXECUTION_ERROR = "EXECUTION_ERROR"
+    CAPACITY_REACHED = "CAPACITY_REACHED"
+    SESSION_ERROR = "SESSION_ERROR"
+
+
+def schemas() -> Schemas:
+    """Return the JSON Schemas of actions, observations and states."""
+    return Schemas(action=_flat(Action), observation=_flat(Shown), state=_flat(EpisodeState))
+
+
+def _flat(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    schema = msgspec.json.schema(kind)
+    name = schema["$ref"].rpartition("/")[2]
+    return {**schema["$defs"].pop(name), "$defs": schema["$defs"]}
+
+
+def opening_result(opening: Opening) -> Result:
+    """Return the answer to a reset."""
+    shown = Shown(
+        text=text_of(opening.observation),
+        messages=as_messages(opening.observation),
+        system_prompt=opening.system_prompt,
+        answer_format=opening.answer_format,
+        tools=opening.tools,
+        task=opening.task,
+        max_turns=opening.max_turns,
+    )
+    return Result(observation=msgspec.to_builtins(shown), reward=None, done=False)
+
+
+def turn_result(turn: PlayedTurn, action: Action) -> Result:
+    """Return the answer to a step."""
+    text = text_of(turn.observation)
+    is_call = action.type == CALL_TOOL
+    shown = Shown(
+        text=text,
+        messages=as_messages(turn.observation),
+        turn=turn.turn,
+        terminated=turn.terminated,
+        truncated=turn.truncated,
+        tool_name=action.tool_name if is_call else "",
+        result=text if is_call else None,
+    )
+    return Result(observation=msgspec.to_builtins(shown), reward=turn.reward, done=turn.over)
+
+
+def tools_result(tools: list[dict[str, Any]]) -> Result:
+    """Return the answer to a step that asks for the tools, which plays nothing."""
+    return Result(observation={"tools": tools}, reward=None, done=False)
+
+
+def text_of(observation: Observation) -> str:
+    """Return an observation as one text."""
+    return "\n\n".join(message.text for message in as_messages(observation) if message.text)
+
+
+def read_action(given: object) -> Action:
+    """Read an action.
+
+    Raises:
+        Refused: it has a wrong shape or an unknown field, says nothing, or says it in two forms.
+    """
+    action = read_item(given, Action)
+    if action.type not in ("", LIST_TOOLS, CALL_TOOL):
+        raise Refused(
+            f"no action of type {action.type!r}; leave the type out, or say {LIST_TOOLS} or "
+            f"{CALL_TOOL}",
+            "invalid",
+        )
+    if action.type == CALL_TOOL and not action.tool_name:
+        raise Refused(f"an action of type {CALL_TOOL!r} names its tool in 'tool_name'", "invalid")
+    if action.type != CALL_TOOL and (action.tool_name or action.arguments):
+        raise Refused(
+            f"'tool_name' and 'arguments' belong to an action of type {CALL_TOOL!r}", "invalid"
+        )
+    if not action.type and isinstance(given, dict) and not given.keys() & {"message", "tool_calls"}:
+        raise Refused("an action has a 'message', 'tool_calls', or both; see /schema", "invalid")
+    return action
+
+
+def as_message(action: Action) -> str | Message:
+    """Return the action as an environment gets it."""
+    if action.type == CALL_TOOL:
+        return assistant(
+            "", [ToolCall(name=action.tool_name, arguments=action.arguments, id="call_0")]
+        )
+    if not action.tool_calls:
+        return action.message
+    calls = [
+        ToolCall(name=call.name, arguments=call.arguments, id=call.id or f"call_{index}")
+        for index, call in enumerate(action.tool_calls)
+    ]
+    return assistant(action.message, calls)
+
+
+def error_data(error: BaseException) -> dict[str, Any]:
+    """Return the data of an error frame."""
+    said = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, RewardUnavailable):
+        said = f"this episode has no reward and counts for nothing: {said}"
+    data: dict[str, Any] = {"message": said, "code": _code_of(error)}
+    if isinstance(error, QueueFull):
+        data |= {"active_sessions": error.depth, "max_sessions": error.limit}
+    return data
+
+
+def _code_of(error: BaseException) -> ErrorCode:
+    match error:
+        case Overloaded():
+            return ErrorCode.CAPACITY_REACHED
+        case Refused(code="malformed"):
+            return ErrorCode.INVALID_JSON
+        case SessionGone() | EpisodeEnded() | SequenceConflict():
+            return ErrorCode.SESSION_ERROR
+        case Refused() | ConfigError() | InvalidAction() | UnknownName():
+            return ErrorCode.VALIDATION_ERROR
+        case _:
+            return ErrorCode.EXECUTION_ERROR

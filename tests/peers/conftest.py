@@ -1,0 +1,45 @@
+"""What tests of several peers share.
+
+Each file is run in the virtual environment of its peer (`make test-peers`); elsewhere its tests
+skip.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+GAMES = Path(__file__).with_name("games.py")
+Serving = Callable[..., AbstractContextManager[str]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.path).parent == GAMES.parent:
+            item.add_marker(pytest.mark.peers)
+
+
+@pytest.fixture(scope="session")
+def serving() -> Serving:
+    """Runs `ludus serve` with the games of these tests; gives the address."""
+
+    @contextmanager
+    def served(*arguments: str) -> Generator[str]:
+        command = [sys.executable, "-m", "ludus", "--import", str(GAMES), "serve", *arguments]
+        server = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
+        assert server.stdout
+        try:
+            line = server.stdout.readline()
+            assert " at " in line, f"the server did not start: {line!r}"
+            yield line.split(" at ")[1].strip()
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+            server.stdout.close()
+
+    return served
