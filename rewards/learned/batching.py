@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -114,11 +114,12 @@ class MicroBatcher(Generic[Item, Result]):
         return waiting.future.result()
 
     async def close(self) -> None:
-        """Cancel the items that wait, and do not wait for a batch that runs."""
+        """Tell whoever waits that nothing is computed any more (`RewardUnavailable`), and do not
+        wait for a batch that runs.
+        """
         if self._serving is not None and self._loop is asyncio.get_running_loop():
             self._serving.cancel()
-        for waiting in self._queue:
-            waiting.future.cancel()
+        self._give_up(self._queue)
         self._queue.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -136,8 +137,7 @@ class MicroBatcher(Generic[Item, Result]):
                 try:
                     outcomes = await loop.run_in_executor(self._thread, self._outcomes, items)
                 except BaseException:  # cancelled, or the interpreter is shutting down
-                    for waiting in batch:
-                        waiting.future.cancel()
+                    self._give_up(batch)
                     raise
                 for waiting, outcome in zip(batch, outcomes, strict=True):
                     if waiting.future.done():
@@ -147,6 +147,16 @@ class MicroBatcher(Generic[Item, Result]):
                         waiting.future.exception()  # its caller may have given up
                     else:
                         waiting.future.set_result(outcome)
+
+    def _give_up(self, items: Iterable[_Waiting[Item, Result]]) -> None:
+        """Fail items as unavailable. Cancelling their futures would cancel the callers, who have
+        not been cancelled by anybody.
+        """
+        for waiting in items:
+            if not waiting.future.done():
+                detail = f"{self.label} was closed before this could be computed"
+                waiting.future.set_exception(RewardUnavailable(Verdict.unavailable(detail)))
+                waiting.future.exception()  # its caller may have given up
 
     async def _gather(self) -> None:
         remaining_s = self._queue[0].since + self.max_wait_s - time.monotonic()

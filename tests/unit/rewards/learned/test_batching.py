@@ -67,6 +67,26 @@ async def test_out_of_memory_halves_the_batch_and_those_after_it() -> None:
     assert [len(batch) for batch in run.batches[7:]] == [2, 2]
 
 
+async def test_closing_tells_those_who_wait_and_cancels_nobody() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def run(items: Sequence[int]) -> list[int]:
+        begun.set()
+        assert end.wait(30)
+        return list(items)
+
+    batcher = MicroBatcher(run, max_batch=1, max_wait_s=0.0, label="doubling")
+    async with asyncio.timeout(30):
+        callers = [asyncio.create_task(batcher.submit(number)) for number in range(3)]
+        await asyncio.to_thread(begun.wait, 30)
+        await batcher.close()
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
+        end.set()
+    for outcome in outcomes:  # the one that runs, and those in the queue
+        assert isinstance(outcome, RewardUnavailable)
+        assert "doubling was closed" in str(outcome)
+
+
 async def test_one_who_gives_up_leaves_the_queue_and_the_others_are_served() -> None:
     begun, go_on = threading.Event(), threading.Event()
     seen: list[int] = []
