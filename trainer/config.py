@@ -148,9 +148,15 @@ class TrainerConfig:
     gradient is not finite.
     """
     tokens_per_pass: int | None = None
-    """Largest number of padded tokens in one forward pass. A smaller value needs less memory; the
-    gradient is the same up to rounding. None follows the model's size and the free memory, up to
-    16,384.
+    """Largest number of tokens in one forward pass, counted as they are computed: without padding,
+    and a shared beginning once. A smaller value needs less memory; the gradient is the same up to
+    rounding. None follows the model's size and the free memory, up to 16,384.
+    """
+    packing: Literal["shared", "rows", "none"] = "shared"
+    """How the rows of a pass are computed: one after the other without padding, where rows that
+    begin alike (the rollouts of a prompt) compute that beginning once; without padding alone; or
+    padded to the longest. The gradient is the same up to rounding. Rows with images, and models
+    whose attention cannot be packed, are padded.
     """
     checkpoint_layers: bool = False
     """Whether a decoder layer keeps only its input for the backward pass and computes the rest once

@@ -173,6 +173,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             *filter(None, [claim.note]),
             *plan.notes,
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
+            *learner.notes(),
             *unmeasured(verifiers),
             *filter(None, [chat.report.notice()]),
         ),

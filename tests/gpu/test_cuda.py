@@ -9,8 +9,9 @@ import torch
 from ludus.agent import Sampling, Segment, Turn
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
-from ludus.trainer.learning.batch import as_row, pad
+from ludus.trainer.learning.batch import Row, as_row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
 
 pytestmark = [
@@ -36,3 +37,20 @@ async def test_engine_and_learner_agree_on_cuda() -> None:
         assert row is not None
         logp = learner.score(pad([row]))[0, len(prompt) :]
         assert torch.allclose(logp, torch.tensor(one.logprobs), atol=1e-4)
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
+def test_packed_rows_agree_with_padded_rows_on_cuda(autocast: torch.dtype | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    prompt = torch.randint(3, 300, (40,), generator=generator).tolist()
+    rows: list[Row] = []
+    for length in (5, 60, 17, 33):
+        ids = [*prompt, *torch.randint(3, 300, (length,), generator=generator).tolist()]
+        rows.append(Row(ids, [*([0] * 40), *([1] * length)], [0.0] * len(ids)))
+    batch, found = pad(rows), list[dict[str, float]]()
+    for packing in ("none", "rows", "shared"):
+        made = Learner(model(), TrainerConfig(packing=packing), autocast=autocast)
+        assert not made.unpacked or packing == "none"
+        found.append(made.update(batch, torch.arange(4), negative_log_likelihood))
+    for one in found[1:]:
+        assert one == pytest.approx(found[0], rel=1e-4 if autocast is None else 2e-2)

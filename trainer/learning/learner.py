@@ -25,11 +25,17 @@ from ..memory import fitting_pass
 from ..vision import ImageReader, last_hidden
 from ..weights import MemoryWeights, adapter_tensors
 from .activations import checkpoint_layers
+from .attention import packed_hidden, why_unpackable
 from .batch import Batch, passes, units
 from .guard import broken_units, is_finite, told
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
+from .packing import MIN_SHARED, pack_rows, packs
 from .precision import at_least_float32
+from .readings import logp, logp_and_entropy, new_value_head, scatter, score_norm
 from .schedule import learning_rate
+
+PACKING_OFF = "trainer.packing is none"
+NEVER_SHARED = 1 << 40
 
 
 class Predicted(NamedTuple):
@@ -85,7 +91,10 @@ class Learner:
         self.logits_at_once = logits_at_once
         self.images = images
         self.updates = 0
-        self.value_head = _value_head(model) if values else None
+        self.value_head = new_value_head(model) if values else None
+        self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)
+        """Why rows are padded instead of packed; empty where they are packed."""
+        self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
         if config.checkpoint_layers:
             checkpoint_layers(model)
         self._place()
@@ -171,16 +180,16 @@ class Learner:
         Only the logits of trained tokens are computed.
         """
         hidden = self._hidden(batch)
-        read = self._read(batch, hidden, _logp_and_entropy if entropy else _logp)
+        read = self._read(batch, hidden, logp_and_entropy if entropy else logp)
         values = (
             None
             if self.value_head is None
             else self.value_head(at_least_float32(hidden)).squeeze(-1)
         )
         return Predicted(
-            _scatter(read[:, 0], batch),
-            _scatter(read[:, 1], batch) if entropy else None,
-            None if values is None else _scatter(values, batch),
+            scatter(read[:, 0], batch),
+            scatter(read[:, 1], batch) if entropy else None,
+            None if values is None else scatter(values, batch),
         )
 
     def score(self, batch: Batch) -> Tensor:
@@ -218,18 +227,38 @@ class Learner:
         """
 
         def norms(part: Batch) -> Tensor:
-            return _scatter(self._read(part, self._hidden(part), _score_norm)[:, 0], part)
+            return scatter(self._read(part, self._hidden(part), score_norm)[:, 0], part)
 
         return self._over(batch, norms)
 
+    def split(
+        self, batch: Batch, rows: Tensor, tokens: int, together: Tensor | None = None
+    ) -> Iterable[Tensor]:
+        """Split `rows` into forward passes of at most `tokens` tokens, counted as they are
+        computed: packed and after sharing, or with their padding; see `packs` and `passes`.
+        """
+        if not self._packs(batch):
+            return passes(batch.lengths, rows, tokens, together)
+        return packs(batch.ids, batch.lengths, rows, tokens, together, min_shared=self._min_shared)
+
+    def _packs(self, batch: Batch) -> bool:
+        """Whether a batch is computed without padding; rows with images are not."""
+        return not self.unpacked and not any(batch.images)
+
     @property
     def tokens_per_pass(self) -> int:
-        """The largest number of padded tokens in one forward pass."""
+        """The largest number of tokens that a forward pass computes."""
         return self.config.tokens_per_pass or self._fitting_pass
 
     @cached_property
     def _fitting_pass(self) -> int:
         return fitting_pass(self.model, self.autocast or torch.float32)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a user should know about how this model is trained, one line each."""
+        if not self.unpacked or self.config.packing == "none":
+            return ()
+        return (f"rows are padded, since this model cannot be packed: {self.unpacked}",)
 
     @property
     def lr(self) -> float:
@@ -277,8 +306,8 @@ class Learner:
     def _passes(
         self, batch: Batch, rows: Tensor, together: Tensor | None = None
     ) -> Iterable[Tensor]:
-        """Split `rows` into the forward passes of this process; see `passes`."""
-        return passes(batch.lengths, rows, self.tokens_per_pass, together)
+        """Split `rows` into the forward passes of this process."""
+        return self.split(batch, rows, self.tokens_per_pass, together)
 
     def _backward(self, part_sum: Tensor, said: Predicted) -> None:
         """Add the gradient of a pass's sum."""
@@ -303,15 +332,19 @@ class Learner:
         every = torch.arange(len(batch))
         for part in self._passes(batch, every):
             values = of(batch.take(part).to(self.model.device)).cpu()
-            found[part, : values.shape[1]] = values
+            found[part, : values.shape[1]] = values.to(found.dtype)
         return found
 
     def _hidden(self, batch: Batch) -> Tensor:
         """Return the last hidden states [N, D] before the trained tokens."""
+        trained = batch.mask[:, 1:].bool()
         with self._precision():
+            if self._packs(batch):
+                rows = pack_rows(batch.ids, batch.lengths, min_shared=self._min_shared)
+                hidden = packed_hidden(self.model, rows)
+                return hidden.index_select(0, rows.places[:, :-1][trained])
             hidden = last_hidden(self.model, batch.ids, batch.images, self.images)
-        trained: Tensor = hidden[:, :-1][batch.mask[:, 1:].bool()]
-        return trained
+        return hidden[:, :-1][trained]
 
     def _precision(self) -> torch.autocast:
         kind = torch.device(self.model.device).type
@@ -343,30 +376,3 @@ class Learner:
             if parameter.grad is not None:
                 parameter.grad /= weight
         return float(torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm))
-
-
-def _logp(every: Tensor, chosen: Tensor) -> Tensor:
-    return chosen.unsqueeze(1)
-
-
-def _logp_and_entropy(every: Tensor, chosen: Tensor) -> Tensor:
-    return torch.stack([chosen, -(every.exp() * every).sum(-1)], dim=1)
-
-
-def _score_norm(every: Tensor, chosen: Tensor) -> Tensor:
-    return (1 - 2 * chosen.exp() + (2 * every).exp().sum(-1)).unsqueeze(1)
-
-
-def _value_head(model: CausalLM) -> torch.nn.Linear:
-    width = model.config.get_text_config().hidden_size
-    head = torch.nn.Linear(width, 1, device=model.device)
-    torch.nn.init.zeros_(head.weight)
-    torch.nn.init.zeros_(head.bias)
-    return head
-
-
-def _scatter(values: Tensor, batch: Batch) -> Tensor:
-    """Put values of the trained tokens back into [B, T]."""
-    trained = batch.mask[:, 1:].bool()
-    spread = torch.zeros_like(batch.mask[:, 1:]).masked_scatter(trained, values)
-    return torch.nn.functional.pad(spread, (1, 0))
