@@ -348,6 +348,23 @@ class VLLMConfig:
 
 
 @dataclass(frozen=True)
+class RanksConfig:
+    """Settings of a learner whose weights several processes share (torchrun)."""
+
+    timeout_s: float = 120.0
+    """Seconds after which a collective call that a rank has not joined fails. A rank that dies is
+    known within a second, whatever this is.
+    """
+    offload: bool = False
+    """Whether weights, gradients and moments stay in the memory of the CPU between their uses on a
+    GPU.
+    """
+
+    def __post_init__(self) -> None:
+        _positive("ranks.timeout_s", self.timeout_s)
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """The settings of a training run."""
 
@@ -378,6 +395,7 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
+    ranks: RanksConfig = field(default_factory=RanksConfig)
 
     def __post_init__(self) -> None:
         _keep_secret(self, "env_token")

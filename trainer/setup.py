@@ -75,6 +75,19 @@ async def assemble(config: TrainConfig) -> Parts:
     Raises:
         ConfigError: something is missing or cannot work together.
     """
+    config, algorithm = _resolved(config)
+    async with AsyncExitStack() as stack:
+        parts = await _open(config, algorithm, stack)
+        parts.closing = stack.pop_all()
+    return parts
+
+
+def _resolved(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
+    """Return the settings, completed from the recipe, and the algorithm.
+
+    Raises:
+        ConfigError: the settings cannot work together.
+    """
     config.require_complete()
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
@@ -96,10 +109,7 @@ async def assemble(config: TrainConfig) -> Parts:
             f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
             "several rows"
         )
-    async with AsyncExitStack() as stack:
-        parts = await _open(config, algorithm, stack)
-        parts.closing = stack.pop_all()
-    return parts
+    return config, algorithm
 
 
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
@@ -217,7 +227,7 @@ def _restore(start: Path, learner: Learner, tasks: Tasks) -> int:
             f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
             "from it with --model.path instead"
         )
-    learner.restore(state["learner"])
+    learner.restore(state["learner"], start)
     tasks.restore(state["tasks"])
     return int(state["frontier"])
 

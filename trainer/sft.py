@@ -128,7 +128,7 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
         planned_updates=config.steps,
     )
     if start is not None:
-        learner.restore(_learner_state(start))
+        learner.restore(_learner_state(start), start)
     losses = deque(_last_losses(folder) if start else (), maxlen=STOP_UPDATES)
     context = make_context(config.context)
     stack.push_async_callback(context.close)

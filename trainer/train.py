@@ -21,6 +21,7 @@ from ludus.metrics import Stopwatch, read_metrics
 from .config import TrainConfig
 from .engines.vllm import VLLMEngine
 from .learning.experience import gather
+from .ranks import ending_with_ranks
 from .rollout import Group
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.task_pool import TaskPool
@@ -79,7 +80,8 @@ async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -
     """
     parts = await assemble(config)
     try:
-        return await _Run(parts, watcher).loop()
+        with ending_with_ranks():
+            return await _Run(parts, watcher).loop()
     finally:
         await asyncio.shield(parts.closing.aclose())
 

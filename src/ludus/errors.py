@@ -19,6 +19,7 @@
     + TrainingFailed         (RuntimeError)     nothing can be learned: every episode of a step
     failed
       - UpdateRefused                           an update would have spoilt the weights
+      - RankLost                                a process that holds a part of the weights is gone
     + SaveFailed             (OSError)          a file of a run could not be written
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
@@ -187,6 +188,10 @@ class UpdateRefused(TrainingFailed):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class RankLost(TrainingFailed):
+    """A rank of a sharded learner died or failed, and so did the group; the message names it."""
 
 
 class SaveFailed(LudusError, OSError):

@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ludus.agent import WeightSource
-from ludus.errors import UpdateRefused
+from ludus.errors import ConfigError, UpdateRefused
 
 from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..memory import fitting_pass
+from ..run.checkpoint import WeightsWriter
 from ..vision import ImageReader, last_hidden
 from ..weights import MemoryWeights, adapter_tensors
 from .activations import checkpoint_layers
@@ -48,6 +50,9 @@ class Predicted(NamedTuple):
     values: Tensor | None = None
     """Values of the state before each token, [B, T]; None without a value head."""
 
+
+SHARDS = "shards"
+"""Key of a state whose tensors ranks have written beside it."""
 
 Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 """A function from one pass and the model's outputs to (sum, weight)."""
@@ -291,12 +296,34 @@ class Learner:
         optimizer = self.optimizer.state_dict()
         return {"optimizer": optimizer, "updates": self.updates, "value_head": head}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the `state` that a checkpoint has kept."""
+    def writer(self, tokenizer: object) -> WeightsWriter | None:
+        """Return what writes the model into a checkpoint where ranks share the weights; None where
+        `model` is whole.
+        """
+        return None
+
+    def restore(self, state: Mapping[str, Any], folder: Path | None = None) -> None:
+        """Continue from the `state` that a checkpoint has kept; what ranks have written beside the
+        state is read from the checkpoint's `folder`.
+
+        Raises:
+            ConfigError: the checkpoint was written by another model.
+        """
+        if SHARDS in state:
+            self.updates = int(state["updates"])
+            self._read_shards(folder)
+            return
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
         if self.value_head is not None:
             self.value_head.load_state_dict(state["value_head"])
+
+    def _read_shards(self, folder: Path | None) -> None:
+        from ..ranks.shards import read_shards  # which knows this module
+
+        if folder is None:
+            raise ConfigError("the state was written by ranks; its checkpoint's folder is missing")
+        read_shards(folder, self)
 
     # What several ranks do in another way; see `ludus.trainer.ranks`.
 

@@ -13,12 +13,12 @@ import re
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
 
-from ludus.errors import ConfigError, SaveFailed, UpdateRefused
+from ludus.errors import ConfigError, RankLost, SaveFailed, UpdateRefused
 
 from ..engines.models import CausalLM, save_model
 from ..vision import ImageReader
@@ -27,6 +27,18 @@ _NAME = re.compile(r"step-(\d{6,})")
 STATE_FILE = "trainer.pt"
 PARTIAL, REPLACED, REMOVED = ".partial-", ".replaced-", ".removed-"
 """Prefixes of folders that are being written, replaced and removed."""
+
+
+class WeightsWriter(Protocol):
+    """Writes a model whose weights are not all in this process."""
+
+    def broken(self) -> list[str]:
+        """Return the names of weights that are not finite."""
+        ...
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the model, and what belongs to them, into an existing folder."""
+        ...
 
 
 def save_checkpoint(
@@ -39,6 +51,7 @@ def save_checkpoint(
     keep: int,
     images: ImageReader | None = None,
     pinned: Collection[int] = (),
+    writer: WeightsWriter | None = None,
 ) -> Path:
     """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints.
 
@@ -51,13 +64,18 @@ def save_checkpoint(
         keep: the number of newest checkpoints that stay.
         images: the model's image processor, saved beside the model.
         pinned: steps whose checkpoints stay however old they are.
+        writer: writes the model where ranks share its weights; None writes `model`.
 
     Raises:
+        RankLost: a rank that holds a part of the weights is gone.
         UpdateRefused: the weights are not finite; nothing is written, and nothing removed.
         SaveFailed: the disk is full or failing; what was written is removed, and the older
             checkpoints stay.
     """
-    broken = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
+    if writer is not None:
+        broken = writer.broken()
+    else:
+        broken = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
     if broken:
         raise UpdateRefused(
             f"the weights of step {step} are not finite ({', '.join(broken[:3])}"
@@ -67,10 +85,16 @@ def save_checkpoint(
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        save_model(model, tokenizer, partial, images=images)
+        if writer is not None:
+            writer.write(partial)
+        else:
+            save_model(model, tokenizer, partial, images=images)
         torch.save(dict(state), partial / STATE_FILE)
         _flush(partial)
         _swap(partial, target)
+    except RankLost:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have own ones
         shutil.rmtree(partial, ignore_errors=True)
         raise SaveFailed(_told(folder, step, error)) from error

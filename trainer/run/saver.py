@@ -74,6 +74,7 @@ class Saver:
             keep=self._settings.keep,
             images=self._learner.images,
             pinned=self.pinned,
+            writer=self._learner.writer(self._tokenizer),
         )
         self._failed, self._saved = 0, step
         return path

@@ -1,0 +1,299 @@
+"""The connections between rank 0, which drives a run, and the other ranks.
+
+Rank 0 tells the others what all ranks do next; the others tell rank 0 how they ended. An open
+connection is also the sign of life: the system closes the connections of a process that dies, so
+that a death is known at once, however long a rank would otherwise wait for a collective call.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import RankLost
+
+END_S = 8.0
+"""Seconds after the loss of a rank in which this process may end by itself."""
+CONNECT_S = 30.0
+_SIZE = struct.Struct("!I")
+_MAX_BYTES = 1 << 20
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A process of the group, as it is named in errors."""
+
+    rank: int
+    host: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (host {self.host}, pid {self.pid})"
+
+
+class Hello(msgspec.Struct, tag=True, frozen=True):
+    """The first message of a rank: who is calling, with the group's token."""
+
+    member: Member
+    token: str
+
+
+class Order(msgspec.Struct, tag=True, frozen=True):
+    """What all ranks do next; `name` is empty at the end of the run."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Ended(msgspec.Struct, tag=True, frozen=True):
+    """The last message of a rank: why it ends, or nothing at the end of the run."""
+
+    error: str = ""
+
+
+class Lost(msgspec.Struct, tag=True, frozen=True):
+    """A rank is lost, and so the group is."""
+
+    why: str
+
+
+_Message = Hello | Order | Ended | Lost
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where rank 0 listens."""
+
+    host: str
+    port: int
+    token: str
+
+
+class Control:
+    """What both ends share: the knowledge that a rank is lost.
+
+    Args:
+        members: all ranks, in order.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = members
+        self.lost = ""
+        """Why the group is lost; empty while it is whole."""
+        self._closed = threading.Event()
+        self._known = threading.Event()
+        self._lock = threading.Lock()
+        self._watchers: list[Callable[[str], None]] = []
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        """Call `told`, on another thread, when a rank is lost."""
+        self._watchers.append(told)
+
+    def refuse_lost(self, wait_s: float = 0.0) -> None:
+        """Raise if a rank is lost, or if the news comes within `wait_s` seconds.
+
+        Raises:
+            RankLost: with the rank, its host and process, and what is known of the cause.
+        """
+        if self._known.wait(wait_s) and self.lost:
+            raise RankLost(self.lost)
+
+    def lose(self, why: str) -> None:
+        """Take the group for lost: all ranks end, this one after `END_S` seconds at the latest."""
+        with self._lock:
+            if self.lost or self._closed.is_set():
+                return
+            self.lost = why
+            self._known.set()
+        sys.stderr.write(f"ludus: {why}; this rank ends\n")
+        sys.stderr.flush()
+        self._spread(why)
+        for told in self._watchers:
+            told(why)
+        # A collective call that hangs cannot be interrupted: the process is ended from outside it.
+        timer = threading.Timer(END_S, self._exit)
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """End the connections of a run that is over."""
+        self._closed.set()
+
+    def end(self, error: str) -> None:
+        """Tell the others that this rank ends, and why."""
+        self._closed.set()
+
+    def _spread(self, why: str) -> None:
+        """Tell other ranks."""
+
+    def _exit(self) -> None:
+        if not self._closed.is_set():
+            os._exit(1)
+
+
+class Lead(Control):
+    """The end of rank 0.
+
+    Args:
+        members: all ranks, in order.
+        host: the address to listen at.
+    """
+
+    def __init__(self, members: Sequence[Member], host: str) -> None:
+        super().__init__(members)
+        self._server = socket.create_server((host, 0))
+        self._server.settimeout(CONNECT_S)
+        self._connections: dict[int, socket.socket] = {}
+        self.address = Address(host, self._server.getsockname()[1], secrets.token_hex(16))
+
+    def accept(self) -> None:
+        """Wait until all other ranks have called.
+
+        Raises:
+            RankLost: a rank has not called in time.
+        """
+        end = time.monotonic() + CONNECT_S
+        while len(self._connections) < len(self.members) - 1:
+            try:
+                self._server.settimeout(max(0.01, end - time.monotonic()))
+                connection, _ = self._server.accept()
+            except TimeoutError:
+                absent = [str(one) for one in self.members[1:] if one.rank not in self._connections]
+                raise RankLost(f"{', '.join(absent)} did not connect to rank 0") from None
+            connection.settimeout(CONNECT_S)
+            hello = _receive(connection)
+            if not isinstance(hello, Hello) or hello.token != self.address.token:
+                connection.close()  # a stranger
+                continue
+            connection.settimeout(None)
+            self._connections[hello.member.rank] = connection
+            threading.Thread(
+                target=self._listen, args=(hello.member, connection), daemon=True
+            ).start()
+        self._server.close()
+
+    def send(self, order: Order) -> None:
+        """Give an order to all other ranks.
+
+        Raises:
+            RankLost: a rank is gone.
+        """
+        self.refuse_lost()
+        self._spread_message(order)
+        self.refuse_lost()
+
+    def close(self) -> None:
+        """Tell the others that the run is over."""
+        if not self.lost:
+            self._closed.set()
+            self._spread_message(Order(""))
+        super().close()
+
+    def end(self, error: str) -> None:
+        """Tell the others that rank 0 ends, and why, unless they know of a lost rank."""
+        if not self.lost:
+            self._closed.set()
+            self._spread_message(Lost(f"{self.members[0]} failed: {error}"))
+        super().end(error)
+
+    def _listen(self, member: Member, connection: socket.socket) -> None:
+        message = _receive(connection)
+        if isinstance(message, Ended):
+            if message.error:
+                self.lose(f"{member} failed: {message.error}")
+        elif not self._closed.is_set():
+            self.lose(f"{member} died")
+
+    def _spread(self, why: str) -> None:
+        self._spread_message(Lost(why))
+
+    def _spread_message(self, message: _Message) -> None:
+        for rank, connection in self._connections.items():
+            try:
+                _send(connection, message)
+            except OSError:
+                if not self.lost and not self._closed.is_set():
+                    self.lose(f"{self.members[rank]} died")
+
+
+class Follower(Control):
+    """The end of another rank.
+
+    Args:
+        members: all ranks, in order.
+        me: this rank.
+        address: where rank 0 listens.
+    """
+
+    def __init__(self, members: Sequence[Member], me: Member, address: Address) -> None:
+        super().__init__(members)
+        self._orders: queue.Queue[Order | None] = queue.Queue()
+        self._connection = socket.create_connection((address.host, address.port), CONNECT_S)
+        self._connection.settimeout(None)
+        _send(self._connection, Hello(me, address.token))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def receive(self) -> Order | None:
+        """Wait for the next order, for as long as rank 0 lives; None at the end of the run.
+
+        Raises:
+            RankLost: a rank is lost.
+        """
+        order = self._orders.get()
+        self.refuse_lost()
+        return order if order is not None and order.name else None
+
+    def close(self) -> None:
+        """Tell rank 0 that this rank ends as it should."""
+        self.end("")
+
+    def end(self, error: str) -> None:
+        """Tell rank 0 that this rank ends, and why."""
+        super().end(error)
+        try:
+            _send(self._connection, Ended(error))
+        except OSError:
+            return  # rank 0 is gone too
+
+    def _listen(self) -> None:
+        while isinstance(message := _receive(self._connection), Order):
+            self._orders.put(message)
+            if not message.name:
+                return
+        why = message.why if isinstance(message, Lost) else f"{self.members[0]} died"
+        self.lose(why)
+        self._orders.put(None)
+
+
+def _send(connection: socket.socket, message: _Message) -> None:
+    data = msgspec.msgpack.encode(message)
+    connection.sendall(_SIZE.pack(len(data)) + data)
+
+
+def _receive(connection: socket.socket) -> _Message | None:
+    """Return the next message; None where the other end is gone, or speaks another language."""
+    try:
+        (size,) = _SIZE.unpack(_read(connection, _SIZE.size))
+        if size > _MAX_BYTES:
+            return None
+        return msgspec.msgpack.decode(_read(connection, size), type=_Message)
+    except (OSError, EOFError, msgspec.MsgspecError):
+        return None
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return bytes(data)

@@ -1,0 +1,202 @@
+# pyright: reportUnknownMemberType=false
+"""The ranks of a learner: processes that hold a part of the weights each and run the same program.
+
+A rank is started by torchrun, which names the process's place in environment variables. Everything
+below is collective: each rank must make the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from ludus.errors import ConfigError, LudusError
+
+from .control import Address, Control, Follower, Lead, Member, Order
+
+DEFAULT_TIMEOUT_S = 120.0
+WAIT_S = 3.0
+"""Seconds in which the death of a rank is known after a collective call has failed for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of this process among the ranks, as torchrun names it."""
+
+    rank: int
+    world: int
+    local_rank: int
+
+
+def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
+    """Return the place that torchrun has given to this process; None without torchrun.
+
+    Raises:
+        ConfigError: the variables of torchrun are incomplete, or are no numbers.
+    """
+    if "WORLD_SIZE" not in environment or "RANK" not in environment:
+        return None
+    try:
+        found = Place(
+            int(environment["RANK"]),
+            int(environment["WORLD_SIZE"]),
+            int(environment.get("LOCAL_RANK", environment["RANK"])),
+        )
+    except ValueError:
+        raise ConfigError(
+            f"RANK={environment['RANK']!r} and WORLD_SIZE={environment['WORLD_SIZE']!r} must be "
+            "numbers; start the ranks by torchrun"
+        ) from None
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
+    if missing:
+        raise ConfigError(f"{', '.join(missing)} is not set; start the ranks by torchrun")
+    if not 0 <= found.rank < found.world:
+        raise ConfigError(f"RANK={found.rank} is not among WORLD_SIZE={found.world} ranks")
+    return found
+
+
+class Ranks:
+    """The process group of this process.
+
+    Args:
+        place: the rank of this process, and the number of ranks.
+        device: the type of device that holds the weights, cpu or cuda.
+        timeout_s: seconds after which a collective call that a rank has not joined fails.
+    """
+
+    def __init__(
+        self, place: Place, *, device: str = "cpu", timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        self.rank, self.world = place.rank, place.world
+        self.device = torch.device(device, place.local_rank) if device == "cuda" else device
+        if device == "cuda":
+            torch.cuda.set_device(self.device)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
+            rank=place.rank,
+            world_size=place.world,
+            timeout=timedelta(seconds=timeout_s),
+        )
+        self.mesh: DeviceMesh = init_device_mesh(device, (place.world,))
+        me = Member(place.rank, socket.gethostname(), os.getpid())
+        self.members: list[Member] = [
+            msgspec.convert(one, Member) for one in self.gather(msgspec.to_builtins(me))
+        ]
+        self.control: Control | None = None
+        """The connections between rank 0 and the others; None where every rank makes all calls by
+        itself.
+        """
+        self._ordered = threading.RLock()
+        self._depth = 0
+
+    @property
+    def me(self) -> Member:
+        """The member that this process is."""
+        return self.members[self.rank]
+
+    def connect(self) -> None:
+        """Let rank 0 drive: connect the others to it, and let every rank know when one is lost.
+
+        Raises:
+            RankLost: a rank does not connect.
+        """
+        lead = Lead(self.members, os.environ["MASTER_ADDR"]) if self.rank == 0 else None
+        told = self.broadcast(None if lead is None else msgspec.msgpack.encode(lead.address))
+        if lead is None:
+            address = msgspec.msgpack.decode(told, type=Address)
+            self.control = Follower(self.members, self.me, address)
+        else:
+            lead.accept()
+            self.control = lead
+
+    @contextmanager
+    def together(self, name: str, payload: bytes = b"", **arguments: Any) -> Generator[None]:
+        """Order the other ranks, on rank 0, to do what the block does; blocks inside are part of
+        the same order. On other ranks, and without connections, nothing is ordered.
+
+        Args:
+            name: the order; see `follower.py`.
+            payload: data that all ranks need for it.
+            arguments: small plain values.
+
+        Raises:
+            RankLost: a rank died or failed before or during the block.
+        """
+        lead = self.control
+        if not isinstance(lead, Lead):
+            yield
+            return
+        with self._ordered:
+            self._depth += 1
+            try:
+                if self._depth == 1:
+                    lead.send(Order(name, arguments))
+                    self.broadcast(payload)
+                yield
+            except LudusError:
+                raise  # the other ranks computed the same, and came to the same end
+            except Exception as error:
+                lead.refuse_lost(WAIT_S)
+                lead.lose(f"{self.me} failed: {type(error).__name__}: {error}")
+                raise
+            finally:
+                self._depth -= 1
+            lead.refuse_lost()
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the other ranks that this one ends by an error, and leave the group."""
+        if self.control is not None:
+            told = f"{type(error).__name__}: {error}"
+            self.control.end(told if str(error) else type(error).__name__)
+        dist.destroy_process_group()
+
+    def close(self) -> None:
+        """Leave the group; on rank 0, tell the others that the run is over."""
+        if self.control is not None:
+            self.control.close()
+        dist.destroy_process_group()
+
+    def sums(self, *numbers: float) -> tuple[float, ...]:
+        """Sum each number over all ranks, in float64."""
+        return tuple(self.summed(torch.tensor(numbers, dtype=torch.float64)).tolist())
+
+    def summed(self, tensor: Tensor) -> Tensor:
+        """Sum a CPU tensor over all ranks, in place."""
+        dist.all_reduce(tensor)
+        return tensor
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks in the order of ranks; values are plain data."""
+        mine = torch.frombuffer(bytearray(msgspec.msgpack.encode(value)), dtype=torch.uint8)
+        sizes = torch.zeros(self.world, dtype=torch.long)
+        sizes[self.rank] = len(mine)
+        counts: list[int] = self.summed(sizes).tolist()
+        padded = torch.zeros(max(counts), dtype=torch.uint8)
+        padded[: len(mine)] = mine
+        parts = [torch.zeros_like(padded) for _ in counts]
+        dist.all_gather(parts, padded)
+        return [
+            msgspec.msgpack.decode(bytes(part[:count].numpy()))
+            for part, count in zip(parts, counts, strict=True)
+        ]
+
+    def broadcast(self, data: bytes | None) -> bytes:
+        """Return on every rank the bytes that rank 0 gives."""
+        size = torch.tensor([0 if data is None else len(data)])
+        dist.broadcast(size, 0)
+        held = bytearray(int(size)) if data is None else bytearray(data)
+        if held:
+            dist.broadcast(torch.frombuffer(held, dtype=torch.uint8), 0)
+        return bytes(held)

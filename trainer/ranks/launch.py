@@ -1,0 +1,151 @@
+"""Starting and ending the ranks of a training run under torchrun.
+
+    torchrun --standalone --nproc_per_node 2 -m ludus train FILE.toml
+
+Rank 0 drives: environments, engine, rollouts, files. The others hold a part of the weights and take
+part in every update.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ludus.errors import ConfigError
+
+from ..config import TrainConfig
+from ..learning.devices import pick_device
+from ..run.folder import referring
+from .control import Follower
+from .group import Ranks, place_of
+
+_opened: list[Ranks] = []
+
+
+def current_ranks() -> Ranks | None:
+    """Return the group of this process; None where the learner is in one process."""
+    return _opened[-1] if _opened else None
+
+
+def follows() -> bool:
+    """Whether torchrun has started this process as another rank than the first."""
+    place = place_of()
+    return place is not None and place.rank > 0
+
+
+@contextmanager
+def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
+    """Join the group that torchrun has started, if it has, until the end of the block.
+
+    An exception in the block is told to the other ranks, which end too.
+
+    Raises:
+        ConfigError: the ranks have different settings or versions; or settings of ranks are given
+            without torchrun.
+        RankLost: a rank did not start.
+    """
+    place = place_of()
+    if place is None or place.world == 1:
+        if config.ranks.offload:
+            raise ConfigError(
+                "ranks.offload is for weights that ranks share; start the run by torchrun "
+                "--nproc_per_node 2 -m ludus train ..., with as many processes as devices"
+            )
+        yield None
+        return
+    device = "cuda" if pick_device(config.model.device).startswith("cuda") else "cpu"
+    ranks = Ranks(place, device=device, timeout_s=config.ranks.timeout_s)
+    try:
+        _refuse_unequal(ranks, config)
+        ranks.connect()
+    except BaseException:
+        ranks.close()
+        raise
+    _opened.append(ranks)
+    try:
+        yield ranks
+    except BaseException as error:
+        ranks.fail(error)
+        raise
+    else:
+        ranks.close()
+    finally:
+        _opened.remove(ranks)
+
+
+def follow_training(config: TrainConfig) -> None:
+    """Do the part of a training run of a rank that follows.
+
+    Interruptions are left to rank 0, which saves first and then ends the run.
+
+    Raises:
+        ConfigError: the settings cannot work.
+        RankLost: a rank died or failed.
+    """
+    from ..setup import open_follower  # which imports this module
+    from .follower import follow
+
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    with open_ranks(config) as ranks:
+        assert ranks is not None, "torchrun has started more than one process"
+        control = ranks.control
+        assert isinstance(control, Follower), "not rank 0"
+        order = control.receive()
+        if order is None:
+            return  # rank 0 has ended before there was anything to train
+        ranks.broadcast(None)
+        start = order.arguments["start"]
+        updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
+        follow(ranks, updater)
+
+
+@contextmanager
+def ending_with_ranks() -> Generator[None]:
+    """Cancel the current task when a rank is lost.
+
+    Raises:
+        RankLost: in the place of the cancellation.
+    """
+    ranks, task = current_ranks(), asyncio.current_task()
+    if ranks is None or ranks.control is None or task is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    ranks.control.watch(lambda why: loop.call_soon_threadsafe(task.cancel))
+    try:
+        yield
+    except asyncio.CancelledError:
+        ranks.control.refuse_lost()
+        raise
+
+
+def _refuse_unequal(ranks: Ranks, config: TrainConfig) -> None:
+    """Refuse ranks whose settings or versions differ from those of rank 0."""
+    mine = _flat({"settings": referring(config)})
+    mine |= {"version of ludus-rl": version("ludus-rl"), "version of torch": torch.__version__}
+    every = ranks.gather({name: repr(value) for name, value in mine.items()})
+    for member, theirs in zip(ranks.members, every, strict=True):
+        for name in sorted({*every[0], *theirs}):
+            if every[0].get(name) != theirs.get(name):
+                raise ConfigError(
+                    f"{name.removeprefix('settings.')} is {every[0].get(name)} on "
+                    f"{ranks.members[0]} and {theirs.get(name)} on {member}; start all ranks with "
+                    "the same settings and versions"
+                )
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= (
+            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        )
+    return found

@@ -1,0 +1,214 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+"""A learner whose weights, gradients and moments are shared out over ranks.
+
+Losses, recipes and the update are those of `Learner`; this class says what several processes do
+in another way: which passes are theirs, and where sums are taken over ranks. Gradients are sums,
+like the losses, and are divided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ludus.agent import WeightSource
+from ludus.errors import ConfigError
+
+from ..config import TrainerConfig
+from ..engines.models import CausalLM
+from ..learning.batch import Batch, passes
+from ..learning.learner import SHARDS, Learner, Predicted
+from ..memory import fitting_pass
+from .group import Ranks
+from .sharding import Root, shard_modules
+from .shards import placed
+from .source import ShardedWeights, local
+from .writer import ShardWriter
+
+T = TypeVar("T")
+
+
+class ShardedLearner(Learner):
+    """Holds this rank's shards of the weights being trained. Every method is collective.
+
+    Args:
+        model: the whole model, equal on all ranks; sharded in place.
+        config: settings of the optimizer.
+        ranks: the group.
+        offload: whether shards, gradients and moments stay in the memory of the CPU.
+        options: as of `Learner`.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        config: TrainerConfig,
+        *,
+        ranks: Ranks,
+        offload: bool = False,
+        **options: Any,
+    ) -> None:
+        self.ranks = ranks
+        self.offload = offload
+        self._inside = False
+        self._score: Callable[[Batch], Any] = self.predict
+        super().__init__(model, config, **options)
+
+    def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
+        """Return what `Learner.predict` returns; see there."""
+
+        def work() -> Predicted:
+            said = super(ShardedLearner, self).predict(batch, entropy=entropy)
+            # rows without images leave the vision tower out, on some ranks and not on others
+            unread = self.root.outside_layers() if self.images is not None else ()
+            return said._replace(logp=said.logp + sum(one.flatten()[:0].sum() for one in unread))
+
+        return self._within(work)
+
+    def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+        """Return what every rank measured of its own passes."""
+        return [tuple(one) for part in self.ranks.gather(items) for one in part]
+
+    def source(self) -> WeightSource:
+        """Return the weights for an engine: gathered when they are read, piece by piece."""
+        return ShardedWeights(self.model, self.ranks)
+
+    def writer(self, tokenizer: object) -> ShardWriter:
+        """Return what writes the shards of all ranks, and the whole model, into a checkpoint."""
+        return ShardWriter(self, tokenizer)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps besides the files of `writer`."""
+        return {SHARDS: self.ranks.world, "updates": self.updates}
+
+    def restore(self, state: Mapping[str, Any], folder: Path | None = None) -> None:
+        """Continue from a checkpoint of any number of ranks, or of a learner in one process.
+
+        Raises:
+            ConfigError: the checkpoint was written by another model.
+        """
+        if SHARDS in state:
+            super().restore(state, folder)
+            return
+        self.updates = int(state["updates"])
+        moments = state["optimizer"]["state"]
+        parameters = self._parameters()
+        if moments and len(moments) != len(parameters):
+            raise ConfigError(
+                f"the checkpoint has the optimizer's state of {len(moments)} weights, the model "
+                f"has {len(parameters)}: it was written by another model"
+            )
+        for number, parameter in enumerate(parameters):
+            for name, value in moments.get(number, {}).items():
+                if value.dim() and value.shape != parameter.shape:
+                    raise ConfigError(
+                        f"the checkpoint was written by a model of another shape: weight {number} "
+                        f"is {list(value.shape)} there and {list(parameter.shape)} here"
+                    )
+                self.optimizer.state[parameter][name] = placed(value, parameter)
+        if self.value_head is not None:
+            for name, weight in self.value_head.named_parameters():
+                local(weight).copy_(local(placed(state["value_head"][name], weight)))
+
+    def _place(self) -> None:
+        self._bound = self._equal_bound()
+        self.root: Any = Root(self.model, self.value_head)
+        shard_modules(self.root, self.ranks.mesh, dtype=self.autocast, offload=self.offload)
+
+    def _equal_bound(self) -> int:
+        """Return the tokens of a pass, which must be the same on every rank."""
+        mine = self.config.tokens_per_pass or fitting_pass(
+            self.model, self.autocast or torch.float32
+        )
+        return min(self.ranks.gather(mine))
+
+    @property
+    def tokens_per_pass(self) -> int:
+        """The largest number of padded tokens in one forward pass, the least of all ranks'."""
+        return self._bound
+
+    def _passes(
+        self, lengths: Tensor, rows: Tensor, together: Tensor | None = None
+    ) -> Iterator[Tensor]:
+        """Yield this rank's passes; all ranks make equally many.
+
+        Every forward and backward pass is collective. Where passes do not come out even, a rank
+        fills up with a row whose gradient is 0.
+        """
+        grad = torch.is_grad_enabled()
+        turns = shares(lengths, rows, self.tokens_per_pass, self.ranks.world, together)
+        for number, turn in enumerate(turns):
+            # gradients add up in place, and are reduced over the ranks by the last pass
+            self.root.set_requires_gradient_sync(number == len(turns) - 1)
+            part = turn[self.ranks.rank]
+            if part is not None:
+                yield part
+            elif grad:
+                said = self.predict(_filler(self.model.device))
+                self._backward(said.logp.new_zeros(()), said)
+            else:
+                self._score(_filler(self.model.device))
+
+    def _backward(self, part_sum: Tensor, said: Predicted) -> None:
+        """Add the gradient of a pass's sum; every weight gets one, or the ranks' reductions would
+        not be the same.
+        """
+        read = (said.logp, said.entropy, said.values)
+        (part_sum + sum(one[:, :0].sum() for one in read if one is not None)).backward()
+
+    def _over_ranks(self, total: float, weight: float) -> tuple[float, float]:
+        summed = self.ranks.sums(total, weight)
+        return summed[0], summed[1]
+
+    def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
+        self._score = lambda part: self._within(lambda: of(part))
+        return self.ranks.summed(super()._over(batch, self._score))
+
+    def _gradient_is_finite(self) -> bool:
+        grads = [one.grad for one in self._parameters() if one.grad is not None]
+        broken = sum(not bool(local(grad).isfinite().all()) for grad in grads)
+        return not self.ranks.sums(broken)[0]
+
+    def _within(self, work: Callable[[], T]) -> T:
+        """Run `work` with whole weights: inside the forward pass of the root module."""
+        if self._inside:
+            return work()
+        self._inside = True
+        try:
+            return self.root(work)
+        finally:
+            self._inside = False
+            if not torch.is_grad_enabled():
+                self.root.reshard()  # else the root's weights would stay whole
+
+
+def shares(
+    lengths: Tensor, rows: Tensor, tokens: int, world: int, together: Tensor | None = None
+) -> list[list[Tensor | None]]:
+    """Split `rows` into turns of one pass for each rank; None where a rank has no rows.
+
+    Passes hold at most `tokens` padded tokens, and less where that keeps all ranks busy. The
+    passes of a turn are of similar size, since the ranks of a turn wait for each other.
+
+    >>> turns = shares(torch.tensor([4, 4, 2, 2, 2]), torch.arange(5), 8, 2)
+    >>> [[None if part is None else part.tolist() for part in turn] for turn in turns]
+    [[[0], [1]], [[2, 3, 4], None]]
+    """
+    if not len(rows):
+        return []
+    each = -(-int(lengths[rows].sum()) // world)
+    parts = list(passes(lengths, rows, min(tokens, each), together))
+    parts.sort(key=lambda part: -int(lengths[part].max()) * len(part))
+    even: list[Tensor | None] = [*parts, *([None] * (-len(parts) % world))]
+    return [even[first : first + world] for first in range(0, len(even), world)]
+
+
+def _filler(device: torch.device) -> Batch:
+    """Return a row of two tokens, of which one is read."""
+    ids = torch.zeros(1, 2, dtype=torch.long, device=device)
+    mask = torch.tensor([[0.0, 1.0]], device=device)
+    return Batch(ids, mask, torch.zeros_like(mask), torch.tensor([2], device=device))

@@ -1,0 +1,90 @@
+# pyright: basic
+"""The sharding of modules by FSDP2; all untyped calls into torch's sharding are in this file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+
+from ludus.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Root(nn.Module):
+    """The module that FSDP calls the model: weights are used only inside its forward pass."""
+
+    def __init__(self, model: nn.Module, value_head: nn.Module | None) -> None:
+        super().__init__()
+        self.model = model
+        self.value_head = value_head
+
+    def forward(self, work: Callable[[], T]) -> T:
+        """Run `work`, which may use every weight."""
+        return work()
+
+    def outside_layers(self) -> Iterator[nn.Parameter]:
+        """Yield the trained parameters that belong to no layer."""
+        inside = {id(one) for layer in layers_of(self.model) for one in layer.parameters()}
+        yield from (one for one in self.parameters() if one.requires_grad and id(one) not in inside)
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList:
+    """Return the decoder's layers: the largest list of modules named `layers`.
+
+    Raises:
+        ConfigError: there is no such list.
+    """
+    found = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers"
+    ]
+    if not found:
+        raise ConfigError(
+            f"{type(model).__name__} has no list of modules named layers, by which ranks share a "
+            "model out; train it in one process"
+        )
+    return max(found, key=lambda one: sum(weight.numel() for weight in one.parameters()))
+
+
+def shard_modules(
+    root: Root, mesh: DeviceMesh, *, dtype: torch.dtype | None = None, offload: bool = False
+) -> None:
+    """Share the weights of each layer out, then those of the rest together.
+
+    The layers stay one model: tied weights are in the root once, and stay tied.
+
+    Args:
+        root: the module to shard in place.
+        mesh: the ranks.
+        dtype: the type in which weights are gathered and used; shards and gradients stay float32.
+            None gathers in the type of the weights.
+        offload: whether shards, gradients and moments stay in the memory of the CPU.
+    """
+    policy = MixedPrecisionPolicy(
+        param_dtype=dtype, reduce_dtype=torch.float32 if dtype else None, cast_forward_inputs=False
+    )
+    exact = MixedPrecisionPolicy(cast_forward_inputs=False)
+    place = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy()
+    for layer in layers_of(root.model):
+        fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=place)
+    if root.value_head is not None:
+        fully_shard(root.value_head, mesh=mesh, mp_policy=exact, offload_policy=place)
+    fully_shard(root, mesh=mesh, mp_policy=policy, offload_policy=place)
+    for module in root.modules():
+        if isinstance(module, FSDPModule):
+            # sums, not means; gloo has no scaled sum, so that both settings are needed
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)

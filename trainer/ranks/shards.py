@@ -1,0 +1,157 @@
+# pyright: basic
+"""The optimizer's state in a checkpoint, one file a rank (torch.distributed.checkpoint).
+
+    step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
+    step-000050/ranks/    .metadata, __0_0.distcp, __1_0.distcp, ...
+
+The files say which part of which tensor they hold, so that any number of ranks, and a learner in
+one process, can read them.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ludus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..learning.learner import Learner
+    from .group import Ranks
+
+FOLDER = "ranks"
+_WEIGHT = "weight"
+"""Name of a weight that the model's own files do not hold, beside its moments."""
+
+
+def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
+    """Write this rank's shards into `folder`, which all ranks see; collective.
+
+    Raises:
+        OSError: a rank could not write; the message names the rank and gives the system's reason.
+    """
+    unseen = [
+        str(member)
+        for member, sees in zip(ranks.members, ranks.gather(folder.is_dir()), strict=True)
+        if not sees
+    ]
+    if unseen:
+        raise OSError(
+            errno.ENOENT,
+            f"{', '.join(unseen)} cannot see {str(folder)!r}; put run.folder on a file system "
+            "that all ranks share",
+        )
+    try:
+        save(_state(learner), checkpoint_id=folder / FOLDER)
+    except CheckpointException as error:
+        rank, failure = next(iter(error.failures.items()))
+        cause = failure[0]
+        code = cause.errno if isinstance(cause, OSError) and cause.errno else errno.EIO
+        said = cause.strerror if isinstance(cause, OSError) else str(cause)
+        raise OSError(code, f"{ranks.members[rank]}: {said}") from error
+
+
+def read_shards(folder: Path, learner: Learner) -> None:
+    """Read what `write_shards` has written, with any number of ranks; collective on ranks.
+
+    Raises:
+        ConfigError: the files are missing or damaged, or are of another model.
+    """
+    place = folder / FOLDER
+    try:
+        kept = FileSystemReader(place).read_metadata().state_dict_metadata
+    except (OSError, EOFError, ValueError) as error:
+        raise ConfigError(f"{str(folder)!r} holds no readable shards of ranks: {error}") from error
+    sizes = {name: tuple(getattr(one, "size", ())) for name, one in kept.items()}
+    named = named_weights(learner)
+    _refuse_other_model(folder, sizes, named, set(outside_model(learner)))
+    state: dict[str, Tensor] = {}
+    for key, size in sizes.items():
+        name, _, what = key.rpartition("/")
+        weight = named[name]
+        if what == _WEIGHT:
+            state[key] = weight.detach()
+        elif size:
+            state[key] = torch.zeros_like(weight.detach())
+        else:
+            state[key] = torch.zeros(())
+    try:
+        load(state, checkpoint_id=place, no_dist=not dist.is_initialized())
+    except CheckpointException as error:
+        cause = next(iter(error.failures.values()))[0]
+        raise ConfigError(
+            f"the shards of ranks in {str(place)!r} cannot be read: {cause}"
+        ) from error
+    learner.optimizer.state.clear()
+    for key, tensor in state.items():
+        name, _, what = key.rpartition("/")
+        if what != _WEIGHT:
+            learner.optimizer.state[named[name]][what] = tensor
+
+
+def placed(full: Tensor, like: Tensor) -> Tensor:
+    """Return the part of a whole tensor that this rank holds, sharded like another tensor."""
+    if not isinstance(like, DTensor) or full.dim() == 0:
+        return full
+    return distribute_tensor(
+        full.to(like.device), like.device_mesh, like.placements, src_data_rank=None
+    )
+
+
+def named_weights(learner: Learner) -> dict[str, nn.Parameter]:
+    """Return the trained weights by name, equal for a learner in one process and on ranks."""
+    found = {f"model.{name}": one for name, one in learner.model.named_parameters()}
+    return {
+        name: one for name, one in (found | outside_model(learner)).items() if one.requires_grad
+    }
+
+
+def outside_model(learner: Learner) -> dict[str, nn.Parameter]:
+    """Return the trained weights that the model's own files do not hold."""
+    head = learner.value_head
+    return (
+        {} if head is None else {f"value_head.{name}": one for name, one in head.named_parameters()}
+    )
+
+
+def _state(learner: Learner) -> dict[str, Tensor]:
+    named, found = named_weights(learner), dict[str, Tensor]()
+    for name in outside_model(learner):
+        found[f"{name}/{_WEIGHT}"] = named[name].detach()
+    for name, weight in named.items():
+        for what, value in learner.optimizer.state.get(weight, {}).items():
+            found[f"{name}/{what}"] = torch.as_tensor(value)
+    return found
+
+
+def _refuse_other_model(
+    folder: Path, sizes: Mapping[str, tuple[int, ...]], named: Mapping[str, Any], outside: set[str]
+) -> None:
+    kept = {key.rpartition("/")[0] for key in sizes}
+    begun = kept - outside  # before the first update there are no moments
+    unknown = sorted(kept - set(named))
+    missing = sorted((set(named) if begun else outside) - kept)
+    if unknown or missing:
+        which, names = ("holds", unknown) if unknown else ("lacks", missing)
+        raise ConfigError(
+            f"{str(folder)!r} was written by another model: it {which} the state of "
+            f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+        )
+    for key, size in sizes.items():
+        shape = tuple(named[key.rpartition("/")[0]].shape)
+        if size and size != shape:
+            raise ConfigError(
+                f"{str(folder)!r} was written by a model of another shape: "
+                f"{key.rpartition('/')[0]} is {list(size)} there and {list(shape)} here"
+            )

@@ -1,0 +1,72 @@
+# pyright: basic
+"""The weights of a sharded learner for an engine or a file, gathered piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from ludus.agent.engine import TensorMeta
+
+from ..engines.models import CausalLM
+from ..weights import PIECE_BYTES, bytes_of, described
+from .group import Ranks
+
+
+class ShardedWeights:
+    """A `WeightSource` whose tensors are put together from all ranks when they are read.
+
+    Args:
+        model: a sharded model.
+        ranks: the group; on rank 0, reading a piece orders the others to take part.
+    """
+
+    def __init__(self, model: CausalLM, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._named = list(model.named_parameters())
+
+    def metadata(self) -> list[TensorMeta]:
+        """Return name, type and shape of each whole tensor; see `WeightSource.metadata`."""
+        return [described(name, one) for name, one in self._named]
+
+    def pieces(self) -> Iterator[dict[str, Tensor]]:
+        """Return whole tensors in pieces; see `WeightSource.pieces`.
+
+        Each piece is an order of its own, so that a reader may stop between pieces.
+        """
+        for first, last in self._bounds():
+            with self.ranks.together("piece", first=first, last=last):
+                piece = self.gather(first, last)
+            yield piece
+
+    def gather(self, first: int, last: int) -> dict[str, Tensor]:
+        """Gather the tensors of these numbers; collective, in the same order on all ranks."""
+        return {name: whole(one) for name, one in self._named[first:last]}
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and last number of each piece."""
+        first = size = 0
+        for number, meta in enumerate(self.metadata()):
+            if number > first and size + bytes_of(meta) > PIECE_BYTES:
+                yield first, number
+                first, size = number, 0
+            size += bytes_of(meta)
+        if self._named:
+            yield first, len(self._named)
+
+
+@torch.no_grad()
+def whole(tensor: Any) -> Tensor:
+    """Return the whole of a sharded tensor; collective."""
+    detached = tensor.detach()
+    return detached.full_tensor() if isinstance(detached, DTensor) else detached
+
+
+def local(tensor: Any) -> Tensor:
+    """Return this rank's shard."""
+    detached = tensor.detach()
+    return detached.to_local() if isinstance(detached, DTensor) else detached

@@ -1,0 +1,61 @@
+# pyright: basic
+"""Writes the model and the shards of all ranks into a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .shards import write_shards
+from .source import ShardedWeights, local
+
+if TYPE_CHECKING:
+    from .learner import ShardedLearner
+
+
+class ShardWriter:
+    """The `WeightsWriter` of a sharded learner.
+
+    Args:
+        learner: whose weights are written.
+        tokenizer: written beside the model by rank 0; None on other ranks.
+    """
+
+    def __init__(self, learner: ShardedLearner, tokenizer: Any = None) -> None:
+        self.learner = learner
+        self.tokenizer = tokenizer
+
+    def broken(self) -> list[str]:
+        """Return the names of weights that are not finite; collective."""
+        named = dict(self.learner.model.named_parameters())
+        ranks = self.learner.ranks
+        with ranks.together("broken"):
+            found = [not bool(local(one).isfinite().all()) for one in named.values()]
+            counts = ranks.summed(torch.tensor(found, dtype=torch.float32)).tolist()
+        return [name for name, count in zip(named, counts, strict=True) if count]
+
+    def write(self, folder: Path) -> None:
+        """Write the shards of all ranks, then on rank 0 the whole model as a transformers folder.
+
+        Raises:
+            OSError: a rank could not write; the message names the rank.
+        """
+        self.write_shards(folder)
+        learner = self.learner
+        weights = {
+            name: tensor.cpu()
+            for piece in ShardedWeights(learner.model, learner.ranks).pieces()
+            for name, tensor in piece.items()
+        }
+        learner.model.save_pretrained(str(folder), state_dict=weights)
+        self.tokenizer.save_pretrained(str(folder))
+        if learner.images is not None:
+            learner.images.save(folder)
+
+    def write_shards(self, folder: Path) -> None:
+        """Write the shards alone; collective."""
+        ranks = self.learner.ranks
+        with ranks.together("shards", folder=str(folder)):
+            write_shards(folder, self.learner, ranks)
