@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +135,7 @@ def merged_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
             with torch.no_grad():
                 delta = layers[owner].get_delta_weight(NAME)
             weight = (weight + delta).to(weight.dtype)
-        yield _plain_name(name), weight
+        yield plain_name(name), weight
 
 
 class MergedWeights:
@@ -151,7 +151,7 @@ class MergedWeights:
 
     def metadata(self) -> list[TensorMeta]:
         """Return name, type and shape of each tensor; see `WeightSource.metadata`."""
-        return [described(_plain_name(name), weight) for name, weight in _below(self.model)]
+        return [described(plain_name(name), weight) for name, weight in _below(self.model)]
 
     def pieces(self) -> Iterator[dict[str, Tensor]]:
         """Return the merged tensors in pieces; see `WeightSource.pieces`."""
@@ -173,11 +173,14 @@ def without_adapter(model: Any) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def save_adapter(model: Any, folder: Path) -> None:
-    """Write the adapter as peft does, and what its base model is."""
+def save_adapter(model: Any, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
+    """Write the adapter as peft does, and what its base model is; `tensors` are the matrices where
+    the model holds only a part of each.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     model.peft_config[NAME].save_pretrained(str(folder))
-    tensors = {_in_file(name): one.contiguous() for name, one in adapter_tensors(model).items()}
+    own = adapter_tensors(model) if tensors is None else tensors
+    tensors = {_in_file(name): one.contiguous() for name, one in own.items()}
     save_file({name: one.cpu() for name, one in tensors.items()}, str(folder / WEIGHTS_FILE))
     below = base_below(model)
     written = {"path": below.path, "fingerprint": below.fingerprint}
@@ -316,10 +319,10 @@ def _below(model: Any) -> Iterator[tuple[str, Tensor]]:
             yield name, parameter.detach()
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return the name that a frozen weight has in the model without adapter.
 
-    >>> _plain_name("model.layers.0.mlp.up_proj.base_layer.weight")
+    >>> plain_name("model.layers.0.mlp.up_proj.base_layer.weight")
     'model.layers.0.mlp.up_proj.weight'
     """
     return name.replace(BELOW, "")

@@ -25,6 +25,7 @@ from .learning.learner import Learner
 from .learning.policy_model import BelowAdapter, Scores, load_policy
 from .learning.precision import DTYPES, autocast_of, slow_precision
 from .learning.update import Updater
+from .ranks import make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .rollout import Collector, EnvSource, EpisodeScorer, open_source
 from .rollout.context_check import check_context, row_length
@@ -136,20 +137,21 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         groups=config.rollout.tasks_per_step,
         wanted=config.trainer.updates_per_step,
     )
-    learner = _learner(
-        config,
-        model_path,
-        images,
-        values="values" in algorithm.needs,
-        updates=plan.settings.count,
-        resumed=start is not None,
-    )
     tasks = _tasks(config, algorithm.recipe, source)
     frontier = 0
-    if start is not None:
-        frontier = _restore(start, learner, tasks)
-    tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
-    updater = _updater(config, algorithm, learner, tracker, plan)
+    with opening(model_path, start):
+        learner = _learner(
+            config,
+            model_path,
+            images,
+            values="values" in algorithm.needs,
+            updates=plan.settings.count,
+            resumed=start is not None,
+        )
+        if start is not None:
+            frontier = _restore(start, learner, tasks)
+        tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
+        updater = _updater(config, algorithm, learner, tracker, plan)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
     evaluating = engine
@@ -189,6 +191,38 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         ),
         closing=stack,
     )
+
+
+def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> Updater:
+    """Make the learner and the updater of a rank that follows, as `assemble` makes those of rank 0.
+
+    Args:
+        config: the settings.
+        model_path: the folder that rank 0 loads the model from.
+        start: the checkpoint that the run continues from, if any.
+    """
+    config, algorithm = _resolved(config)
+    images = load_images(
+        model_path, load_tokenizer(model_path), max_pixels=config.model.max_image_pixels
+    )
+    plan = plan_updates(
+        algorithm,
+        groups=config.rollout.tasks_per_step,
+        wanted=config.trainer.updates_per_step,
+    )
+    learner = _learner(
+        config,
+        model_path,
+        images,
+        values="values" in algorithm.needs,
+        updates=plan.settings.count,
+        resumed=start is not None,
+    )
+    if start is not None:
+        learner.restore(load_state(start)["learner"], start)
+    tracking = algorithm.recipe.sampling.tracker
+    tracker = None if tracking is None else SuccessTracker(tracking)
+    return _updater(config, algorithm, learner, tracker, plan)
 
 
 async def _refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
@@ -249,7 +283,7 @@ def _learner(
     updates: int = 1,
     resumed: bool = False,
 ) -> Learner:
-    return Learner(
+    return make_learner(
         load_policy(
             path,
             config.trainer.lora,
@@ -257,6 +291,7 @@ def _learner(
             resumed=resumed,
         ),
         config.trainer,
+        offload=config.ranks.offload,
         temperature=config.rollout.temperature,
         values=values,
         autocast=autocast_of(config.model.dtype),
@@ -325,7 +360,7 @@ def _updater(
             if config.trainer.lora.rank
             else _learner(config, config.model.path, learner.images)
         )
-    return Updater(
+    return make_updater(
         algorithm,
         learner,
         reference=reference,

@@ -108,12 +108,12 @@ def build_model(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         max_position_embeddings=max_length,
-        tie_word_embeddings=True,
         pad_token_id=0,
         bos_token_id=None,
         eos_token_id=2,
         use_sliding_window=False,
         **{
+            "tie_word_embeddings": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
             # The usual 0.02 is for thousands of channels; at this width copying is
             # learned sooner with

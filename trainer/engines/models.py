@@ -7,9 +7,10 @@ file.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -33,6 +34,19 @@ from ..adapters import (
 )
 from ..vision import ImageReader, load_image_reader, reads_images
 from .model_paths import locate_model
+
+
+class ModelTensors(Protocol):
+    """The whole tensors of a model that is shared out over processes."""
+
+    def adapter(self) -> dict[str, Tensor]:
+        """Return the matrices of the adapter by their names in the model."""
+        ...
+
+    def merged(self) -> dict[str, Tensor]:
+        """Return the weights, an adapter merged, by their names in the plain model."""
+        ...
+
 
 ADAPTER = "adapter"
 """Folder of the adapter inside a model's folder."""
@@ -132,20 +146,25 @@ def load_stop_ids(path: str | Path) -> tuple[int, ...]:
 
 
 def save_model(
-    model: CausalLM, tokenizer: Any, path: str | Path, *, images: ImageReader | None = None
+    model: CausalLM,
+    tokenizer: Any,
+    path: str | Path,
+    *,
+    images: ImageReader | None = None,
+    whole: ModelTensors | None = None,
 ) -> None:
     """Write a folder that `load_model` can load; `images` brings the image processor.
 
     A model with an adapter is written merged, as a folder for `from_pretrained`, and the adapter
-    beside it; with `trainer.lora.save = "adapter"` the adapter alone.
+    beside it; with `trainer.lora.save = "adapter"` the adapter alone. `whole` brings the tensors
+    where the model holds only a part of each.
     """
     _quiet()
-    if not has_adapter(model):
-        model.save_pretrained(str(path))
-    else:
-        save_adapter(model, Path(path) / ADAPTER)
-        if not base_below(model).alone:
-            model.save_pretrained(str(path), state_dict=dict(merged_tensors(model)))
+    if has_adapter(model):
+        save_adapter(model, Path(path) / ADAPTER, whole.adapter() if whole else None)
+    if not has_adapter(model) or not base_below(model).alone:
+        made = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
+        model.save_pretrained(str(path), state_dict=None if made is None else dict(made))
     tokenizer.save_pretrained(str(path))
     if images is not None:
         images.save(path)

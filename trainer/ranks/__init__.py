@@ -1,0 +1,27 @@
+"""A learner whose weights, gradients and moments several processes share, by FSDP2.
+
+Under torchrun, rank 0 drives the run and the others follow (`launch.py`); `learner.ShardedLearner`
+is the `Learner` of each.
+"""
+
+from .launch import (
+    current_ranks,
+    ending_with_ranks,
+    follow_training,
+    follows,
+    make_learner,
+    make_updater,
+    open_ranks,
+    opening,
+)
+
+__all__ = [
+    "current_ranks",
+    "ending_with_ranks",
+    "follow_training",
+    "follows",
+    "make_learner",
+    "make_updater",
+    "open_ranks",
+    "opening",
+]

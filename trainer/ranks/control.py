@@ -103,8 +103,12 @@ class Control:
         Raises:
             RankLost: with the rank, its host and process, and what is known of the cause.
         """
-        if self._known.wait(wait_s) and self.lost:
-            raise RankLost(self.lost)
+        if (lost := self.loss(wait_s)) is not None:
+            raise lost
+
+    def loss(self, wait_s: float) -> RankLost | None:
+        """Return the loss of a rank, if it is known within `wait_s` seconds."""
+        return RankLost(self.lost) if self._known.wait(wait_s) else None
 
     def lose(self, why: str) -> None:
         """Take the group for lost: all ranks end, this one after `END_S` seconds at the latest."""
@@ -160,7 +164,10 @@ class Lead(Control):
         Raises:
             RankLost: a rank has not called in time.
         """
-        end = time.monotonic() + CONNECT_S
+        with self._server:
+            self._accept(time.monotonic() + CONNECT_S)
+
+    def _accept(self, end: float) -> None:
         while len(self._connections) < len(self.members) - 1:
             try:
                 self._server.settimeout(max(0.01, end - time.monotonic()))
@@ -178,7 +185,6 @@ class Lead(Control):
             threading.Thread(
                 target=self._listen, args=(hello.member, connection), daemon=True
             ).start()
-        self._server.close()
 
     def send(self, order: Order) -> None:
         """Give an order to all other ranks.
@@ -205,7 +211,8 @@ class Lead(Control):
         super().end(error)
 
     def _listen(self, member: Member, connection: socket.socket) -> None:
-        message = _receive(connection)
+        with connection:
+            message = _receive(connection)
         if isinstance(message, Ended):
             if message.error:
                 self.lose(f"{member} failed: {message.error}")
@@ -264,10 +271,9 @@ class Follower(Control):
             return  # rank 0 is gone too
 
     def _listen(self) -> None:
-        while isinstance(message := _receive(self._connection), Order):
-            self._orders.put(message)
-            if not message.name:
-                return
+        with self._connection:
+            while isinstance(message := _receive(self._connection), Order):
+                self._orders.put(message)
         why = message.why if isinstance(message, Lost) else f"{self.members[0]} died"
         self.lose(why)
         self._orders.put(None)

@@ -51,7 +51,8 @@ def _obey(order: Order, payload: bytes, updater: Updater) -> None:
         case "step":
             follow_step(updater, payload)
         case "piece":
-            ShardedWeights(learner.model, learner.ranks).gather(given["first"], given["last"])
+            source = ShardedWeights(learner.model, learner.ranks, adapter=given["adapter"])
+            source.gather(given["first"], given["last"])
         case "broken":
             ShardWriter(learner).broken()
         case "shards":

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError, LudusError, RankLost
 
 from .control import Address, Control, Follower, Lead, Member, Order
 
@@ -154,6 +154,16 @@ class Ranks:
             finally:
                 self._depth -= 1
             lead.refuse_lost()
+
+    def lost_by(self, error: BaseException) -> RankLost | None:
+        """Return the loss of a rank that has made a call here fail, if that is the cause."""
+        if (
+            self.control is None
+            or isinstance(error, LudusError)
+            or not isinstance(error, Exception)
+        ):
+            return None
+        return self.control.loss(WAIT_S)
 
     def fail(self, error: BaseException) -> None:
         """Tell the other ranks that this one ends by an error, and leave the group."""

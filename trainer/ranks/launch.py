@@ -12,16 +12,18 @@ import asyncio
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ludus import __version__
 from ludus.errors import ConfigError
 
 from ..config import TrainConfig
 from ..learning.devices import pick_device
+from ..learning.learner import Learner
+from ..learning.update import Updater
 from ..run.folder import referring
 from .control import Follower
 from .group import Ranks, place_of
@@ -72,7 +74,10 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
     try:
         yield ranks
     except BaseException as error:
-        ranks.fail(error)
+        lost = ranks.lost_by(error)
+        ranks.fail(lost or error)
+        if lost is not None:
+            raise lost from error
         raise
     else:
         ranks.close()
@@ -107,6 +112,37 @@ def follow_training(config: TrainConfig) -> None:
         follow(ranks, updater)
 
 
+def make_learner(*given: Any, offload: bool = False, **options: Any) -> Learner:
+    """Make a `Learner`, sharded where this process is a rank."""
+    ranks = current_ranks()
+    if ranks is None:
+        return Learner(*given, **options)
+    from .learner import ShardedLearner  # torch's sharding takes a second to import
+
+    return ShardedLearner(*given, ranks=ranks, offload=offload, **options)
+
+
+def make_updater(*given: Any, **options: Any) -> Updater:
+    """Make an `Updater`, on rank 0 one whose steps are made by all ranks."""
+    ranks = current_ranks()
+    if ranks is None or ranks.rank:
+        return Updater(*given, **options)
+    from .updater import LeadUpdater
+
+    return LeadUpdater(*given, ranks=ranks, **options)
+
+
+@contextmanager
+def opening(model_path: str, start: Path | None) -> Generator[None]:
+    """Let the other ranks load and restore the same model while rank 0 does."""
+    ranks = current_ranks()
+    if ranks is None:
+        yield
+        return
+    with ranks.together("open", model=model_path, start=str(start or "")):
+        yield
+
+
 @contextmanager
 def ending_with_ranks() -> Generator[None]:
     """Cancel the current task when a rank is lost.
@@ -119,7 +155,11 @@ def ending_with_ranks() -> Generator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    ranks.control.watch(lambda why: loop.call_soon_threadsafe(task.cancel))
+
+    def cancel(why: str) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    ranks.control.watch(cancel)
     try:
         yield
     except asyncio.CancelledError:
@@ -130,7 +170,7 @@ def ending_with_ranks() -> Generator[None]:
 def _refuse_unequal(ranks: Ranks, config: TrainConfig) -> None:
     """Refuse ranks whose settings or versions differ from those of rank 0."""
     mine = _flat({"settings": referring(config)})
-    mine |= {"version of ludus-rl": version("ludus-rl"), "version of torch": torch.__version__}
+    mine |= {"version of ludus-rl": __version__, "version of torch": torch.__version__}
     every = ranks.gather({name: repr(value) for name, value in mine.items()})
     for member, theirs in zip(ranks.members, every, strict=True):
         for name in sorted({*every[0], *theirs}):

@@ -18,6 +18,7 @@ from torch import Tensor
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError
 
+from ..adapters import has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..learning.batch import Batch, passes
@@ -75,7 +76,11 @@ class ShardedLearner(Learner):
 
     def source(self) -> WeightSource:
         """Return the weights for an engine: gathered when they are read, piece by piece."""
-        return ShardedWeights(self.model, self.ranks)
+        return ShardedWeights(self.model, self.ranks, adapter=self._publishes_adapter)
+
+    @property
+    def _publishes_adapter(self) -> bool:
+        return has_adapter(self.model) and self.config.lora.publish == "adapter"
 
     def writer(self, tokenizer: object) -> ShardWriter:
         """Return what writes the shards of all ranks, and the whole model, into a checkpoint."""
@@ -132,7 +137,7 @@ class ShardedLearner(Learner):
         return self._bound
 
     def _passes(
-        self, lengths: Tensor, rows: Tensor, together: Tensor | None = None
+        self, batch: Batch, rows: Tensor, together: Tensor | None = None
     ) -> Iterator[Tensor]:
         """Yield this rank's passes; all ranks make equally many.
 
@@ -140,7 +145,7 @@ class ShardedLearner(Learner):
         fills up with a row whose gradient is 0.
         """
         grad = torch.is_grad_enabled()
-        turns = shares(lengths, rows, self.tokens_per_pass, self.ranks.world, together)
+        turns = shares(batch.lengths, rows, self.tokens_per_pass, self.ranks.world, together)
         for number, turn in enumerate(turns):
             # gradients add up in place, and are reduced over the ranks by the last pass
             self.root.set_requires_gradient_sync(number == len(turns) - 1)

@@ -12,26 +12,37 @@ from torch.distributed.tensor import DTensor
 
 from ludus.agent.engine import TensorMeta
 
+from ..adapters import BELOW, NAME, has_adapter, plain_name
 from ..engines.models import CausalLM
-from ..weights import PIECE_BYTES, bytes_of, described
+from ..weights import PIECE_BYTES, adapter_tensors, bytes_of, described
 from .group import Ranks
 
 
 class ShardedWeights:
     """A `WeightSource` whose tensors are put together from all ranks when they are read.
 
+    An adapter is merged into its base, one tensor at a time.
+
     Args:
         model: a sharded model.
         ranks: the group; on rank 0, reading a piece orders the others to take part.
+        adapter: whether to bring the matrices of an adapter alone.
     """
 
-    def __init__(self, model: CausalLM, ranks: Ranks) -> None:
+    def __init__(self, model: CausalLM, ranks: Ranks, *, adapter: bool = False) -> None:
         self.ranks = ranks
-        self._named = list(model.named_parameters())
+        self.adapter = adapter
+        self._layers = dict(model.named_modules()) if has_adapter(model) else {}
+        own = adapter_tensors(model)
+        self._named = [
+            (name, one)
+            for name, one in (own if adapter else dict(model.named_parameters())).items()
+            if adapter or name not in own
+        ]
 
     def metadata(self) -> list[TensorMeta]:
         """Return name, type and shape of each whole tensor; see `WeightSource.metadata`."""
-        return [described(name, one) for name, one in self._named]
+        return [described(plain_name(name), one) for name, one in self._named]
 
     def pieces(self) -> Iterator[dict[str, Tensor]]:
         """Return whole tensors in pieces; see `WeightSource.pieces`.
@@ -39,13 +50,27 @@ class ShardedWeights:
         Each piece is an order of its own, so that a reader may stop between pieces.
         """
         for first, last in self._bounds():
-            with self.ranks.together("piece", first=first, last=last):
+            with self.ranks.together("piece", first=first, last=last, adapter=self.adapter):
                 piece = self.gather(first, last)
             yield piece
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def gather(self, first: int, last: int) -> dict[str, Tensor]:
-        """Gather the tensors of these numbers; collective, in the same order on all ranks."""
-        return {name: whole(one) for name, one in self._named[first:last]}
+        """Gather the tensors of these numbers; collective, in the same order on all ranks.
+
+        Engines read weights in inference mode, in which shards cannot be gathered.
+        """
+        return {plain_name(name): self._merged(name, one) for name, one in self._named[first:last]}
+
+    def _merged(self, name: str, weight: Tensor) -> Tensor:
+        owner, below, rest = name.partition(BELOW)
+        if not below or rest != "weight":
+            return whole(weight)
+        layer: Any = self._layers[owner.removesuffix(".")]
+        low, high = whole(layer.lora_A[NAME].weight), whole(layer.lora_B[NAME].weight)
+        merged = whole(weight) + layer.scaling[NAME] * (high @ low)
+        return merged.to(weight.dtype)
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
         """Yield the first and last number of each piece."""
@@ -59,7 +84,6 @@ class ShardedWeights:
             yield first, len(self._named)
 
 
-@torch.no_grad()
 def whole(tensor: Any) -> Tensor:
     """Return the whole of a sharded tensor; collective."""
     detached = tensor.detach()

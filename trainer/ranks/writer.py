@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
+from ..engines.models import save_model
 from .shards import write_shards
 from .source import ShardedWeights, local
 
@@ -44,15 +46,18 @@ class ShardWriter:
         """
         self.write_shards(folder)
         learner = self.learner
-        weights = {
-            name: tensor.cpu()
-            for piece in ShardedWeights(learner.model, learner.ranks).pieces()
-            for name, tensor in piece.items()
-        }
-        learner.model.save_pretrained(str(folder), state_dict=weights)
-        self.tokenizer.save_pretrained(str(folder))
-        if learner.images is not None:
-            learner.images.save(folder)
+        save_model(learner.model, self.tokenizer, folder, images=learner.images, whole=self)
+
+    def adapter(self) -> dict[str, Tensor]:
+        """Return the matrices of the adapter, gathered on the CPU."""
+        return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks, adapter=True))
+
+    def merged(self) -> dict[str, Tensor]:
+        """Return the weights of the model, gathered on the CPU, an adapter merged."""
+        return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks))
+
+    def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
+        return {name: one.cpu() for piece in source.pieces() for name, one in piece.items()}
 
     def write_shards(self, folder: Path) -> None:
         """Write the shards alone; collective."""

@@ -51,12 +51,16 @@ def _recipe_or_settings(name: str) -> Table:
 
 def _run(config: TrainConfig) -> int:
     try:
+        from ludus.trainer.ranks import follow_training, follows, open_ranks
         from ludus.trainer.run.progress import ProgressWatcher
         from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
-    with ProgressWatcher(config.steps) as watcher:
+    if follows():
+        follow_training(config)
+        return 0
+    with open_ranks(config), ProgressWatcher(config.steps) as watcher:
         result = run_interruptible(run_training(config, watcher=watcher))
     try:
         report = str(write_report(result.folder))

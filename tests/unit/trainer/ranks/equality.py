@@ -1,32 +1,33 @@
 """One rank of the equality test: every recipe, sharded and in one process, in one start.
 
-    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python equality.py OUT.json [mean]
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python equality.py OUT.json
 
-Rank 0 also trains in one process, and writes the differences. `mean` reduces gradients by their
-mean, which is wrong: the positive control.
+Rank 0 also trains in one process, and writes the differences.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
-from ludus.trainer.config import TrainerConfig
+from ludus.trainer.adapters import add_adapter
+from ludus.trainer.config import LoraConfig, TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.shards import named_weights
+from ludus.trainer.ranks.source import whole
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
@@ -37,7 +38,7 @@ GROUPS, GROUP_SIZE = 4, 4
 SETTINGS = TrainerConfig(lr=1e-6, tokens_per_pass=64)
 
 
-def experience() -> Experience:
+def experience(count: int = GROUPS) -> Experience:
     """Rollouts of one to three windows and 3 to 20 tokens, with rewards 0 and 1."""
     draw = torch.Generator().manual_seed(7)
 
@@ -66,7 +67,7 @@ def experience() -> Experience:
         )
 
     groups = []
-    for task in range(GROUPS):
+    for task in range(count):
         name = f"train/{task}"
         played = [
             Episode(task=name, group=name, index=index, trajectories=[rollout(index)])
@@ -78,36 +79,74 @@ def experience() -> Experience:
     return found
 
 
-def full(tensor: Tensor) -> Tensor:
-    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().clone()
+@dataclass(frozen=True)
+class Case:
+    """What is trained, and how."""
+
+    recipe: str = "grpo"
+    settings: dict[str, Any] = field(default_factory=dict)
+    tied: bool = True
+    groups: int = GROUPS
+    mean: bool = False
+    """Whether ranks reduce gradients by their mean, which is wrong: the positive control."""
+    offload: bool = False
 
 
-def trained(recipe: str, ranks: Ranks | None, *, wrong: bool) -> Any:
-    """Train a step; return the gradients of each update, the metrics and the weights."""
-    algorithm = resolve(load_recipe(recipe), max_tokens=20)
+LORA = LoraConfig(rank=4)
+CASES = {
+    **{name: Case(name) for name in recipe_names()},
+    "a mean of gradients": Case(mean=True),
+    "an untied head": Case(tied=False),
+    "an adapter": Case(settings={"lora": LORA}),
+    "an adapter and a value head": Case("ppo", settings={"lora": LORA}),
+    "layers computed again": Case(settings={"checkpoint_layers": True}),
+    "every row longer than a pass": Case(settings={"tokens_per_pass": 2}),
+    "one group, fewer passes than ranks": Case(groups=1, settings={"tokens_per_pass": 10_000}),
+    "shards in the memory of the CPU": Case(offload=True),
+}
 
-    def learner(values: bool) -> Learner:
-        model = build_model(48, hidden=16, layers=2, heads=2, max_length=128)
-        options: Any = {"temperature": 0.9, "values": values, "logits_at_once": 48 * 8}
-        if ranks is None:
-            return Learner(model, SETTINGS, **options)
-        return ShardedLearner(model, SETTINGS, ranks=ranks, **options)
 
-    made = learner("values" in algorithm.needs)
-    if made.value_head is not None:
-        bias = made.value_head.bias
-        with torch.no_grad():
-            bias.fill_(0.25)
-    if wrong and isinstance(made, ShardedLearner):
+class Trained(NamedTuple):
+    gradients: list[list[Tensor]]
+    """Of each update."""
+    metrics: dict[str, float]
+    weights: dict[str, Tensor]
+    """What an engine is given."""
+
+
+def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
+    model = build_model(
+        48,
+        hidden=16,
+        layers=2,
+        heads=2,
+        max_length=128,
+        initializer_range=0.05,  # of released models: rounding is smaller than at 1 / sqrt(16)
+        tie_word_embeddings=case.tied,
+    )
+    settings = replace(SETTINGS, **case.settings)
+    if settings.lora.rank:
+        add_adapter(model, settings.lora)
+    options: Any = {"temperature": 0.9, "values": values, "logits_at_once": 48 * 8}
+    if ranks is None:
+        return Learner(model, settings, **options)
+    return ShardedLearner(model, settings, ranks=ranks, offload=case.offload, **options)
+
+
+def trained(case: Case, ranks: Ranks | None) -> Trained:
+    """Train two steps."""
+    algorithm = resolve(load_recipe(case.recipe), max_tokens=20)
+    made = learner_of(case, ranks, values="values" in algorithm.needs)
+    if case.mean and isinstance(made, ShardedLearner):
         for module in made.root.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(float(made.ranks.world))
-    plan = plan_updates(algorithm, groups=GROUPS)
+    plan = plan_updates(algorithm, groups=case.groups)
     tracker = algorithm.recipe.sampling.tracker
     updater = Updater(
         algorithm,
         made,
-        reference=learner(False) if "ref_logp" in algorithm.needs else None,
+        reference=learner_of(case, ranks, values=False) if "ref_logp" in algorithm.needs else None,
         tracker=None if tracker is None else SuccessTracker(tracker),
         updates=plan.settings.splits,
         epochs=plan.settings.epochs,
@@ -116,47 +155,47 @@ def trained(recipe: str, ranks: Ranks | None, *, wrong: bool) -> Any:
     step = made.optimizer.step
 
     def kept() -> Any:
-        parameters = made._parameters()
-        gradients.append([full(one.grad) for one in parameters if one.grad is not None])
+        gradients.append([whole(one.grad).clone() for one in named_weights(made).values()])
         return step()
 
     made.optimizer.step = kept  # type: ignore[method-assign]
     metrics: dict[str, float] = {}
-    data = experience()
+    data = experience(case.groups)
     for seed in range(2):
         metrics |= updater.step(data, generator=torch.Generator().manual_seed(seed))
-    weights = [full(one) for one in made._parameters()]
-    return gradients, metrics, weights
+    pieces: Any = made.source().pieces()
+    return Trained(gradients, metrics, {k: v.clone() for piece in pieces for k, v in piece.items()})
+
+
+def differences(sharded: Trained, plain: Trained) -> dict[str, Any]:
+    largest = max(float(one.abs().max()) for update in plain.gradients for one in update)
+    pairs = [
+        (a, b)
+        for mine, theirs in zip(sharded.gradients, plain.gradients, strict=True)
+        for a, b in zip(mine, theirs, strict=True)
+    ]
+    return {
+        "updates": len(plain.gradients),
+        "gradient": max(float((a - b).abs().max()) for a, b in pairs) / largest,
+        "names": list(sharded.weights) == list(plain.weights),
+        "weights": max(
+            float((sharded.weights[name] - one).abs().max()) for name, one in plain.weights.items()
+        ),
+        "metrics": {name: [sharded.metrics.get(name), one] for name, one in plain.metrics.items()},
+    }
 
 
 def main() -> None:
-    out, wrong = Path(sys.argv[1]), sys.argv[2:] == ["mean"]
+    out = Path(sys.argv[1])
     torch.set_num_threads(1)
     place = place_of()
     assert place is not None
     ranks = Ranks(place, timeout_s=60)
     found: dict[str, Any] = {}
-    for name in ["grpo"] if wrong else recipe_names():
-        sharded = trained(name, ranks, wrong=wrong)
-        if place.rank:
-            continue
-        plain = trained(name, None, wrong=False)
-        largest = max(float(one.abs().max()) for update in plain[0] for one in update)
-        pairs = [
-            (float((a - b).abs().max()))
-            for mine, theirs in zip(sharded[0], plain[0], strict=True)
-            for a, b in zip(mine, theirs, strict=True)
-        ]
-        found[name] = {
-            "updates": len(plain[0]),
-            "gradient": max(pairs) / largest,
-            "weights": max(
-                float((a - b).abs().max()) for a, b in zip(sharded[2], plain[2], strict=True)
-            ),
-            "metrics": {
-                key: [sharded[1].get(key), value] for key, value in copy.copy(plain[1]).items()
-            },
-        }
+    for name, case in CASES.items():
+        sharded = trained(case, ranks)
+        if not place.rank:
+            found[name] = differences(sharded, trained(case, None))
     if not place.rank:
         out.write_text(json.dumps(found))
     ranks.close()

@@ -1,0 +1,37 @@
+"""Ranks train what one process trains: every recipe, and what else a learner can be asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.trainer.recipes import recipe_names
+
+WRONG = "a mean of gradients"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 4])
+def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
+    world: int, start: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "found.json"
+    started = start("equality.py", world, out)
+    said = [rank.communicate(timeout=500)[0] for rank in started]
+    assert [rank.returncode for rank in started] == [0] * world, "\n".join(said)
+    found = json.loads(out.read_text())
+    assert {*recipe_names(), WRONG} < set(found)
+    wrong = found.pop(WRONG)
+    assert wrong["gradient"] == pytest.approx(1 - 1 / world, rel=0.01)  # the test can fail
+    for name, case in found.items():
+        assert case["updates"] > 1, name
+        assert case["names"], name
+        # over the largest entry of the gradient, in float32
+        assert case["gradient"] <= 1e-6, name
+        # an update moves a weight by the learning rate, 1e-6, where rounding decides its sign
+        assert case["weights"] <= 1e-7, name
+        for metric, (sharded, plain) in case["metrics"].items():
+            assert sharded == pytest.approx(plain, rel=1e-4, abs=1e-5), (name, metric)

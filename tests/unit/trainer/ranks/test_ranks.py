@@ -1,0 +1,235 @@
+# pyright: reportPrivateUsage=false
+"""Which passes are a rank's, what ranks send each other, and how they know of each other's end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import msgspec
+import pytest
+import torch
+
+from ludus.agent import Episode
+from ludus.errors import ConfigError, RankLost
+from ludus.trainer.config import RanksConfig, TrainConfig
+from ludus.trainer.learning.batch import Row, pad
+from ludus.trainer.learning.experience import Experience
+from ludus.trainer.ranks.codec import decode, encode
+from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Member, Order
+from ludus.trainer.ranks.group import place_of
+from ludus.trainer.ranks.launch import open_ranks
+from ludus.trainer.ranks.learner import shares
+
+
+@pytest.fixture(autouse=True)
+def _stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the process of the tests, which a rank would end."""
+
+    def stay(control: Control) -> None:
+        return
+
+    monkeypatch.setattr(Control, "_exit", stay)
+
+
+MEMBERS = [Member(rank, "box", 100 + rank) for rank in range(3)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("tokens", [1, 16, 40, 10_000])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 23])
+def test_every_row_is_one_ranks_and_all_ranks_make_equally_many_passes(
+    world: int, tokens: int, count: int
+) -> None:
+    lengths = torch.randint(2, 30, (30,), generator=torch.Generator().manual_seed(count))
+    rows = torch.arange(30)[:count]
+    turns = shares(lengths, rows, tokens, world)
+    assert all(len(turn) == world for turn in turns)
+    parts = [part for turn in turns for part in turn if part is not None]
+    assert sorted(row for part in parts for row in part.tolist()) == rows.tolist()
+    for part in parts:
+        assert len(part) == 1 or len(part) * int(lengths[part].max()) <= tokens
+    # a filler stands only in the last turn
+    assert all(part is not None for turn in turns[:-1] for part in turn)
+
+
+def test_ranks_have_about_equally_many_tokens() -> None:
+    lengths = torch.randint(10, 400, (256,), generator=torch.Generator().manual_seed(0))
+    turns = shares(lengths, torch.arange(256), 2_000, 4)
+    parts = [[turn[rank] for turn in turns] for rank in range(4)]
+    tokens = [sum(int(lengths[one].sum()) for one in mine if one is not None) for mine in parts]
+    assert max(tokens) <= 1.1 * sum(tokens) / 4
+
+
+def test_rows_that_a_loss_compares_stay_together_on_a_rank() -> None:
+    lengths, groups = torch.full((12,), 5), torch.arange(12) // 4
+    turns = shares(lengths, torch.arange(12), 10, 2, groups)
+    parts = [part.tolist() for turn in turns for part in turn if part is not None]
+    assert sorted(sorted(part) for part in parts) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_experience_survives_the_way_to_another_rank() -> None:
+    batch = pad([Row([5, 6, 7], [0, 1, 1], [0.0, -1.5, -0.25]), Row([8, 9], [0, 1], [0.0, -2.0])])
+    given = Experience(
+        rewards=torch.tensor([1.0, 0.0]),
+        groups=torch.tensor([0, 0]),
+        truncated=torch.tensor([False, True]),
+        excluded=torch.tensor([False, False]),
+        rollouts=torch.tensor([0, 1]),
+        batch=batch,
+        turn_rewards=torch.zeros(2, 3),
+        turns=torch.tensor([[-1, 0, 0], [-1, 0, -1]]),
+        states=None,
+        states_of=torch.empty(0, dtype=torch.long),
+        tasks=("a", "b"),
+        episodes=(Episode(task="a", index=3),),
+    )
+    back = decode(encode(given), Experience)
+    for name in (
+        "rewards",
+        "groups",
+        "truncated",
+        "rollouts",
+        "turn_rewards",
+        "turns",
+        "states_of",
+    ):
+        one, other = getattr(given, name), getattr(back, name)
+        assert one.dtype == other.dtype, name
+        assert torch.equal(one, other), name
+    assert torch.equal(back.batch.sampler_logp, batch.sampler_logp)
+    assert (back.tasks, back.episodes, back.states) == (given.tasks, given.episodes, None)
+    half = replace(given, rewards=torch.tensor([0.1, 0.2], dtype=torch.bfloat16))
+    assert torch.equal(decode(encode(half), Experience).rewards, half.rewards)
+    with pytest.raises(msgspec.ValidationError):
+        decode(msgspec.msgpack.encode({"rewards": 1}), Experience)
+    with pytest.raises(NotImplementedError, match="object"):
+        encode(object())
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "must be numbers"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT is not set"),
+        (
+            {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
+            "RANK=2 is not among WORLD_SIZE=2",
+        ),
+    ],
+)
+def test_a_place_that_torchrun_does_not_give_is_refused(
+    environment: dict[str, str], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        place_of(environment)
+
+
+def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks() -> None:
+    assert place_of({}) is None
+    with open_ranks(TrainConfig()) as ranks:
+        assert ranks is None
+    with (
+        pytest.raises(ConfigError, match="torchrun --nproc_per_node"),
+        open_ranks(TrainConfig(ranks=RanksConfig(offload=True))),
+    ):
+        pass
+    with pytest.raises(ConfigError, match=r"ranks\.timeout_s must be positive, got 0"):
+        RanksConfig(timeout_s=0)
+
+
+def connected(world: int = 3) -> tuple[Lead, list[Follower]]:
+    lead = Lead(MEMBERS[:world], "127.0.0.1")
+    waiting = threading.Thread(target=lead.accept)
+    waiting.start()
+    followers = [Follower(MEMBERS[:world], one, lead.address) for one in MEMBERS[1:world]]
+    waiting.join(timeout=30)
+    return lead, followers
+
+
+def test_orders_reach_all_ranks_in_order_and_the_end_too() -> None:
+    lead, followers = connected()
+    for number in range(3):
+        lead.send(Order("piece", {"first": number}))
+    lead.close()
+    for follower in followers:
+        got = [follower.receive() for _ in range(4)]
+        assert [None if one is None else one.arguments["first"] for one in got] == [0, 1, 2, None]
+        follower.close()
+        follower.refuse_lost(0.2)  # an end is no loss
+
+
+def test_an_error_of_a_rank_ends_all_with_that_error() -> None:
+    lead, (first, second) = connected()
+    first.end("OutOfMemoryError: 3 GB")
+    told = r"rank 1 \(host box, pid 101\) failed: OutOfMemoryError: 3 GB"
+    with pytest.raises(RankLost, match=told):
+        lead.refuse_lost(10)
+    with pytest.raises(RankLost, match=told):
+        second.receive()
+    with pytest.raises(RankLost, match=told):
+        lead.send(Order("step"))
+
+
+def test_an_error_of_rank_0_ends_all_with_that_error() -> None:
+    lead, followers = connected()
+    lead.end("ConfigError: no such model")
+    for follower in followers:
+        with pytest.raises(RankLost, match=r"rank 0 .* failed: ConfigError: no such model"):
+            follower.receive()
+
+
+def test_a_stranger_who_calls_does_not_take_a_ranks_place() -> None:
+    lead = Lead(MEMBERS[:2], "127.0.0.1")
+    waiting = threading.Thread(target=lead.accept)
+    waiting.start()
+    address = (lead.address.host, lead.address.port)
+    with socket.create_connection(address) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with socket.create_connection(address) as other:
+            other.sendall(b"\xff\xff\xff\xff")
+            wrong = Address(lead.address.host, lead.address.port, "guessed")
+            Follower(MEMBERS[:2], MEMBERS[1], wrong)
+            right = Follower(MEMBERS[:2], MEMBERS[1], lead.address)
+            waiting.join(timeout=30)
+    lead.send(Order("step"))
+    assert right.receive() == Order("step")
+    lead.close()
+    assert right.receive() is None
+
+
+CALLER = """
+import sys, time, msgspec
+from ludus.trainer.ranks.control import Address, Control, Follower, Member
+members = [Member(0, "box", 100), Member(1, "box", 101)]
+address = msgspec.json.decode(sys.argv[1], type=Address)
+Follower(members, members[1], address)
+print("connected", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_rank_that_is_killed_is_known_at_once_by_name() -> None:
+    lead = Lead(MEMBERS[:2], "127.0.0.1")
+    rank = subprocess.Popen(
+        [sys.executable, "-c", CALLER, msgspec.json.encode(lead.address).decode()],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lead.accept()
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == "connected\n"
+    lead.refuse_lost()
+    os.kill(rank.pid, signal.SIGKILL)
+    started = time.monotonic()
+    with pytest.raises(RankLost, match=r"rank 1 \(host box, pid 101\) died"):
+        lead.refuse_lost(10)
+    assert time.monotonic() - started < 10
+    rank.wait(timeout=10)
+    rank.stdout.close()
