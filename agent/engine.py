@@ -29,6 +29,10 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     """Seed of this request. The same seed, ids and weights sample the same tokens in any batch."""
     stop_token_ids: tuple[int, ...] = ()
+    drawn: int = 0
+    """How many tokens at the end of the ids were sampled with this seed before: an answer that is
+    continued elsewhere goes on as if it had not been interrupted.
+    """
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,33 @@ def write_weights(source: WeightSource, *, folder: str = "") -> FileWeights:
             "name a folder with more room with --vllm.weights-folder"
         ) from error
     return FileWeights(whole)
+
+
+@contextlib.asynccontextmanager
+async def as_file(source: WeightSource, *, folder: str = "") -> AsyncGenerator[FileWeights]:
+    """Give a source as a file that other processes can read; see `write_weights`.
+
+    A file that is written for the purpose is removed at the end, also if the caller is cancelled
+    while it is written.
+    """
+    if isinstance(source, FileWeights):
+        yield source
+        return
+    writing = asyncio.ensure_future(asyncio.to_thread(write_weights, source, folder=folder))
+    try:
+        file = await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        writing.add_done_callback(_discard)
+        raise
+    try:
+        yield file
+    finally:
+        file.remove()
+
+
+def _discard(writing: asyncio.Future[FileWeights]) -> None:
+    if not writing.cancelled() and writing.exception() is None:
+        writing.result().remove()
 
 
 def _write(path: Path, source: WeightSource, metadata: Sequence[TensorMeta]) -> None:

@@ -220,6 +220,18 @@ class ServerUnreachable(RemoteError, ConnectionError):
     retryable = True
 
 
+class EngineLost(RemoteError, ConnectionError):
+    """The process or server that was sampling is gone, and what it was sampling is lost; another
+    engine can be asked.
+    """
+
+    retryable = True
+
+
+class NoEngineLeft(RemoteError):
+    """No engine of a pool serves, and none came back in time; the message says why for each."""
+
+
 class RequestTimeout(RemoteError, TimeoutError):
     """No answer before the deadline."""
 

@@ -49,6 +49,8 @@ class CachedModel:
         self.model = model
         self.prefill_tokens = prefill_tokens
         self.reader = reader
+        self.passes = 0
+        """How many forward passes were made so far."""
         self.cache = RowCache(int(model.config.get_text_config().num_hidden_layers))
 
     def prompt_logits(
@@ -167,5 +169,6 @@ class CachedModel:
                 **inputs,
             ).last_hidden_state
         # The head runs on one position a row: logits of all positions would be [B, Q, V].
+        self.passes += 1
         rows = torch.arange(len(last_B), device=device)
         return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()

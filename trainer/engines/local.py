@@ -12,7 +12,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from itertools import islice
@@ -22,15 +22,16 @@ import torch
 
 from ludus.agent import Finish, Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError, LudusError, StaleWeights
 
 from ..memory import fitting_cache, fitting_prefill
 from ..vision import ImageReader
 from ..weights import checked, refuse_foreign
-from .cached_model import CachedModel, PromptRow
+from .cached_model import CachedModel
 from .models import CausalLM
 from .prefixes import PrefixStore
-from .requests import GenerationRequest, check_placed, deliver, draw, fail, first_of_each, taken
+from .requests import GenerationRequest, check_placed, deliver, fail, taken
+from .running import RunningBatch
 from .scoring import Scoring, score_rows
 
 T = TypeVar("T")
@@ -60,6 +61,9 @@ class LocalEngine:
             None follows the model's size and the free memory.
         version: the version of the initial weights; a resumed run continues counting from there.
         images: reads the images of prompts; None for a model that reads none.
+        keep_cache: whether running requests keep the keys and values of older weights when new
+            weights arrive; otherwise these are computed again, and every later token is exactly the
+            new policy's.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class LocalEngine:
         prefill_tokens: int | None = None,
         version: int = 0,
         images: ImageReader | None = None,
+        keep_cache: bool = False,
     ) -> None:
         config = model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
@@ -84,16 +89,14 @@ class LocalEngine:
         self.max_rows = max_rows
         positions = int(config.max_position_embeddings)
         self._max_length = min(max_length or positions, positions)
-        self._version = version
-        self._cached = CachedModel(
-            self.model, prefill_tokens or fitting_prefill(self.model), images
-        )
         self.images = images
-        self._cache = self._cached.cache
-        self._prefixes = PrefixStore(
-            fitting_cache(self.model) if kept_tokens is None else kept_tokens
+        self.keep_cache = keep_cache
+        self._batch = RunningBatch(
+            CachedModel(self.model, prefill_tokens or fitting_prefill(self.model), images),
+            PrefixStore(fitting_cache(self.model) if kept_tokens is None else kept_tokens),
+            version,
         )
-        self._active: list[GenerationRequest] = []
+        self._torn = ""
         self._arrived: list[GenerationRequest] = []
         self._waiting: queue.SimpleQueue[GenerationRequest] = queue.SimpleQueue()
         self._unscored: queue.SimpleQueue[Scoring] = queue.SimpleQueue()
@@ -104,15 +107,33 @@ class LocalEngine:
         self._running = threading.Event()
         self._running.set()
         self._closed = False
-        self.sampled_tokens = 0
-        self.computed_prompt_tokens = 0
         self._thread = threading.Thread(target=self._run, name="ludus-engine", daemon=True)
         self._thread.start()
 
     @property
     def version(self) -> int:
         """The version of the current weights."""
-        return self._version
+        return self._batch.version
+
+    @property
+    def sampled_tokens(self) -> int:
+        """How many tokens were sampled so far."""
+        return self._batch.sampled_tokens
+
+    @property
+    def computed_prompt_tokens(self) -> int:
+        """How many tokens of prompts were computed so far; kept ones are not computed again."""
+        return self._batch.computed_prompt_tokens
+
+    @property
+    def recomputed_tokens(self) -> int:
+        """How many tokens of running requests were computed again after new weights."""
+        return self._batch.recomputed_tokens
+
+    @property
+    def passes(self) -> int:
+        """How many forward passes were made so far for prompts and sampled tokens."""
+        return self._batch.cached.passes
 
     @property
     def max_length(self) -> int:
@@ -133,6 +154,8 @@ class LocalEngine:
         self._refuse_misplaced(ids, images)
         future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
         rng = random.Random(sampling.seed)
+        for _ in range(sampling.drawn):
+            rng.random()
         request = GenerationRequest(
             list(ids), sampling, future, rng, len(ids), images=tuple(images)
         )
@@ -143,6 +166,8 @@ class LocalEngine:
         self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
     ) -> list[float]:
         """Return the log-probability of each id at temperature 1; the first is 0."""
+        if len(ids) > self._max_length:
+            raise ConfigError(f"{len(ids)} tokens exceed the engine's {self._max_length}")
         self._refuse_misplaced(ids, images)
         row = Scoring(list(ids), tuple(images))
         self._unscored.put(row)
@@ -160,7 +185,9 @@ class LocalEngine:
         are dropped.
 
         Raises:
-            WeightsRefused: the weights are not those of this model; nothing has changed.
+            WeightsRefused: the weights are not those of this model; nothing has changed. If the
+                source breaks off later, the engine's weights are a mixture, and every request
+                fails with `StaleWeights` until weights have been set in full.
         """
         await self._on_thread(lambda: self._copy_weights(source, version))
 
@@ -220,7 +247,7 @@ class LocalEngine:
     def _serve(self) -> None:
         while not self._closed:
             self._run_jobs()
-            if not self._running.is_set() or not (self._active or not self._waiting.empty()):
+            if not self._running.is_set() or not (self._batch.active or not self._waiting.empty()):
                 # A wake-up between this wait and the next line is lost, hence the bound.
                 self._wake.wait(0.1)
                 self._wake.clear()
@@ -232,15 +259,17 @@ class LocalEngine:
 
     def _tick(self) -> None:
         self._arrived = self._arrivals()
+        if self._torn:
+            raise StaleWeights(self._torn)
         if self._arrived:
-            self._prefill(self._arrived)
+            self._batch.admit(self._arrived)
         self._arrived = []
-        if self._active:
-            self._decode()
+        if self._batch.active:
+            self._batch.decode()
 
     def _arrivals(self) -> list[GenerationRequest]:
-        room = self.max_rows - len(self._active)
-        if not self._active:
+        room = self.max_rows - len(self._batch.active)
+        if not self._batch.active:
             self._wait_for_company()  # the first request is rarely alone, and a pass can serve many
         wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
         return list(islice(wanted, room))
@@ -251,105 +280,6 @@ class LocalEngine:
             time.sleep(ADMISSION_WAIT_S)
             if self._waiting.qsize() == waiting:
                 break
-
-    def _prefill(self, arrived: list[GenerationRequest]) -> None:
-        """Compute each distinct prompt once, and sample the first token of each row."""
-        # Rollouts of a group share their prompt: compute each distinct prompt once.
-        sharing: dict[tuple[int, ...], list[GenerationRequest]] = {}
-        for request in arrived:
-            sharing.setdefault(request.key(request.prompt_length), []).append(request)
-        first = len(self._active)
-        prompts = list(sharing)
-        logits_BV, bases = self._compute_prompts(sharing, first)
-        # Save prompts that were computed from the start, since others may share their beginning. A
-        # prompt that extends a saved one is the next turn of an episode: `_retire` saves its row.
-        new = [index for index, base in enumerate(bases) if not base]
-        self._keep([prompts[index] for index in new], [first + index for index in new])
-        # The first request of each prompt uses the computed row; the others get a copy behind.
-        rows, order = first_of_each(list(sharing.values()))
-        sources = [first + index for index in order[len(prompts) :]]
-        targets = range(first + len(prompts), first + len(rows))
-        self._cache.copy_rows(sources, targets, max(map(len, prompts)))
-        self._active += rows
-        self._append(rows, logits_BV[order])
-        self._retire()
-
-    def _compute_prompts(
-        self, sharing: Mapping[tuple[int, ...], Sequence[GenerationRequest]], first: int
-    ) -> tuple[torch.Tensor, list[int]]:
-        """Run the part of each prompt that is not kept; returns the logits after each prompt, [B,
-        V], and how many tokens were kept.
-        """
-        found = [self._prefixes.longest(key) for key in sharing]
-        bases = [length for length, _ in found]
-        self._cache.load_rows(first, [saved for _, saved in found], bases)
-        rows = [
-            PromptRow(tuple(some[0].ids), base, some[0].images)
-            for some, base in zip(sharing.values(), bases, strict=True)
-        ]
-        self.computed_prompt_tokens += sum(len(row.new) for row in rows)
-        logits_BV, deltas = self._cached.prompt_logits(rows, first)
-        for some, delta in zip(sharing.values(), deltas, strict=True):
-            for request in some:
-                request.rope_delta = delta
-        return logits_BV, bases
-
-    def _decode(self) -> None:
-        """Sample a token for every active row."""
-        tokens = [request.ids[-1] for request in self._active]
-        positions = [len(request.ids) - 1 for request in self._active]
-        deltas = [request.rope_delta for request in self._active]
-        self._append(self._active, self._cached.next_logits(tokens, positions, deltas))
-        self._retire()
-
-    def _append(self, requests: list[GenerationRequest], logits_BV: torch.Tensor) -> None:
-        for request, token, logprob in zip(requests, *draw(requests, logits_BV), strict=True):
-            request.ids.append(token)
-            request.logprobs.append(logprob)
-            request.versions.append(self._version)
-        self.sampled_tokens += len(requests)
-
-    def _retire(self) -> None:
-        """Remove finished rows: save the keys for the next turn, and move the last rows into the
-        gaps.
-        """
-        ends = [request.finished() for request in self._active]
-        gone = [row for row, finish in enumerate(ends) if finish is not None]
-        if not gone:
-            return
-        # Keys that were computed with older weights must not serve a later turn.
-        kept = [row for row in gone if not self._active[row].stale]
-        # The last sampled token was never fed to the model, so the cache has no keys of it.
-        ended = [self._active[row] for row in kept]
-        self._keep([one.key(len(one.ids) - 1) for one in ended], kept)
-        leaving = [
-            (request, request.answer(finish))
-            for request, finish in zip(self._active, ends, strict=True)
-            if finish is not None
-        ]
-        self._close_gaps(gone, ends)
-        deliver(leaving)
-
-    def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
-        """Save the keys of `rows`, whose ids are `prefixes`, unless these are saved already."""
-        fresh = [index for index, ids in enumerate(prefixes) if ids not in self._prefixes]
-        prefixes, rows = [prefixes[index] for index in fresh], [rows[index] for index in fresh]
-        lengths = [len(ids) for ids in prefixes]
-        for ids, saved in zip(prefixes, self._cache.save_rows(rows, lengths), strict=True):
-            self._prefixes.put(ids, saved)
-
-    def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
-        """Move the last remaining rows into the places of finished rows."""
-        left = len(self._active) - len(gone)
-        # Finished rows at the end simply fall off; only gaps before `left` have to be filled.
-        targets = [row for row in gone if row < left]
-        sources = [row for row in range(left, len(ends)) if ends[row] is None]
-        movers = [self._active[row] for row in sources]
-        length = max((len(request.ids) for request in movers), default=1) - 1
-        self._cache.copy_rows(sources, targets, length)
-        for row, mover in zip(targets, movers, strict=True):
-            self._active[row] = mover
-        del self._active[left:]
 
     def _run_jobs(self) -> None:
         for job, future in taken(self._jobs):
@@ -368,30 +298,44 @@ class LocalEngine:
     def _score_waiting(self) -> None:
         """Score every row that waits, so that later callers find the work done."""
         rows = list(taken(self._unscored))
-        score_rows(self.model, rows, max_tokens=self._cached.prefill_tokens, reader=self.images)
+        if self._torn:
+            for row in rows:
+                row.error = StaleWeights(self._torn)
+            return
+        prefill_tokens = self._batch.cached.prefill_tokens
+        score_rows(self.model, rows, max_tokens=prefill_tokens, reader=self.images)
 
     def _copy_weights(self, source: WeightSource, version: int) -> None:
         refuse_foreign(source, self.model)
         mine = dict(self.model.named_parameters())
         # Drop old keys before the first copy: a copy that fails half way must leave none behind.
-        self._prefixes.clear()
-        for request in self._active:
-            request.stale = True
-        for name, tensor in checked(source):
-            mine[name].copy_(tensor)
-        self._version = version
+        self._batch.outdate()
+        self._torn = (
+            f"the engine's weights are a mixture: publishing version {version} broke off; publish "
+            "again before anything is sampled"
+        )
+        try:
+            for name, tensor in checked(source):
+                mine[name].copy_(tensor)
+            self._torn, self._batch.version = "", version
+            if not self.keep_cache:
+                self._batch.recompute()
+        except Exception as error:
+            # Nobody goes on with a mixture of weights, or with keys of which some are old.
+            self._fail_all(StaleWeights(self._torn) if self._torn else error)
+            raise
 
     def _abort(self) -> None:
-        everyone = [*taken(self._waiting), *self._arrived, *self._active]
-        self._arrived, self._active = [], []
+        everyone = [*taken(self._waiting), *self._arrived, *self._batch.active]
+        self._arrived, self._batch.active = [], []
         deliver([(request, request.answer(Finish.ABORT)) for request in everyone])
 
     def _fail_all(self, error: Exception) -> None:
         """Pass an unexpected error to all requests in the batch or joining, so that no request
         hangs.
         """
-        failed = [*self._arrived, *self._active]
-        self._arrived, self._active = [], []
+        failed = [*self._arrived, *self._batch.active]
+        self._arrived, self._batch.active = [], []
         deliver([(request, error) for request in failed])
 
     def _give_up(self, error: Exception) -> None:

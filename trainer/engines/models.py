@@ -107,6 +107,41 @@ def _refuse_altered_logits(model: CausalLM, path: str) -> None:
         )
 
 
+def write_shell(
+    folder: str | Path, path: str | Path, model: CausalLM, images: ImageReader | None = None
+) -> None:
+    """Write what an engine in another process needs of a model besides its weights.
+
+    Args:
+        folder: where to write.
+        path: where the model was loaded from, for the tokenizer of a model that reads images.
+        model: the model.
+        images: its image reader; None for a model that reads no images.
+    """
+    model.config.save_pretrained(str(folder))
+    if images is not None:
+        tokenizer: Any = load_tokenizer(path)
+        tokenizer.save_pretrained(str(folder))
+        images.save(folder)
+
+
+def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> CausalLM:
+    """Build a model from its config alone; the weights are random until they are set.
+
+    Raises:
+        ConfigError: the folder holds no config of a causal LM.
+    """
+    try:
+        config = AutoConfig.from_pretrained(str(folder))
+        auto: Any = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
+        model = auto.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot build a model from {str(folder)!r}: {_first_line(error)}"
+        ) from error
+    return model.to(torch.device(device)).requires_grad_(requires_grad=False)
+
+
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Load a tokenizer with a chat template from whatever `locate_model` knows.
 

@@ -325,7 +325,7 @@ async def test_closing_does_not_wait_for_a_job_that_hangs() -> None:
 
 
 async def test_a_row_begun_under_older_weights_is_not_kept_for_the_next_turn() -> None:
-    made = engine()
+    made = engine(keep_cache=True)
     gate = Gate(made)
     crossing = asyncio.create_task(made.generate(PROMPTS[1], Sampling(max_tokens=6, seed=1)))
     await gate.wait()

@@ -104,7 +104,7 @@ async def test_what_is_set_wins() -> None:
     assert Learner(model, TrainerConfig()).tokens_per_pass == 16_384
     engine = LocalEngine(model, kept_tokens=0, prefill_tokens=5)
     try:
-        assert (engine._prefixes.max_tokens, engine._cached.prefill_tokens) == (0, 5)
+        assert (engine._batch.prefixes.max_tokens, engine._batch.cached.prefill_tokens) == (0, 5)
     finally:
         await engine.close()
 

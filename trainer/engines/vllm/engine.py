@@ -14,7 +14,7 @@ from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, RequestTimeout, ServerFault
 
 from ...vision import ImageReader
-from ...weight_files import FileWeights, write_weights
+from ...weight_files import as_file
 from .calls import (
     ENGINE_PREFIX,
     GENERATE,
@@ -152,14 +152,8 @@ class VLLMEngine:
             StaleWeights: the server reported success but samples from other weights.
         """
         async with self._control:
-            if isinstance(source, FileWeights):
-                await self._swap(str(source.path), version)
-            else:
-                file = await asyncio.to_thread(write_weights, source, folder=self.weights_folder)
-                try:
-                    await self._swap(str(file.path), version)
-                finally:
-                    file.remove()
+            async with as_file(source, folder=self.weights_folder) as file:
+                await self._swap(str(file.path), version)
             self.publishes += 1
             await self._prove()
 

@@ -1,0 +1,153 @@
+"""The requests that the local engine is sampling, with their keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from ludus.agent import Finish
+
+from .cached_model import CachedModel, PromptRow
+from .prefixes import PrefixStore
+from .requests import GenerationRequest, deliver, draw, first_of_each
+
+
+class RunningBatch:
+    """Computes prompts and samples tokens for rows that join and leave at any time.
+
+    Used by one thread. An exception in a forward pass leaves the rows as they were; the caller
+    ends the requests.
+
+    Args:
+        cached: the model and the cache of the rows.
+        prefixes: the keys and values that are kept between turns.
+        version: the version of the model's weights.
+    """
+
+    def __init__(self, cached: CachedModel, prefixes: PrefixStore, version: int) -> None:
+        self.cached = cached
+        self.prefixes = prefixes
+        self.version = version
+        self.active: list[GenerationRequest] = []
+        self.sampled_tokens = 0
+        self.computed_prompt_tokens = 0
+        self.recomputed_tokens = 0
+        """How many tokens of running requests were computed again after new weights."""
+
+    def admit(self, arrived: Sequence[GenerationRequest]) -> None:
+        """Compute each distinct prompt once, and sample the first token of each row."""
+        # Rollouts of a group share their prompt: compute each distinct prompt once.
+        sharing: dict[tuple[int, ...], list[GenerationRequest]] = {}
+        for request in arrived:
+            sharing.setdefault(request.key(request.prompt_length), []).append(request)
+        first = len(self.active)
+        prompts = list(sharing)
+        logits_BV, bases = self._compute_prompts(sharing, first)
+        # Save prompts that were computed from the start, since others may share their beginning. A
+        # prompt that extends a saved one is the next turn of an episode: `_retire` saves its row.
+        new = [index for index, base in enumerate(bases) if not base]
+        self._keep([prompts[index] for index in new], [first + index for index in new])
+        # The first request of each prompt uses the computed row; the others get a copy behind.
+        rows, order = first_of_each(list(sharing.values()))
+        sources = [first + index for index in order[len(prompts) :]]
+        targets = range(first + len(prompts), first + len(rows))
+        self.cached.cache.copy_rows(sources, targets, max(map(len, prompts)))
+        self.active += rows
+        self._append(rows, logits_BV[order])
+        self._retire()
+
+    def decode(self) -> None:
+        """Sample a token for every active row."""
+        tokens = [request.ids[-1] for request in self.active]
+        positions = [len(request.ids) - 1 for request in self.active]
+        deltas = [request.rope_delta for request in self.active]
+        self._append(self.active, self.cached.next_logits(tokens, positions, deltas))
+        self._retire()
+
+    def outdate(self) -> None:
+        """Note that the weights are about to change: no key of theirs may serve a later turn."""
+        self.prefixes.clear()
+        for request in self.active:
+            request.stale = True
+
+    def recompute(self) -> None:
+        """Compute the keys and values of all running requests again, with the current weights."""
+        if not self.active:
+            return
+        # The last sampled token was never fed to the model, so the cache has no keys of it.
+        rows = [PromptRow(tuple(one.ids[:-1]), 0, one.images) for one in self.active]
+        self.cached.prompt_logits(rows, 0)
+        self.recomputed_tokens += sum(len(row.ids) for row in rows)
+        for request in self.active:
+            request.stale = False
+
+    def _compute_prompts(
+        self, sharing: Mapping[tuple[int, ...], Sequence[GenerationRequest]], first: int
+    ) -> tuple[torch.Tensor, list[int]]:
+        """Run the part of each prompt that is not kept; returns the logits after each prompt, [B,
+        V], and how many tokens were kept.
+        """
+        found = [self.prefixes.longest(key) for key in sharing]
+        bases = [length for length, _ in found]
+        self.cached.cache.load_rows(first, [saved for _, saved in found], bases)
+        rows = [
+            PromptRow(tuple(some[0].ids), base, some[0].images)
+            for some, base in zip(sharing.values(), bases, strict=True)
+        ]
+        self.computed_prompt_tokens += sum(len(row.new) for row in rows)
+        logits_BV, deltas = self.cached.prompt_logits(rows, first)
+        for some, delta in zip(sharing.values(), deltas, strict=True):
+            for request in some:
+                request.rope_delta = delta
+        return logits_BV, bases
+
+    def _append(self, requests: list[GenerationRequest], logits_BV: torch.Tensor) -> None:
+        for request, token, logprob in zip(requests, *draw(requests, logits_BV), strict=True):
+            request.ids.append(token)
+            request.logprobs.append(logprob)
+            request.versions.append(self.version)
+        self.sampled_tokens += len(requests)
+
+    def _retire(self) -> None:
+        """Remove finished rows: save the keys for the next turn, and move the last rows into the
+        gaps.
+        """
+        ends = [request.finished() for request in self.active]
+        gone = [row for row, finish in enumerate(ends) if finish is not None]
+        if not gone:
+            return
+        # Keys that were computed with older weights must not serve a later turn.
+        kept = [row for row in gone if not self.active[row].stale]
+        # The last sampled token was never fed to the model, so the cache has no keys of it.
+        ended = [self.active[row] for row in kept]
+        self._keep([one.key(len(one.ids) - 1) for one in ended], kept)
+        leaving = [
+            (request, request.answer(finish))
+            for request, finish in zip(self.active, ends, strict=True)
+            if finish is not None
+        ]
+        self._close_gaps(gone, ends)
+        deliver(leaving)
+
+    def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
+        """Save the keys of `rows`, whose ids are `prefixes`, unless these are saved already."""
+        fresh = [index for index, ids in enumerate(prefixes) if ids not in self.prefixes]
+        prefixes, rows = [prefixes[index] for index in fresh], [rows[index] for index in fresh]
+        lengths = [len(ids) for ids in prefixes]
+        saving = self.cached.cache.save_rows(rows, lengths)
+        for ids, saved in zip(prefixes, saving, strict=True):
+            self.prefixes.put(ids, saved)
+
+    def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
+        """Move the last remaining rows into the places of finished rows."""
+        left = len(self.active) - len(gone)
+        # Finished rows at the end simply fall off; only gaps before `left` have to be filled.
+        targets = [row for row in gone if row < left]
+        sources = [row for row in range(left, len(ends)) if ends[row] is None]
+        movers = [self.active[row] for row in sources]
+        length = max((len(request.ids) for request in movers), default=1) - 1
+        self.cached.cache.copy_rows(sources, targets, length)
+        for row, mover in zip(targets, movers, strict=True):
+            self.active[row] = mover
+        del self.active[left:]
