@@ -109,22 +109,26 @@ def write_weights(source: WeightSource, *, folder: str = "") -> FileWeights:
 async def as_file(source: WeightSource, *, folder: str = "") -> AsyncGenerator[FileWeights]:
     """Give a source as a file that other processes can read; see `write_weights`.
 
-    A file that is written for the purpose is removed at the end, also if the caller is cancelled
-    while it is written.
+    A file that is written for the purpose is removed at the end.
     """
     if isinstance(source, FileWeights):
         yield source
         return
-    writing = asyncio.ensure_future(asyncio.to_thread(write_weights, source, folder=folder))
-    try:
-        file = await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        writing.add_done_callback(_discard)
-        raise
+    file = await written(source, folder=folder)
     try:
         yield file
     finally:
         file.remove()
+
+
+async def written(source: WeightSource, *, folder: str = "") -> FileWeights:
+    """Write a file in a thread; see `write_weights`. If the caller is cancelled, no file stays."""
+    writing = asyncio.ensure_future(asyncio.to_thread(write_weights, source, folder=folder))
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        writing.add_done_callback(_discard)
+        raise
 
 
 def _discard(writing: asyncio.Future[FileWeights]) -> None:

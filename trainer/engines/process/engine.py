@@ -119,13 +119,12 @@ class ProcessEngine:
         await self._switch("abort")
 
     async def check(self) -> None:
-        """Return if the process answered its heartbeats.
+        """Return once the process has answered a ping.
 
         Raises:
             EngineLost: the process is gone.
         """
-        if (error := self._living().lost) is not None:
-            raise EngineLost(str(error))
+        await self._living().ping()
 
     async def revive(self) -> None:
         """Start the process, in place of one that may still run; its weights are random.

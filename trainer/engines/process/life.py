@@ -130,6 +130,22 @@ class EngineLife:
         finally:
             self._waiting.pop(message.call, None)
 
+    async def ping(self) -> None:
+        """Return at the next answer to a ping.
+
+        Raises:
+            EngineLost: the process is gone.
+        """
+        if self.lost is not None:
+            raise EngineLost(str(self.lost))
+        number = -next(self._numbers)  # pings have no numbers of their own: any pong will do
+        pong = self._waiting[number] = asyncio.get_running_loop().create_future()
+        write_message(self._writer, Ping())
+        try:
+            await pong
+        finally:
+            self._waiting.pop(number, None)
+
     async def end(self) -> None:
         """End the process, and wait until it is gone."""
         for task in self._tasks:
@@ -158,6 +174,9 @@ class EngineLife:
         self._heard += 1
         if isinstance(reply, Pong):
             self._pong = reply
+            for number, future in self._waiting.items():
+                if number < 0 and not future.done():
+                    future.set_result(None)
             return
         number = 0 if isinstance(reply, ReadyReply) else reply.call
         future = self._waiting.get(number)
@@ -213,8 +232,8 @@ class EngineLife:
         last = _last_line(self.log)
         told = f", which ends with {last!r}" if last else ""
         return (
-            f"{self.name} {how} with {len(self._waiting)} requests under way; its log is "
-            f"{self.log}{told}"
+            f"{self.name} {how} with {sum(number > 0 for number in self._waiting)} requests under "
+            f"way; its log is {self.log}{told}"
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ludus.agent import Finish, Generation, Sampling
-from ludus.errors import ConfigError, ServerFault
+from ludus.errors import ConfigError, EngineLost, ServerFault, StaleWeights
 
 from .images import Features
 
@@ -104,15 +104,20 @@ def sampling_body(sampling: Sampling) -> SamplingBody:
     )
 
 
-def read_generation(reply: GenerateReply, *, unlabelled: int) -> Generation:
+def read_generation(
+    reply: GenerateReply, *, unlabelled: int | None, oldest: int | None = None
+) -> Generation:
     """Convert a reply to a generation.
 
     Args:
         reply: the server's reply.
-        unlabelled: the version of tokens sampled before the first publish.
+        unlabelled: the version of tokens sampled before the first publish; None after it.
+        oldest: the version that was current when the request was made; None does not check.
 
     Raises:
+        EngineLost: the server was started again since the last publish.
         ServerFault: the reply contradicts itself, or contains no answer.
+        StaleWeights: a token was sampled from weights older than `oldest`.
     """
     choice = _only_choice(reply)
     ids = choice.token_ids or []
@@ -122,6 +127,11 @@ def read_generation(reply: GenerateReply, *, unlabelled: int) -> Generation:
         raise ServerFault(
             f"the vLLM server sent {len(ids)} tokens with {len(content)} log-probabilities and "
             f"{len(versions)} weight versions"
+        )
+    if oldest is not None and min(versions, default=oldest) < oldest:
+        raise StaleWeights(
+            f"the vLLM server sampled from version {min(versions)} although version {oldest} had "
+            "been published when it was asked"
         )
     return Generation(
         ids=ids,
@@ -157,17 +167,28 @@ def _only_choice(reply: GenerateReply) -> CompletionChoice:
     return reply.choices[0]
 
 
-def _versions(spans: Sequence[VersionSpan], unlabelled: int) -> list[int]:
+def _versions(spans: Sequence[VersionSpan], unlabelled: int | None) -> list[int]:
     return [
         version_of(span.version, unlabelled) for span in spans for _ in range(span.start, span.end)
     ]
 
 
-def version_of(label: str, unlabelled: int = 0) -> int:
+def version_of(label: str, unlabelled: int | None = 0) -> int:
     """Return the version number in a server's weight label; before the first publish the label is a
     word, and `unlabelled` is returned.
+
+    Raises:
+        EngineLost: there is no number although weights were published (`unlabelled` is None): the
+            server was started again, and its weights are those of its start.
     """
-    return int(label) if label.isdecimal() else unlabelled
+    if label.isdecimal():
+        return int(label)
+    if unlabelled is None:
+        raise EngineLost(
+            f"the vLLM server labels its weights {label!r} after a publish: it was started again, "
+            "and samples from other weights"
+        )
+    return unlabelled
 
 
 def _finish(reason: str | None) -> Finish:

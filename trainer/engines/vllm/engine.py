@@ -24,12 +24,13 @@ from .calls import (
     read_generation,
     read_scores,
     sampling_body,
+    version_of,
 )
 from .client import VllmClient
 from .images import features_of
 from .probe import Probe, compare
-from .served import Served
-from .server import VllmServer
+from .served import Served, WeightInfo, inspect
+from .server import VllmServer, until_healthy
 
 ABORT_TIMEOUT_S = 60.0
 ABORT_AGAIN_S = 0.05
@@ -69,6 +70,7 @@ class VLLMEngine:
         keep_cache: whether running requests keep keys and values of older weights after a
             publish; otherwise these are recomputed with the new weights.
         request_timeout_s: the time limit for one answer, and for loading weights.
+        startup_timeout_s: the time limit for a server that comes back.
         images: reads the images of prompts, as the learner does; None for a model that reads none.
     """
 
@@ -82,6 +84,7 @@ class VLLMEngine:
         probe: Probe | None = None,
         keep_cache: bool = False,
         request_timeout_s: float = 600.0,
+        startup_timeout_s: float = 600.0,
         images: ImageReader | None = None,
     ) -> None:
         self.client = client
@@ -89,6 +92,7 @@ class VLLMEngine:
         self.probe = probe
         self.keep_cache = keep_cache
         self.request_timeout_s = request_timeout_s
+        self.startup_timeout_s = startup_timeout_s
         self.images = images
         self.publishes = 0
         self.probed: float | None = None
@@ -123,7 +127,9 @@ class VLLMEngine:
 
         Raises:
             ConfigError: the request cannot be served.
-            RemoteError: the server failed, or did not answer in time.
+            RemoteError: the server failed, or did not answer in time; `EngineLost` if it was
+                started again since the last publish.
+            StaleWeights: a token was sampled from weights older than those at the request.
         """
         if not ids:
             raise ConfigError("cannot continue an empty prompt")
@@ -132,8 +138,11 @@ class VLLMEngine:
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self.max_length}"
             )
+        published = self.publishes > 0
+        oldest = self._version if published else None
         reply = await self._generate(ids, sampling_body(sampling), images)
-        return read_generation(reply, unlabelled=self.served.version)
+        unlabelled = None if published else self.served.version
+        return read_generation(reply, unlabelled=unlabelled, oldest=oldest)
 
     async def logprobs(
         self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
@@ -156,6 +165,39 @@ class VLLMEngine:
                 await self._swap(str(file.path), version)
             self.publishes += 1
             await self._prove()
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        return f"the vLLM server at {self.client.url}"
+
+    async def check(self) -> None:
+        """Return if the server is alive and still has published weights.
+
+        Raises:
+            RemoteError: the server does not answer, or (`EngineLost`) was started again.
+        """
+        await self.client.healthy()
+        if self.publishes:
+            info = await self.client.get("/weight_info", WeightInfo)
+            version_of(info.weight_version, None)
+
+    async def revive(self) -> None:
+        """Start a server of our own again, or wait until another server answers again; the next
+        publish is probed.
+
+        Raises:
+            RequestTimeout: the server did not come back in time.
+            ConfigError: the server that came back cannot be trained with.
+        """
+        if self._server is not None:
+            await self._server.restart()
+            await self._server.ready(self.client, self.startup_timeout_s)
+        else:
+            await until_healthy(self.client, self.startup_timeout_s)
+        self.served = await inspect(self.client)
+        await self._act("/resume")  # the loss of the last life may have left it paused
+        self.publishes, self._held, self._unproved = 0, False, False
 
     async def pause(self) -> None:
         """Stop sampling until `resume`; requests wait."""

@@ -109,18 +109,27 @@ class VllmServer:
                 raise ConfigError(f"vllm.python is {python!r}, which is no program")
         elif importlib.util.find_spec("vllm") is None:
             raise MissingExtra.of("vllm", needed_for="--engine vllm")
-        port = _free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.launch = launch
         self.log = launch.log
-        with launch.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(GUARD), *command(launch, port)],
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-P", str(GUARD), *command(self.launch, self.port)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment(os.environ),
                 process_group=0,  # Ctrl-C is ours to handle
             )
+
+    async def restart(self) -> None:
+        """End the server, if it still runs, and start it again at the same address."""
+        await self.close()
+        self._process = self._started()
 
     async def ready(self, client: VllmClient, timeout_s: float) -> None:
         """Wait until the server is ready.
@@ -157,6 +166,24 @@ class VllmServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait, STOP_TIMEOUT_S)
+
+
+async def until_healthy(client: VllmClient, timeout_s: float) -> None:
+    """Wait until a server that somebody else starts is ready.
+
+    Raises:
+        RequestTimeout: it was not ready in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            return await client.healthy()
+        except RemoteError:
+            await asyncio.sleep(POLL_S)
+    raise RequestTimeout(
+        f"the vLLM server at {client.url} was not ready within {timeout_s:g} s "
+        "(vllm.startup_timeout_s)"
+    )
 
 
 _ERROR = re.compile(r"^(?:\(.*?\) )?(?:ERROR .*?\] )?((?:\w+\.)*\w*Error\b.*)$", re.MULTILINE)

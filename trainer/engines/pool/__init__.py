@@ -1,0 +1,6 @@
+"""Several engines that are one engine."""
+
+from .pool import EnginePool
+from .seats import PooledEngine
+
+__all__ = ["EnginePool", "PooledEngine"]

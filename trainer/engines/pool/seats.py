@@ -1,0 +1,132 @@
+"""The engines of a pool, each with what the pool knows about it, and the requests under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from ludus.agent.engine import Engine, Generation, Sampling
+from ludus.agent.images import PlacedImage
+from ludus.agent.trajectory import Finish
+
+MAX_DEATHS = 5
+DEATHS_WINDOW_S = 600.0
+"""An engine that was lost MAX_DEATHS times within this time stays out."""
+
+
+class PooledEngine(Engine, Protocol):
+    """An engine that can be lost and come back."""
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        ...
+
+    async def check(self) -> None:
+        """Return if the engine is alive.
+
+        Raises:
+            RemoteError: the engine does not answer; `EngineLost` if it will not by itself.
+        """
+        ...
+
+    async def revive(self) -> None:
+        """Start the engine anew, or wait until it was started; its weights are then unknown.
+
+        Raises:
+            LudusError: the engine did not come back in time.
+        """
+        ...
+
+
+@dataclass(eq=False)
+class PoolRequest:
+    """A request to the pool, with what was sampled so far; engines may change under way."""
+
+    ids: Sequence[int]
+    sampling: Sampling
+    images: Sequence[PlacedImage]
+    target: Seat | None = None
+    """Where the request continues once its engine has given it up."""
+    losses: int = 0
+    """How many engines were lost while they sampled this request."""
+    aborted: bool = False
+    made: Generation = field(
+        default_factory=lambda: Generation(ids=[], logprobs=[], finish=Finish.ABORT, versions=[])
+    )
+
+    @property
+    def prompt(self) -> list[int]:
+        """The ids to continue: the prompt, and what was sampled elsewhere."""
+        return [*self.ids, *self.made.ids]
+
+    @property
+    def rest(self) -> Sampling:
+        """The sampling of what is left, whose random numbers go on where they stopped."""
+        done = len(self.made.ids)
+        return msgspec.structs.replace(
+            self.sampling,
+            max_tokens=self.sampling.max_tokens - done,
+            drawn=self.sampling.drawn + done,
+        )
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """A name of what is asked, the same when the request is made again."""
+        return hash(tuple(self.ids)), self.sampling.seed, self.sampling.max_tokens
+
+    def add(self, part: Generation) -> None:
+        """Append what an engine has sampled."""
+        self.made = Generation(
+            ids=self.made.ids + part.ids,
+            logprobs=self.made.logprobs + part.logprobs,
+            finish=part.finish,
+            versions=self.made.versions + part.versions,
+        )
+
+
+class Seat:
+    """An engine's place in a pool.
+
+    Args:
+        index: the place.
+        engine: the engine.
+    """
+
+    def __init__(self, index: int, engine: PooledEngine) -> None:
+        self.index = index
+        self.engine = engine
+        self.serving = False
+        """Whether the engine is alive and has the current weights."""
+        self.draining = False
+        """Whether the requests of the engine are being moved away."""
+        self.barred = False
+        """Whether the engine stays out for good."""
+        self.why = "was given no weights yet"
+        """The reason why the engine does not serve."""
+        self.missed = 0
+        """How many checks in a row went without an answer."""
+        self.running: set[PoolRequest] = set()
+        self.deaths: deque[float] = deque(maxlen=MAX_DEATHS)
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def open(self) -> None:
+        """Let the engine serve."""
+        self.serving, self.why, self.missed = True, "", 0
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def shut(self, why: str) -> None:
+        """Take the engine out of routing; whoever waits for an answer of it is woken."""
+        self.serving, self.why = False, why
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def is_worn_out(self, now: float) -> bool:
+        """Return whether the engine was lost too often lately."""
+        full = len(self.deaths) == MAX_DEATHS
+        return full and now - self.deaths[0] <= DEATHS_WINDOW_S
