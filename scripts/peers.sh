@@ -8,12 +8,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3.11}"
-all="openenv"
+all="openenv trl"
 failed=""
 
 wants() { # what a peer's environment holds besides ludus; torch first, and its CPU build
     case "$1" in
         openenv) echo "openenv-core==0.3.0" ;;
+        trl) echo "trl==1.16.0 jmespath" ;;
         *) echo "no peer '$1'; known: $all" >&2; exit 2 ;;
     esac
 }

@@ -61,7 +61,13 @@ class RemoteServer:
 
     def envs(self) -> list[EnvCard]:
         """Return the cards of the environments that the server offers; asked once and kept."""
-        return self._env_list().envs
+        return self.env_list().envs
+
+    def env_list(self) -> EnvList:
+        """Return what the server says of its environments; asked once and kept."""
+        if self._cards is None:
+            self._cards = run_blocking(self._sync_clients[0].get("/v1/envs", EnvList))
+        return self._cards
 
     def make(self, env_id: str) -> GymEnv:
         """Return a `gymnasium.Env` whose episodes are played on the server.
@@ -69,7 +75,7 @@ class RemoteServer:
         Raises:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
-        card = card_of(env_id, self._env_list())
+        card = card_of(env_id, self.env_list())
         session = BlockingSession(env_id, self._one_by_one, card=card)
         return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
 
@@ -143,11 +149,6 @@ class RemoteServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def _env_list(self) -> EnvList:
-        if self._cards is None:
-            self._cards = run_blocking(self._sync_clients[0].get("/v1/envs", EnvList))
-        return self._cards
 
     def _operator(self, key: str) -> Carrier[Operation, Reply]:
         return self._operators[choose(self.urls, key)]

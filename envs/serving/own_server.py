@@ -21,14 +21,16 @@ class OwnServer:
     """Plays an environment in worker processes, for a single event loop.
 
     Args:
-        name: the environment, with constructor arguments (`me/env-v0?length=3`).
+        env: the environment, with constructor arguments (`me/env-v0?length=3`).
         call_timeout_s: the limit in seconds for one reset, step or tool. A process with a late call
             is killed, and the sessions in the process end without a reward.
         max_sessions: how many sessions may be open at a time.
     """
 
-    def __init__(self, name: str, *, call_timeout_s: float, max_sessions: int = 4096) -> None:
-        self._served = ServedEnv.parse(name)
+    def __init__(
+        self, env: str | ServedEnv, *, call_timeout_s: float, max_sessions: int = 4096
+    ) -> None:
+        self._served = ServedEnv.parse(env) if isinstance(env, str) else env
         self._token = secrets.token_urlsafe(24)
         limits = SessionLimits(step_timeout_s=call_timeout_s, max_sessions=max_sessions)
         service = EnvService([self._served], limits=limits, workers=WorkerLimits())
