@@ -296,7 +296,8 @@ def model_that_calls(
         rows.append((torch.tensor([ids]), torch.tensor([labels])))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(60):
-        loss = sum(model(input_ids=ids, labels=labels).loss for ids, labels in rows)
+        losses = [model(input_ids=ids, labels=labels).loss for ids, labels in rows]
+        loss = torch.stack(losses).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
