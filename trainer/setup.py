@@ -25,6 +25,7 @@ from .learning.learner import Learner
 from .learning.policy_model import BelowAdapter, Scores, load_policy
 from .learning.precision import DTYPES, autocast_of, slow_precision
 from .learning.update import Updater
+from .plan.idle import idle_settings
 from .ranks import make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .rollout import Collector, EnvSource, EpisodeScorer, open_source
@@ -76,18 +77,18 @@ async def assemble(config: TrainConfig) -> Parts:
     Raises:
         ConfigError: something is missing or cannot work together.
     """
-    config, algorithm = _resolved(config)
+    config, algorithm = settle(config)
     async with AsyncExitStack() as stack:
         parts = await _open(config, algorithm, stack)
         parts.closing = stack.pop_all()
     return parts
 
 
-def _resolved(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
-    """Return the settings, completed from the recipe, and the algorithm.
+def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
+    """Return the settings with the recipe's values where they name none, and the recipe.
 
     Raises:
-        ConfigError: the settings cannot work together.
+        ConfigError: something is missing, or the settings and the recipe cannot work together.
     """
     config.require_complete()
     # Load the recipe, and let the settings override the sampling options.
@@ -124,7 +125,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
     stack.callback(folder.close)
     keep_recipe(folder.path, algorithm.recipe)
-    await _refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
+    await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
     verifiers = await open_verifiers(config.reward, stack)
     keep_judges(folder.path, verifiers)
     scorer = EpisodeScorer(verifiers)
@@ -184,6 +185,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             *(f"the run continues with another setting: {one}" for one in changed),
             *filter(None, [claim.note]),
             *plan.notes,
+            *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *learner.notes(),
             *unmeasured(verifiers),
@@ -201,7 +203,7 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
         model_path: the folder that rank 0 loads the model from.
         start: the checkpoint that the run continues from, if any.
     """
-    config, algorithm = _resolved(config)
+    config, algorithm = settle(config)
     images = load_images(
         model_path, load_tokenizer(model_path), max_pixels=config.model.max_image_pixels
     )
@@ -225,7 +227,7 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     return _updater(config, algorithm, learner, tracker, plan)
 
 
-async def _refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
+async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
     """Refuse splits without a task; the error names the settings of the empty splits."""
     for split, setting in splits.items():
         if await source.size(split) == 0:

@@ -83,6 +83,27 @@ def load_model(
     return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
 
 
+def outline_model(path: str | Path) -> CausalLM:
+    """Return the layers of a model without its weights, on the device `meta`.
+
+    Raises:
+        ConfigError: no causal LM is found.
+    """
+    _quiet()
+    folder = locate_model(path)
+    if _is_adapter_alone(Path(folder)):
+        return outline_model(base_of(Path(folder) / ADAPTER))
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        auto: Any = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
+        with torch.device("meta"):
+            return auto.from_config(config)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a model from {str(path)!r}: {_first_line(error)}"
+        ) from error
+
+
 def _is_adapter_alone(folder: Path) -> bool:
     """Whether a folder holds an adapter and no merged weights."""
     whole = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))

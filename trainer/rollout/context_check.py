@@ -7,6 +7,7 @@ from __future__ import annotations
 from ludus.agent import TokenPolicy, opening_of
 from ludus.agent.context import make_context
 from ludus.agent.images import refuse_unseen
+from ludus.errors import ConfigError
 
 from ..config import TrainConfig
 from . import Collector
@@ -23,14 +24,21 @@ def row_length(config: TrainConfig) -> int | None:
 
 
 async def check_context(config: TrainConfig, collector: Collector) -> None:
-    """Refuse images that the model would not see, and a context manager that could not get past the
-    first task's prompt.
+    """Refuse a window that is longer than the model's, images that the model would not see, and a
+    context manager that could not get past the first task's prompt.
 
     Raises:
         ConfigError: with what cannot be shown, or with the lengths, and what to change.
     """
     source, policy = collector.source, collector.policy
     assert isinstance(policy, TokenPolicy)
+    longest = policy.engine.max_length
+    if config.rollout.window > longest:
+        bound = ", by vllm.max_model_len or" if config.engine == "vllm" else ", by"
+        raise ConfigError(
+            f"rollout.window is {config.rollout.window}, but the engine takes {longest} tokens"
+            f"{bound} the positions of the model: lower it, or leave it at 0 for the engine's own"
+        )
     task = (await source.tasks(config.split, [0]))[0]
     session = await source.open()
     try:

@@ -15,7 +15,7 @@ from ludus.errors import ConfigError
 from ludus.metrics import cut_back, read_metrics
 
 from .checkpoint import checkpoints, step_of, tidy
-from .lock import FILE as LOCK_FILE, FolderLock
+from .lock import FolderLock, refuse_held
 
 METRICS = "metrics.jsonl"
 SETTINGS = "config.toml"
@@ -82,8 +82,7 @@ def refuse_folder(folder: Path, *, resume: bool) -> None:
             holds none and `resume` is true.
     """
     try:
-        if (folder / LOCK_FILE).exists():
-            FolderLock(folder).release()  # first: of a run that goes on, nothing else matters
+        refuse_held(folder)  # first: of a run that goes on, nothing else matters
         _refuse(folder, resume=resume)
     except OSError as error:
         raise unwritable(folder, error) from None

@@ -63,6 +63,22 @@ class FolderLock:
             os.close(self._file)
 
 
+def refuse_held(folder: Path) -> None:
+    """Raise ConfigError if a run uses the folder; nothing is written."""
+    if not (folder / FILE).exists():
+        return
+    status = folder.stat()
+    if (status.st_dev, status.st_ino) in _held:  # opening and closing the file would end the lock
+        raise ConfigError(_in_use(folder, "another run of this process"))
+    opened = os.open(folder / FILE, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ConfigError(_in_use(folder, _holder(folder))) from None
+    finally:
+        os.close(opened)
+
+
 def _in_use(folder: Path, holder: str) -> str:
     return (
         f"{str(folder)!r} is in use by {holder}; wait for its end, stop it, or name another folder "

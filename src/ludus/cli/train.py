@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 ABOUT = """\
 ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
 FILE.toml holds settings, and options on the command line win over it. A run is a folder:
-config.toml, metrics.jsonl, episodes, checkpoints."""
+config.toml, metrics.jsonl, episodes, checkpoints.
+
+--dry-run checks everything and prints the plan, without an engine and without touching the folder:
+tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
+setting that would have no effect."""
 EXAMPLE = """\
 ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
-  ludus train examples/02_train.toml --run.resume"""
+  ludus train examples/02_train.toml --run.resume
+  ludus train examples/02_train.toml --dry-run"""
+
+DRY = ("--dry-run", "--dry_run")
 
 
 def main(arguments: list[str]) -> int:
@@ -32,21 +39,25 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.config import TrainConfig
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
-    return _run(
-        parse_settings(
-            TrainConfig,
-            arguments,
-            verb="train",
-            about=ABOUT,
-            example=EXAMPLE,
-            named=_recipe_or_settings,
-        )
+    rest = [argument for argument in arguments if argument not in DRY]
+    config = parse_settings(
+        TrainConfig, rest, verb="train", about=ABOUT, example=EXAMPLE, named=_recipe_or_settings
     )
+    return _run(config) if rest == list(arguments) else _plan(config)
 
 
 def _recipe_or_settings(name: str) -> Table:
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
+
+
+def _plan(config: TrainConfig) -> int:
+    try:
+        from ludus.trainer.plan.dry_run import make_plan
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus train --dry-run") from error
+    print(run_interruptible(make_plan(config)))
+    return 0
 
 
 def _run(config: TrainConfig) -> int:

@@ -1,0 +1,229 @@
+"""The plan of a run: sizes, effects of a recipe, and settings that change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.agent.context import ContextSettings
+from ludus.cli.main import main
+from ludus.errors import ConfigError
+from ludus.trainer.config import (
+    EvalConfig,
+    LocalConfig,
+    LoraConfig,
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    TrainConfig,
+    TrainerConfig,
+    VLLMConfig,
+)
+from ludus.trainer.engines.models import load_model, outline_model
+from ludus.trainer.plan.dry_run import make_plan, staleness_told
+from ludus.trainer.plan.effects import Circumstances, recipe_effects
+from ludus.trainer.plan.idle import idle_settings
+from ludus.trainer.plan.size import (
+    ModelSize,
+    checkpoint_bytes,
+    checkpoints_kept,
+    checkpoints_written,
+    memory_parts,
+)
+from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
+from ludus.trainer.run.lock import FolderLock
+from ludus.trainer.tiny import write_tiny_policy
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=16, layers=1, heads=2)
+
+
+def config(model: Path, folder: Path, **changes: Any) -> TrainConfig:
+    settings: dict[str, Any] = {
+        "env": "ludus/arithmetic-v0",
+        "steps": 10,
+        "model": ModelConfig(path=str(model)),
+        "rollout": RolloutConfig(tasks_per_step=2, group_size=3, max_tokens=5, max_turns=4),
+        "run": RunConfig(folder=str(folder / "run")),
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+def effects(name: str, *, groups: int = 16, stale: bool = False, exact: bool = True) -> Any:
+    algorithm = resolve(load_recipe(name), max_tokens=256)
+    updates = plan_updates(algorithm, groups=groups)
+    return dict(recipe_effects(algorithm, Circumstances(updates, stale=stale, exact=exact)))
+
+
+def test_a_clip_says_from_which_update_it_can_act() -> None:
+    assert "never acts" in effects("grpo")["clip of ppo_clip_loss"]
+    assert "from the second of 2 updates" in effects("gspo", groups=2)["clip of gspo_loss"]
+    assert "replace what it drops" in str(effects("dapo"))
+    assert "plays up to 8,192 rollouts before the first step" in str(effects("spo"))
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_has_effects_and_each_correction_says_whether_it_can_act(name: str) -> None:
+    recipe = load_recipe(name)
+    found = effects(name)
+    assert found
+    corrections = recipe.algorithm.corrections
+    for one in [corrections.weights, *(each.name for each in corrections.filters)]:
+        if one:
+            assert "hardly acts" in found[f"correction {one}"]
+            assert "can act" in effects(name, stale=True)[f"correction {one}"]
+            assert "can act" in effects(name, exact=False)[f"correction {one}"]
+
+
+BASE = TrainConfig(steps=20)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (replace(BASE, vllm=VLLMConfig(max_model_len=9)), "vllm.max_model_len is set, but the"),
+        (
+            replace(BASE, engine="vllm", local=LocalConfig(kept_tokens=9)),
+            "local.kept_tokens is set, but the engine is 'vllm'",
+        ),
+        (
+            replace(BASE, context=ContextSettings(summary_tokens=9)),
+            "context.summary_tokens is set, but context.manager is 'none'",
+        ),
+        (
+            replace(BASE, trainer=TrainerConfig(warmup_steps=20)),
+            "the run makes 20 updates: the learning rate never reaches",
+        ),
+        (
+            replace(BASE, trainer=TrainerConfig(warmup_steps=30, lr_decay="linear")),
+            "the learning rate never falls",
+        ),
+        (replace(BASE, run=RunConfig(save_every=20)), "run.save_every is 20, but the run has 20"),
+        (
+            replace(BASE, run=RunConfig(episodes_every=99)),
+            "no file of episodes is written before the end",
+        ),
+        (replace(BASE, eval=EvalConfig(every=20)), "eval.every is 20, but the run has 20 steps"),
+        (
+            replace(BASE, eval=EvalConfig(every=5, patience=9)),
+            "only 3 evaluations are made before the last",
+        ),
+        (replace(BASE, eval=EvalConfig(passing=0.5)), "eval.samples is 1: pass@k is not measured"),
+        (replace(BASE, run=RunConfig(resume_changed=True)), "run.resume is not"),
+    ],
+)
+def test_a_setting_that_changes_nothing_is_told(changed: TrainConfig, told: str) -> None:
+    assert idle_settings(BASE, updates=1) == []  # the defaults are no nuisance
+    (text, *_) = [one for one in idle_settings(changed, updates=1) if told in one]
+    assert text
+
+
+def test_a_size_is_that_of_the_model_itself(model: Path, tmp_path: Path) -> None:
+    outline, real = outline_model(model), load_model(model)
+    settings = config(model, tmp_path)
+    size = ModelSize.of(outline, settings)
+    count = sum(one.numel() for one in real.parameters())
+    assert size == ModelSize(count, count)
+    parts = memory_parts(settings, outline, size, reference=True)
+    assert parts["the learner's weights"] == 4 * count
+    assert parts["the optimizer's moments"] == 8 * count
+    assert parts["the engine's weights"] == 4 * count
+    assert parts["the reference's weights"] == 4 * count
+    own = replace(settings, eval=EvalConfig(beside="own"))
+    assert memory_parts(own, outline, size, reference=False)["the engine's weights"] == 8 * count
+
+
+def test_lora_trains_its_matrices_alone(model: Path, tmp_path: Path) -> None:
+    trainer = TrainerConfig(lora=LoraConfig(rank=2, targets="q_proj"))
+    settings = config(model, tmp_path, trainer=trainer)
+    size = ModelSize.of(outline_model(model), settings)
+    assert size.trained == 2 * (16 + 16)  # one layer, 16 in and 16 out
+    assert checkpoint_bytes(settings, size) == 4 * size.total + 8 * 64
+
+
+@pytest.mark.parametrize(
+    ("run", "eval_", "written", "kept"),
+    [
+        (RunConfig(save_every=0), EvalConfig(), 1, 1),
+        (RunConfig(save_every=3, keep=2), EvalConfig(), 4, 3),  # 3, 6, 9, 10
+        (RunConfig(save_every=5, keep=2), EvalConfig(every=2), 6, 4),  # 2, 4, 5, 6, 8, 10
+        (RunConfig(save_every=0), EvalConfig(every=2, keep_best=False), 1, 1),
+    ],
+)
+def test_checkpoints_are_counted(
+    run: RunConfig, eval_: EvalConfig, written: int, kept: int
+) -> None:
+    settings = TrainConfig(steps=10, run=run, eval=eval_)
+    assert (checkpoints_written(settings), checkpoints_kept(settings)) == (written, kept)
+
+
+def test_a_plan_without_overlap_has_no_staleness() -> None:
+    assert staleness_told(None).startswith("none")
+
+
+async def test_a_plan_leaves_no_trace_and_bounds_the_tokens(model: Path, tmp_path: Path) -> None:
+    plan = await make_plan(config(model, tmp_path, vllm=VLLMConfig(max_model_len=9)))
+    assert list(tmp_path.iterdir()) == []
+    step = dict(plan.sections["a step"])
+    assert step["rollouts"] == "2 tasks x 3 = 6"
+    assert step["sampled tokens, at most"] == "120 (4 turns of 5)"
+    assert "demonstrations of the environment's expert" in step["sampled tokens, expected"]
+    assert step["staleness"].startswith("none")
+    assert any("vllm.max_model_len" in note for note in plan.notes)
+    assert "steps and updates" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"recipe": "gpro"}, "no recipe named 'gpro'"),
+        ({"env": "ludus/arithmetik-v0"}, "did you mean 'ludus/arithmetic-v0'"),
+        ({"model": ModelConfig(path="/nowhere")}, "cannot load"),
+        ({"split": "tets"}, "tets"),
+        ({"rollout": RolloutConfig(group_size=1)}, "group_size = 1 all are 0"),
+        ({"rollout": RolloutConfig(window=100_000)}, "rollout.window is 100000, but the engine"),
+        ({"run": RunConfig(folder="{folder}", resume=True)}, "nothing to resume"),
+    ],
+)
+async def test_a_plan_refuses_what_the_run_would_refuse(
+    model: Path, tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    run = changes.get("run", RunConfig())
+    changes = {**changes, "run": replace(run, folder=str(tmp_path / "run"))}
+    with pytest.raises(Exception, match=told):
+        await make_plan(replace(config(model, tmp_path), **changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_prints_the_plan(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--env=ludus/arithmetic-v0", f"--model.path={model}", f"--run.folder={tmp_path}/run"]
+    assert main(["train", "grpo", "--dry-run", *common, "--steps=7"]) == 0
+    shown = capsys.readouterr().out
+    assert "ends after step 7" in shown
+    assert "never acts: with one update a step every ratio is 1" in shown
+    assert main(["train", "grpo", *common, "--rollout.window=99999", "--dry_run"]) == 2
+    assert "rollout.window is 99999, but the engine takes 1024 tokens" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_plan_for_a_folder_in_use_is_refused_and_changes_nothing_there(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    lock = FolderLock(folder)
+    before = (folder / ".lock").read_bytes()
+    with pytest.raises(ConfigError, match="in use by another run of this process"):
+        await make_plan(config(model, tmp_path))
+    with pytest.raises(ConfigError, match="in use by another run of this process"):
+        FolderLock(folder)  # it still holds
+    lock.release()
+    await make_plan(config(model, tmp_path))
+    assert [path.name for path in folder.iterdir()] == [".lock"]
+    assert (folder / ".lock").read_bytes() == before

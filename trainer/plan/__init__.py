@@ -1,0 +1,1 @@
+"""The plan of a run, before anything is spent: `ludus train --dry-run`."""

@@ -1,0 +1,114 @@
+"""Settings that will have no effect, each with the reason. A run tells these at its start, and a
+dry run in its plan: what a person has asked for should never be ignored in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+
+from ..config import TrainConfig
+
+
+def idle_settings(config: TrainConfig, *, updates: int) -> list[str]:
+    """Return a sentence for each setting that was changed and will have no effect.
+
+    Args:
+        config: the settings of a run.
+        updates: number of optimizer updates in a step.
+
+    >>> from ..config import LocalConfig
+    >>> idle_settings(TrainConfig(engine="vllm", local=LocalConfig(kept_tokens=9)), updates=1)
+    ["local.kept_tokens is set, but the engine is 'vllm': local.* changes nothing"]
+    """
+    return [text for rule in RULES for text in rule(config, updates)]
+
+
+def _other_engines(config: TrainConfig, updates: int) -> Iterator[str]:
+    for section in {"local", "vllm"} - {config.engine}:
+        for name in _changed(getattr(config, section)):
+            yield (
+                f"{section}.{name} is set, but the engine is {config.engine!r}: {section}.* "
+                "changes nothing"
+            )
+
+
+def _context(config: TrainConfig, updates: int) -> Iterator[str]:
+    if config.context.manager == "none":
+        for name in _changed(config.context):
+            yield f"context.{name} is set, but context.manager is 'none': it changes nothing"
+
+
+def _learning_rate(config: TrainConfig, updates: int) -> Iterator[str]:
+    total, warmup = config.steps * updates, config.trainer.warmup_steps
+    if warmup >= total:
+        yield (
+            f"trainer.warmup_steps is {warmup}, but the run makes {total} updates: the learning "
+            f"rate never reaches trainer.lr = {config.trainer.lr:g}"
+        )
+        if config.trainer.lr_decay != "constant":
+            yield (
+                f"trainer.lr_decay is {config.trainer.lr_decay!r}, but the warm-up takes the whole "
+                "run: the learning rate never falls"
+            )
+
+
+def _intervals(config: TrainConfig, updates: int) -> Iterator[str]:
+    usual = type(config.run)()
+    for name, what in (("save_every", "checkpoint"), ("episodes_every", "file of episodes")):
+        every = getattr(config.run, name)
+        if every >= config.steps and every != getattr(usual, name) and config.steps > 1:
+            yield (
+                f"run.{name} is {every}, but the run has {config.steps} steps: no {what} is "
+                "written before the end"
+            )
+    if config.eval.every >= config.steps > 1:
+        yield (
+            f"eval.every is {config.eval.every}, but the run has {config.steps} steps: held-out "
+            "tasks are played only before and after the run"
+        )
+    between = (config.steps - 1) // config.eval.every if config.eval.every else 0
+    if config.eval.patience > between > 0:
+        yield (
+            f"eval.patience is {config.eval.patience}, but only {between} evaluations are made "
+            "before the last: it cannot end the run early"
+        )
+
+
+def _evaluation(config: TrainConfig, updates: int) -> Iterator[str]:
+    if config.eval.samples == 1 and "passing" in _changed(config.eval):
+        yield (
+            f"eval.passing is {config.eval.passing:g}, but eval.samples is 1: pass@k is not "
+            "measured"
+        )
+
+
+def _addresses(config: TrainConfig, updates: int) -> Iterator[str]:
+    if config.env_token and not config.env_url:
+        yield "env_token is set, but env_url is empty: the environment is played without a server"
+
+
+def _resumption(config: TrainConfig, updates: int) -> Iterator[str]:
+    if config.run.resume_changed and not config.run.resume:
+        yield "run.resume_changed is set, but run.resume is not: it changes nothing"
+
+
+def _changed(section: object) -> list[str]:
+    """Return the fields of a section whose values are not the defaults."""
+    usual = type(section)()
+    return [
+        field.name
+        for field in fields(section)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        if getattr(section, field.name) != getattr(usual, field.name)
+    ]
+
+
+RULES: tuple[Callable[[TrainConfig, int], Iterator[str]], ...] = (
+    _other_engines,
+    _context,
+    _learning_rate,
+    _intervals,
+    _evaluation,
+    _addresses,
+    _resumption,
+)
