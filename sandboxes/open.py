@@ -109,14 +109,14 @@ async def probe(sandbox: SlotSandbox) -> TierFinding:
     """Attack the isolation of an open sandbox from inside, and return what did not hold."""
     with tempfile.NamedTemporaryFile(prefix="ludus-witness-") as witness:
         os.chmod(witness.name, 0o644)
-        tried = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
+        execution = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
     problems = [
         line.removeprefix("open: ")
-        for line in tried.stdout.splitlines()
+        for line in execution.stdout.splitlines()
         if line.startswith("open:")
     ]
-    if "done" not in tried.stdout:
-        problems.append(f"a program does not run: {tried.detail or tried.stderr[-300:]}")
+    if "done" not in execution.stdout:
+        problems.append(f"a program does not run: {execution.detail or execution.stderr[-300:]}")
     else:
         problems += await _probe_library(sandbox)
         problems += await _probe_leftovers(sandbox)
@@ -130,40 +130,41 @@ async def _probe_library(sandbox: SlotSandbox) -> list[str]:
 
     Where the root file system is the host's, a folder above Python may be closed to other users.
     """
-    tried = await sandbox.execute(_LIBRARY_PROGRAM, limits=_LIMITS)
-    if tried.ok:
+    execution = await sandbox.execute(_LIBRARY_PROGRAM, limits=_LIMITS)
+    if execution.ok:
         return []
-    said = tried.detail or tried.stderr.strip().rpartition("\n")[2][-200:]
+    problem = execution.detail or execution.stderr.strip().rpartition("\n")[2][-200:]
     return [
-        f"programs cannot import the standard library: {said}; is a folder above "
+        f"programs cannot import the standard library: {problem}; is a folder above "
         f"{sys.base_prefix} closed to other users? Use a Python that all may read"
     ]
 
 
 async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:
-    left = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
-    again = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
-    if left.ok and again.stdout == "[]\n":
+    first_run = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
+    second_run = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
+    if first_run.ok and second_run.stdout == "[]\n":
         return []
-    return [f"a run does not start clean: {left.detail} {again.stdout!r} {again.stderr[-200:]}"]
+    problem = f"{first_run.detail} {second_run.stdout!r} {second_run.stderr[-200:]}"
+    return [f"a run does not start clean: {problem}"]
 
 
 async def _probe_bounds(sandbox: SlotSandbox) -> list[str]:
     problems: list[str] = []
     for problem, program in _BOUND_PROGRAMS.items():
-        done = await sandbox.execute(program, limits=_BOUND_LIMITS)
-        if done.ok or done.status is ExecutionStatus.INFRA_ERROR:
-            problems.append(f"{problem} {done.detail}".rstrip())
+        execution = await sandbox.execute(program, limits=_BOUND_LIMITS)
+        if execution.ok or execution.status is ExecutionStatus.INFRA_ERROR:
+            problems.append(f"{problem} {execution.detail}".rstrip())
     return problems
 
 
 async def _probe_network(sandbox: SlotSandbox) -> list[str]:
     """Return a problem unless a run's proxy answers and refuses a connection to this machine."""
-    tried = await sandbox.execute(_PROXY_PROGRAM, limits=_LIMITS, network=True)
-    if " 403 " in tried.stdout:
+    execution = await sandbox.execute(_PROXY_PROGRAM, limits=_LIMITS, network=True)
+    if " 403 " in execution.stdout:
         return []
-    said = tried.stdout or tried.detail or tried.stderr[-200:]
-    return [f"a run with a network is not refused this machine's loopback: {said!r}"]
+    problem = execution.stdout or execution.detail or execution.stderr[-200:]
+    return [f"a run with a network is not refused this machine's loopback: {problem!r}"]
 
 
 async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFinding:

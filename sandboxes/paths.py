@@ -72,16 +72,16 @@ def _check_count(files: Mapping[str, bytes] | list[str]) -> None:
         raise ConfigError(f"{len(files)} files in one request; at most {MAX_FILES}")
 
 
-def as_bytes(data: bytes | str, what: str) -> bytes:
+def as_bytes(data: bytes | str, name: str) -> bytes:
     """Encode a text that goes into a sandbox.
 
     Raises:
-        ConfigError: the text is not valid Unicode; the message names it by `what`.
+        ConfigError: the text is not valid Unicode; the message names it by `name`.
     """
     try:
         return data.encode() if isinstance(data, str) else bytes(data)
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{what} is not valid Unicode: {error}") from error
+        raise ConfigError(f"{name} is not valid Unicode: {error}") from error
 
 
 def encode_files(files: Mapping[str, bytes | str]) -> dict[str, bytes]:

@@ -114,8 +114,8 @@ async def examine_remote(address: str) -> tuple[list[str], list[str]]:
     except ConfigError as error:
         return [str(error)], []
     try:
-        done = await sandbox.execute("print(6 * 7)")
-        problems = [] if done.stdout == "42\n" else [f"a program does not run: {done}"]
+        execution = await sandbox.execute("print(6 * 7)")
+        problems = [] if execution.stdout == "42\n" else [f"a program does not run: {execution}"]
         return problems, [await _described(sandbox)]
     except LudusError as error:
         return [str(error)], []

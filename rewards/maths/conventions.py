@@ -88,10 +88,10 @@ def conventions(preset: str = "default", **options: object) -> Conventions:
     """
     if preset not in PRESETS:
         raise ConfigError(f"no conventions named {preset!r}; there are {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Conventions)}
-    unknown = sorted(set(options) - known)
+    field_names = {field.name for field in fields(Conventions)}
+    unknown = sorted(set(options) - field_names)
     if unknown:
         raise ConfigError(
-            f"no convention named {unknown[0]!r}; there are {', '.join(sorted(known))}"
+            f"no convention named {unknown[0]!r}; there are {', '.join(sorted(field_names))}"
         )
     return replace(PRESETS[preset], **options)  # type: ignore[arg-type]

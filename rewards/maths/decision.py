@@ -143,49 +143,55 @@ def decide(
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    wanted, said = clean(gold), clean(answer_alone(answer))
-    if deep is None and len(wanted) + len(said) > CALLER_CHARACTERS:
+    cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
+    if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    if said and not task and _same_writing(wanted, said):
+    if cleaned_answer and not task and _same_writing(cleaned_gold, cleaned_answer):
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
-    if _CHEMICAL.search(wanted) and (known := formula(wanted)) and (other := formula(said)):
-        if known == other:
+    if (
+        _CHEMICAL.search(cleaned_gold)
+        and (gold_formula := formula(cleaned_gold))
+        and (answer_formula := formula(cleaned_answer))
+    ):
+        if gold_formula == answer_formula:
             return PairDecision(True, "formula", "the same formula")
-        if "\\" in wanted and len(known) > 1:  # one letter may be a choice
-            return PairDecision(False, "formula", f"the formula {other} is not {known}")
+        if "\\" in cleaned_gold and len(gold_formula) > 1:  # one letter may be a choice
+            return PairDecision(
+                False, "formula", f"the formula {answer_formula} is not {gold_formula}"
+            )
     if conventions.choice_letters:
-        choice = choose(wanted, said)
+        choice = choose(cleaned_gold, cleaned_answer)
         if choice.equal is not None:
             return PairDecision(choice.equal, "choice", choice.detail)
         # The letters leave it open: compare with the text of the gold's option instead.
         if choice.option:
             return decide(choice.option, answer, conventions, deep=deep)
-    return _by_meaning(gold, wanted, said, conventions, deep)
+    return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
 
 
-def _same_writing(wanted: str, said: str) -> bool:
-    if wanted == said:
+def _same_writing(gold: str, answer: str) -> bool:
+    if gold == answer:
         return True
-    plain = (wanted + said).isalnum()
-    return not plain and squeeze(wanted) == squeeze(said)
+    plain = (gold + answer).isalnum()
+    return not plain and squeeze(gold) == squeeze(answer)
 
 
 def _by_meaning(
-    gold: str, wanted: str, said: str, conventions: Conventions, deep: Deep | None
+    gold: str, cleaned_gold: str, cleaned_answer: str, conventions: Conventions, deep: Deep | None
 ) -> PairDecision:
-    meaning = gold_meaning(gold, wanted)
+    meaning = gold_meaning(gold, cleaned_gold)
     if meaning is None:
         return PairDecision(
             False, "text", "the gold is too big to evaluate and the texts differ", undecided=True
         )
     try:
-        answer = read_cleaned(said)
+        answer = read_cleaned(cleaned_answer)
     except TooBig as error:
         return PairDecision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return PairDecision(False, "unreadable", f"the answer cannot be read: {error}")
-    plain = answer.op in _WORDS and _CHANGED.search(said) is None
-    if plain and meaning.op not in _WORDS and (statement := stated(said)):
+    plain = answer.op in _WORDS and _CHANGED.search(cleaned_answer) is None
+    if plain and meaning.op not in _WORDS and (statement := stated(cleaned_answer)):
         with suppress(Unreadable):
             answer = read_cleaned(clean(statement))
     # A new judge for each pair, since the budget of work and the trace belong to the pair.
@@ -195,7 +201,7 @@ def _by_meaning(
         judge.approximate, meaning = True, rounded
     try:
         equal = compare(meaning, answer, judge) or (
-            meaning.op == "text" and same_words(meaning, said, judge)
+            meaning.op == "text" and same_words(meaning, cleaned_answer, judge)
         )
     except RecursionError:
         return PairDecision(False, "limit", "nested too deep to compare")

@@ -55,19 +55,19 @@ def _steps(
     verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
 ) -> Iterator[DecisionStep]:
     yield DecisionStep("response", f"{len(response)} characters: {shortened(response)}")
-    shown = visible(response, verifier.thinking)
-    if shown is not None and shown[0]:
+    visible_part = visible(response, verifier.thinking)
+    if visible_part is not None and visible_part[0]:
         yield DecisionStep(
-            "reasoning", f"the first {shown[0]} characters are reasoning and do not count"
+            "reasoning", f"the first {visible_part[0]} characters are reasoning and do not count"
         )
-    several = parts(gold) > 1
+    has_parts = parts(gold) > 1
     yield from _candidates(verifier, response, truncated=truncated)
-    extraction = verifier.extract(response, truncated=truncated, several=several)
+    extraction = verifier.extract(response, truncated=truncated, several=has_parts)
     if extraction.text is None:
         yield DecisionStep("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
     else:
-        where = f"{extraction.rule}, characters {extraction.start} to {extraction.end}"
-        yield DecisionStep("extracted", f"{shortened(extraction.text)} ({where})", "note")
+        source = f"{extraction.rule}, characters {extraction.start} to {extraction.end}"
+        yield DecisionStep("extracted", f"{shortened(extraction.text)} ({source})", "note")
         for rival in extraction.rivals:
             yield DecisionStep(
                 "also claimed",
@@ -100,13 +100,14 @@ def _candidates(
     """
     if verifier.pipeline:
         return
-    found = survey(response, thinking=verifier.thinking, truncated=truncated)
-    for rank, one, fate in found[-MAX_CANDIDATES:]:
+    candidates = survey(response, thinking=verifier.thinking, truncated=truncated)
+    for rank, candidate, fate in candidates[-MAX_CANDIDATES:]:
         mood: Literal["note", "plain"] = "note" if fate.startswith("wins") else "plain"
-        line = f"rank {rank}, {one.kind} at {one.start}: {_quoted(one.text)} - {fate}"
+        place = f"{candidate.kind} at {candidate.start}"
+        line = f"rank {rank}, {place}: {_quoted(candidate.text)} - {fate}"
         yield DecisionStep("candidate", line, mood)
-    if len(found) > MAX_CANDIDATES:
-        yield DecisionStep("candidate", f"and {len(found) - MAX_CANDIDATES} before these")
+    if len(candidates) > MAX_CANDIDATES:
+        yield DecisionStep("candidate", f"and {len(candidates) - MAX_CANDIDATES} before these")
 
 
 def _quoted(text: str) -> str:
@@ -135,8 +136,8 @@ def spelled(node: Node) -> str:
     >>> spelled(read(r"2\\frac{1}{3}")), spelled(read("(0, 1]"))
     ('7/3', 'bracket (] [0, 1]')
     """
-    written = _spelled(node, 0)
-    return written if len(written) <= MAX_SHOWN else written[: MAX_SHOWN - 3] + "..."
+    spelling = _spelled(node, 0)
+    return spelling if len(spelling) <= MAX_SHOWN else spelling[: MAX_SHOWN - 3] + "..."
 
 
 def _spelled(node: Node, depth: int) -> str:

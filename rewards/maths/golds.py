@@ -55,8 +55,8 @@ def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:
     * `evaluate`: a task (an integral, a sum, digits in a base) is stated instead of its value.
     * `costly`: beyond the limits of evaluation; compared by text and structure alone.
     """
-    for line, given in enumerate(golds, start=1):
-        for gold in given if isinstance(given, list) else [given]:
+    for line, given_gold in enumerate(golds, start=1):
+        for gold in given_gold if isinstance(given_gold, list) else [given_gold]:
             for kind, reason in _problems(gold):
                 yield GoldProblem(line, gold, kind, reason)
 
@@ -109,22 +109,22 @@ def _unnamed(meaning: Node) -> str:
 def _task(meaning: Node) -> str:
     """Return why a gold is a task rather than a value, or ""."""
     for part in walk(meaning):
-        named = part.note if part.op in {"func", "call"} else ""
+        name = part.note if part.op in {"func", "call"} else ""
         numeric = not symbols(part)
         if part.op == "matrix" and part.note == "||":
-            named = "determinant"
+            name = "determinant"
         elif part.op == "based":
-            named = f"number in base {part.value}"
-        elif named in _OPERATIONS or (named in _COUNTS and numeric and part is meaning):
-            named = {
+            name = f"number in base {part.value}"
+        elif name in _OPERATIONS or (name in _COUNTS and numeric and part is meaning):
+            name = {
                 "int": "integral",
                 "lim": "limit",
                 "prod": "product",
                 "det": "determinant",
-            }.get(named, named)
+            }.get(name, name)
         else:
             continue
-        return f"has to be evaluated ({named}): give the value, or a list of golds with both forms"
+        return f"has to be evaluated ({name}): give the value, or a list of golds with both forms"
     return ""
 
 

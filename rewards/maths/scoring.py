@@ -98,13 +98,13 @@ class MathsVerifier:
         settled = self._settle(golds, response, truncated=truncated)
         if isinstance(settled, Verdict):
             return settled
-        asked = next(settled)
+        request = next(settled)
         try:
             while True:
-                waiting = [self._pool.submit(pair, cpu_s=self.timeout_s) for pair in asked]
-                asked = settled.send([one.result() for one in waiting])
-        except StopIteration as done:
-            return _returned(done)
+                waiting = [self._pool.submit(pair, cpu_s=self.timeout_s) for pair in request]
+                request = settled.send([future.result() for future in waiting])
+        except StopIteration as stopped:
+            return _returned(stopped)
 
     def extract(
         self, response: str, *, truncated: bool = False, several: bool = False
@@ -160,13 +160,13 @@ class MathsVerifier:
         self, golds: list[str], response: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
-        several = any(parts(gold) > 1 for gold in golds)
-        extraction = self.extract(response, truncated=truncated, several=several)
+        has_parts = any(parts(gold) > 1 for gold in golds)
+        extraction = self.extract(response, truncated=truncated, several=has_parts)
         if extraction.text is None:
-            bad = next(
+            unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
             )
-            return bad or no_answer(extraction)
+            return unreadable_gold or no_answer(extraction)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
@@ -216,21 +216,21 @@ class MathsVerifier:
         """
         outcomes = yield [self._request(gold, rival) for rival in rivals]
         for rival, outcome in zip(rivals, outcomes, strict=True):
-            said = _verdict(outcome)
-            if said.reward is None:
-                return said
-            if said.reward < 1.0:
+            rival_verdict = _verdict(outcome)
+            if rival_verdict.reward is None:
+                return rival_verdict
+            if rival_verdict.reward < 1.0:
                 return _contradiction(rival)
         return verdict
 
     async def _in_pool(self, deliberation: _Deliberation) -> Verdict:
-        asked = next(deliberation)
+        request = next(deliberation)
         try:
             while True:
-                runs = [self._pool.run(pair, cpu_s=self.timeout_s) for pair in asked]
-                asked = deliberation.send(await asyncio.gather(*runs))
-        except StopIteration as done:
-            return _returned(done)
+                runs = [self._pool.run(pair, cpu_s=self.timeout_s) for pair in request]
+                request = deliberation.send(await asyncio.gather(*runs))
+        except StopIteration as stopped:
+            return _returned(stopped)
 
     def _request(self, gold: str, answer: str) -> dict[str, object]:
         # Tokenizers can produce lone surrogates, which UTF-8 cannot encode.
@@ -240,9 +240,9 @@ class MathsVerifier:
         return {"gold": gold, "answer": answer, "conventions": asdict(self.conventions)}
 
 
-def _returned(done: StopIteration) -> Verdict:
-    assert isinstance(done.value, Verdict)
-    return done.value
+def _returned(stopped: StopIteration) -> Verdict:
+    assert isinstance(stopped.value, Verdict)
+    return stopped.value
 
 
 def _contradiction(rival: str) -> Verdict:
@@ -250,9 +250,9 @@ def _contradiction(rival: str) -> Verdict:
     return Verdict.of(0.0, detail, metrics={"rule/contradiction": 1.0})
 
 
-def _known(name: str, names: set[str], what: str) -> str:
+def _known(name: str, names: set[str], kind: str) -> str:
     if name not in names:
-        raise ConfigError(f"no {what} named {name!r}; there are {', '.join(sorted(names - {''}))}")
+        raise ConfigError(f"no {kind} named {name!r}; there are {', '.join(sorted(names - {''}))}")
     return name
 
 
@@ -261,7 +261,7 @@ _NOTHING = Verdict.of(0.0, "no gold")
 
 def _golds(gold: object) -> list[str] | Verdict:
     golds = gold if isinstance(gold, list) else [gold]
-    texts = [str(one) for one in golds if isinstance(one, (str, int, float))]
+    texts = [str(value) for value in golds if isinstance(value, (str, int, float))]
     if not texts or len(texts) != len(golds):
         return Verdict.invalid(f"a gold is a text, a number or a list of those, got {gold!r:.80}")
     return texts
@@ -278,17 +278,17 @@ def unreadable(gold: str) -> Verdict | None:
     return None
 
 
-def _better(one: Verdict, other: Verdict) -> Verdict:
+def _better(first: Verdict, second: Verdict) -> Verdict:
     """Choose the verdict that counts when an answer is held against two golds.
 
     A right answer counts first, then a failure: a failure must not turn into "not equal", since
     the answer may be right.
     """
-    if one is _NOTHING or other.reward == 1.0:
-        return other
-    if one.reward == 1.0 or not one.ok:
-        return one
-    return other
+    if first is _NOTHING or second.reward == 1.0:
+        return second
+    if first.reward == 1.0 or not first.ok:
+        return first
+    return second
 
 
 def _verdict(outcome: PoolOutcome) -> Verdict:

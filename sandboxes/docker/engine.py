@@ -72,7 +72,7 @@ class DockerEngine:
                 "the docker tier needs an engine on Linux x86-64, "
                 f"not {info.get('OSType')} {info.get('Architecture')}"
             )
-        missing = [what for key, what in _NEEDED.items() if not info.get(key)]
+        missing = [need for key, need in _NEEDED.items() if not info.get(key)]
         if missing:
             raise ConfigError(f"the Docker engine cannot bound {' and '.join(missing)} here")
         return cls(host, version, info)
@@ -80,8 +80,8 @@ class DockerEngine:
     def create(self, config: dict[str, object]) -> str:
         """Make a container and return the id."""
         labelled = {**config, "Labels": {OWNER: owner()}}
-        made = self._call(lambda client: client.create_container_from_config(labelled))
-        return str(made["Id"])
+        created = self._call(lambda client: client.create_container_from_config(labelled))
+        return str(created["Id"])
 
     def start(self, container: str) -> None:
         """Start a container; on failure remove the container."""
@@ -93,8 +93,8 @@ class DockerEngine:
 
     def wait(self, container: str) -> int:
         """Wait for the end of a container and return the exit code."""
-        ended = self._call(lambda client: client.wait(container, timeout=CALL_TIMEOUT_S))
-        return int(ended["StatusCode"])
+        wait_result = self._call(lambda client: client.wait(container, timeout=CALL_TIMEOUT_S))
+        return int(wait_result["StatusCode"])
 
     def runs(self, container: str) -> bool:
         """Return whether a container exists and has not ended."""
@@ -141,13 +141,13 @@ class DockerEngine:
 
         def inspect(client: Any) -> dict[str, Any] | None:
             try:
-                found: dict[str, Any] = client.inspect_image(name)
+                details: dict[str, Any] = client.inspect_image(name)
             except missing:
                 return None
-            return found
+            return details
 
-        about: dict[str, Any] | None = self._call(inspect)
-        return about
+        image_details: dict[str, Any] | None = self._call(inspect)
+        return image_details
 
     def import_image(self, tar: bytes, repository: str, tag: str) -> None:
         """Make an image from the tar of a root file system."""
@@ -156,17 +156,21 @@ class DockerEngine:
     def remove_leftovers(self) -> list[str]:
         """Remove the containers of drivers that died without cleaning up, and return the ids."""
         label = {"label": OWNER}
-        found = self._call(lambda client: client.containers(all=True, filters=label))
-        left = [str(each["Id"]) for each in found if not _lives(each["Labels"][OWNER])]
-        for container in left:
+        containers = self._call(lambda client: client.containers(all=True, filters=label))
+        leftovers = [
+            str(listed_container["Id"])
+            for listed_container in containers
+            if not _lives(listed_container["Labels"][OWNER])
+        ]
+        for container in leftovers:
             self.remove(container)
-        return left
+        return leftovers
 
     def own(self) -> list[str]:
         """Return the ids of this process's containers."""
         label = {"label": f"{OWNER}={owner()}"}
-        found = self._call(lambda client: client.containers(all=True, filters=label))
-        return [str(each["Id"]) for each in found]
+        containers = self._call(lambda client: client.containers(all=True, filters=label))
+        return [str(container["Id"]) for container in containers]
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
         """Call the engine with a new client.
@@ -215,10 +219,10 @@ def _lives(name: str) -> bool:
     users' processes; these count as alive.
     """
     boot, *rest = name.split("/")
-    found = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))
-    if boot != _boot() or not found:
-        return found is None
-    namespace, uid, pid, started = found.groups()
+    label_match = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))
+    if boot != _boot() or not label_match:
+        return label_match is None
+    namespace, uid, pid, started = label_match.groups()
     if namespace != _pid_namespace() or os.geteuid() not in (0, int(uid)):
         return True
     return start_time(int(pid)) == int(started)

@@ -35,10 +35,10 @@ def ensure_image(engine: DockerEngine) -> str:
     name = f"{REPOSITORY}:{tag}"
     if engine.image(name) is None:
         engine.import_image(tar, REPOSITORY, tag)
-    found = engine.image(name)
-    if found is None:
+    existing = engine.image(name)
+    if existing is None:
         raise EngineFault(f"the image {name} was imported and is not there")
-    return str(found["Id"])
+    return str(existing["Id"])
 
 
 def mounts(readable: Sequence[str], packages: Sequence[str], etc: Path) -> list[Mount]:
@@ -49,12 +49,16 @@ def mounts(readable: Sequence[str], packages: Sequence[str], etc: Path) -> list[
         packages: folders that are shown by their name below `/packages`.
         etc: the folder with the container's account files; see `write_etc`.
     """
-    shown = [Mount(place, place) for place in _outermost(readable)]
-    shown += [Mount(f"/{name}", f"/{name}") for name in _LINKED if _is_real_folder(f"/{name}")]
-    shown += [Mount(place, f"{policy.PACKAGES}/{os.path.basename(place)}") for place in packages]
-    shown += [Mount(str(etc / name), f"/etc/{name}") for name in policy.ETC_FILES]
+    host_mounts = [Mount(place, place) for place in _outermost(readable)]
+    host_mounts += [
+        Mount(f"/{name}", f"/{name}") for name in _LINKED if _is_real_folder(f"/{name}")
+    ]
+    host_mounts += [
+        Mount(place, f"{policy.PACKAGES}/{os.path.basename(place)}") for place in packages
+    ]
+    host_mounts += [Mount(str(etc / name), f"/etc/{name}") for name in policy.ETC_FILES]
     borrowed = [f"/etc/{name}" for name in policy.ETC_FROM_HOST]
-    return shown + [Mount(place, place) for place in borrowed if os.path.exists(place)]
+    return host_mounts + [Mount(place, place) for place in borrowed if os.path.exists(place)]
 
 
 def write_etc(etc: Path, uid: int, gid: int) -> None:
@@ -71,7 +75,7 @@ def _outermost(places: Sequence[str]) -> list[str]:
     return [
         place
         for place in dict.fromkeys(places)
-        if not any(place.startswith(f"{other}/") for other in places)
+        if not any(place.startswith(f"{parent}/") for parent in places)
     ]
 
 

@@ -65,8 +65,8 @@ def of_image(engine: DockerEngine, trial: Container) -> Interpreter:
         code = engine.wait(container)
     except EngineFault as error:
         # Whether the engine's message says that the program is missing.
-        said = str(error)
-        if not ("python3" in said and ("not found" in said or "no such file" in said)):
+        message = str(error)
+        if not ("python3" in message and ("not found" in message or "no such file" in message)):
             raise
         code = _NOT_FOUND
     finally:
@@ -81,16 +81,18 @@ def brought_along(reason: str) -> Interpreter:
     """Return this interpreter, with mounts for the standard library and every loaded library."""
     # List the shared libraries that this interpreter maps, without extension modules.
     # They are observed in a running interpreter, not guessed from a list.
-    done = subprocess.run(
+    listing = subprocess.run(
         [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
         capture_output=True,
         text=True,
         check=True,
         timeout=_TIMEOUT_S,
     )
-    own = sysconfig.get_path("stdlib") + "/"
-    found = dict.fromkeys(done.stdout.splitlines())
-    libraries = [path for path in found if path.startswith("/") and not path.startswith(own)]
+    stdlib = sysconfig.get_path("stdlib") + "/"
+    listed_paths = dict.fromkeys(listing.stdout.splitlines())
+    libraries = [
+        path for path in listed_paths if path.startswith("/") and not path.startswith(stdlib)
+    ]
     loader = next(path for path in libraries if os.path.basename(path).startswith("ld-"))
     mounts = [
         Mount(PYTHON, f"{_HOME}/bin/{_VERSION}"),

@@ -118,14 +118,14 @@ class DockerSandbox(SlotSandbox):
         """
         engine = await asyncio.to_thread(DockerEngine.connect, docker_host)
         if runtime and runtime not in engine.runtimes:
-            known = ", ".join(engine.runtimes)
-            raise ConfigError(f"the Docker engine has no runtime {runtime!r}; it has: {known}")
+            runtimes = ", ".join(engine.runtimes)
+            raise ConfigError(f"the Docker engine has no runtime {runtime!r}; it has: {runtimes}")
         try:
             await asyncio.to_thread(engine.remove_leftovers)
-            found = await asyncio.to_thread(find_image, engine, image, runtime)
+            image_found = await asyncio.to_thread(find_image, engine, image, runtime)
         except EngineFault as error:
             raise ConfigError(str(error)) from error
-        return cls(engine, found, runtime, **settings)
+        return cls(engine, image_found, runtime, **settings)
 
     @property
     def notes(self) -> list[str]:
@@ -141,15 +141,15 @@ class DockerSandbox(SlotSandbox):
         folder = self._folder / f"slot-{number}"
         folder.mkdir(mode=0o755)
         first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
-        lent = user_ids().take()
-        plan = self._container_plan(kind, first + (os.getpid() * IDS_OF_PROCESS + lent) % _UIDS)
+        user_id = user_ids().take()
+        plan = self._container_plan(kind, first + (os.getpid() * IDS_OF_PROCESS + user_id) % _UIDS)
         if self._image.is_host:
             host_image.write_etc(folder / "etc", plan.uid, plan.gid)
         image = self._image
         mounts = [*image.interpreter.mounts, guest_mount(), line_mount(folder)]
         if image.is_host:
-            shown = self._readable(NETWORK if plan.network else LIGHT)
-            mounts += host_image.mounts(shown, self._packages, folder / "etc")
+            readable = self._readable(NETWORK if plan.network else LIGHT)
+            mounts += host_image.mounts(readable, self._packages, folder / "etc")
         described = Container(
             image=image.id,
             python=image.interpreter.command,
@@ -161,7 +161,7 @@ class DockerSandbox(SlotSandbox):
             volumes=image.volumes,
         )
         slot = ContainerSlot(plan, self._engine, folder, described, self._suspects)
-        user_ids().lend(lent, slot)
+        user_ids().lend(user_id, slot)
         return slot
 
     def _container_plan(self, kind: str, uid: int) -> JailPlan:
@@ -195,14 +195,14 @@ def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> I
     environment = {**policy.ENVIRONMENT, "LD_BIND_NOW": "1"}
     if name is None:
         return Image(host_image.ensure_image(engine), "", Interpreter((PYTHON,)), environment)
-    about = engine.image(name)
-    if about is None:
+    details = engine.image(name)
+    if details is None:
         raise ConfigError(f"the Docker engine has no image {name!r}; try: docker pull {name}")
-    config = about.get("Config") or {}
-    if any(each.startswith("PATH=") for each in config.get("Env") or []):
+    config = details.get("Config") or {}
+    if any(variable.startswith("PATH=") for variable in config.get("Env") or []):
         del environment["PATH"]  # the image's own PATH finds its programs
     trial = Container(
-        image=str(about["Id"]),
+        image=str(details["Id"]),
         python=("python3",),
         mounts=(),
         processes=64,
@@ -221,10 +221,10 @@ def _folder_name() -> str:
 def remove_stale_folders() -> None:
     """Remove the temporary folders of drivers that died without cleaning up."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        found = re.match(rf"{_PREFIX}(\d+)-(\d+)-", folder.name)
-        if not found or folder.stat().st_uid != os.geteuid():
+        owner = re.match(rf"{_PREFIX}(\d+)-(\d+)-", folder.name)
+        if not owner or folder.stat().st_uid != os.geteuid():
             continue
-        if start_time(int(found[1])) != int(found[2]):
+        if start_time(int(owner[1])) != int(owner[2]):
             _remove_folder(folder)
 
 

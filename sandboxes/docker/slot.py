@@ -170,7 +170,9 @@ class ContainerSlot(Slot):
             raise
         before = self._bounds_reached()
         try:
-            done = await super().run(request, limits, stdin=stdin, peers=peers, preserve=preserve)
+            run_outcome = await super().run(
+                request, limits, stdin=stdin, peers=peers, preserve=preserve
+            )
         except SlotLost:
             outcome = _ended_at_a_bound(before, self._bounds_reached())
             if outcome is None or not self._suspects.is_second_time(request):
@@ -179,7 +181,7 @@ class ContainerSlot(Slot):
         self._suspects.clear(request)
         if self._described.runtime and self._bounds_reached() != before:
             self.give_up()  # the container may end soon, and must not take the next run with it
-        return done
+        return run_outcome
 
     def _bounds_reached(self) -> tuple[int, int]:
         """Return how often memory and processes ran out in this container, as far as known."""
@@ -215,12 +217,12 @@ class ContainerSlot(Slot):
 def _ended_at_a_bound(before: tuple[int, int], after: tuple[int, int]) -> RunOutcome | None:
     """Return the outcome of a run whose container is gone; None if no bound explains the end."""
     if after[0] > before[0]:
-        status, what = ExecutionStatus.OOM, "it ran out of memory, and its container ended"
+        status, detail = ExecutionStatus.OOM, "it ran out of memory, and its container ended"
     elif after[1] > before[1]:
-        status, what = ExecutionStatus.ERROR, "it ran out of processes, and its container ended"
+        status, detail = ExecutionStatus.ERROR, "it ran out of processes, and its container ended"
     else:
         return None
-    return RunOutcome(status, None, b"", b"", Usage(), what)
+    return RunOutcome(status, None, b"", b"", Usage(), detail)
 
 
 def _in_background(do: Callable[[str], None], container: str) -> None:
@@ -232,11 +234,11 @@ def _listen(folder: Path) -> socket.socket:
     """Open a socket in `folder` to which anyone who sees the folder may connect."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
-    here = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    folder_descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:  # A socket's address has at most 107 bytes; the path of a temporary folder may be longer.
-        listener.bind(f"/proc/self/fd/{here}/{SOCKET}")
+        listener.bind(f"/proc/self/fd/{folder_descriptor}/{SOCKET}")
     finally:
-        os.close(here)
+        os.close(folder_descriptor)
     (folder / SOCKET).chmod(0o666)
     listener.listen(2)
     return listener

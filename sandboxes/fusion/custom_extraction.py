@@ -29,14 +29,14 @@ async def extract_custom(
     """
     job = json.dumps({"completion": completion, "logic": logic}).encode()
     program = Program(code=extraction_source(), limits=LIMITS, files={JOB_FILE: job})
-    done = await runner.run(program, patience_s=patience_s, operation="extract", bounded=False)
-    if done.status is ExecutionStatus.INFRA_ERROR:
-        raise Refused(f"the sandbox failed: {done.detail}", "sandbox_failed")
-    if not done.ok:
-        said = (done.detail or done.stderr[-400:]).strip()
-        raise Refused(f"custom_extract_logic failed ({done.status}): {said}", "invalid")
+    execution = await runner.run(program, patience_s=patience_s, operation="extract", bounded=False)
+    if execution.status is ExecutionStatus.INFRA_ERROR:
+        raise Refused(f"the sandbox failed: {execution.detail}", "sandbox_failed")
+    if not execution.ok:
+        problem = (execution.detail or execution.stderr[-400:]).strip()
+        raise Refused(f"custom_extract_logic failed ({execution.status}): {problem}", "invalid")
     try:
-        return _reader.decode(done.stdout)
+        return _reader.decode(execution.stdout)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refused(
             f"custom_extract_logic submitted no code blocks: {error}", "invalid"

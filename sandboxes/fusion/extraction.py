@@ -129,8 +129,8 @@ def choose(blocks: Iterable[CodeBlock], language: str) -> CodeBlock | None:
     ranked = list(blocks)
     highest = max((block.priority for block in ranked), default=0)
     best = [block for block in ranked if block.priority == highest]
-    ours = [block for block in best if block.language == language]
-    return next(iter(ours or best), None)
+    same_language = [block for block in best if block.language == language]
+    return next(iter(same_language or best), None)
 
 
 def _block(priority: int, label: str, lines: list[str]) -> CodeBlock:

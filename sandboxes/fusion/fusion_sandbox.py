@@ -146,15 +146,15 @@ def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:
     # The fetched files, and why others that were asked for are missing.
     sent = reply.files
     files: dict[str, bytes] = {}
-    refused = {
+    unsent = {
         path: "the server did not send it" for path in program.fetch_files if path not in sent
     }
     for path, data in sent.items():
         try:
             files[path] = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError) as error:
-            refused[path] = f"what the server sent is not base64: {error}"
-    return _ended(run, limits, files=files, refused=refused)
+            unsent[path] = f"what the server sent is not base64: {error}"
+    return _ended(run, limits, files=files, refused_files=unsent)
 
 
 def _ended(
@@ -163,7 +163,7 @@ def _ended(
     *,
     compiled: bool = True,
     files: dict[str, bytes] | None = None,
-    refused: dict[str, str] | None = None,
+    refused_files: dict[str, str] | None = None,
 ) -> Execution:
     stdout, stderr = result.stdout or "", result.stderr or ""
     room = limits.output_bytes
@@ -182,7 +182,7 @@ def _ended(
         exit_code=None if stopped else result.return_code,
         usage=Usage(wall_s=result.execution_time or 0.0),
         files=files or {},
-        refused=refused or {},
+        refused=refused_files or {},
         detail=detail,
         compiled=compiled,
     )

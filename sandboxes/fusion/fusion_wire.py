@@ -174,27 +174,27 @@ def write_files(files: Mapping[str, bytes]) -> dict[str, str]:
     return {path: base64.b64encode(data).decode() for path, data in files.items()}
 
 
-def memory_bytes(limit_mb: int, most: int) -> int:
-    """Return the memory limit of a request in bytes; `most` where the request sets none."""
-    return limit_mb * MIB if limit_mb > 0 else most
+def memory_bytes(limit_mb: int, max_bytes: int) -> int:
+    """Return the memory limit of a request in bytes; `max_bytes` where the request sets none."""
+    return limit_mb * MIB if limit_mb > 0 else max_bytes
 
 
-def command_result(done: Execution) -> CommandResult:
+def command_result(execution: Execution) -> CommandResult:
     """Express the end of an execution's command in the protocol's terms."""
-    if done.status is ExecutionStatus.INFRA_ERROR:
-        return CommandResult(status=BROKEN, stderr=done.detail)
-    timed_out = done.status is ExecutionStatus.TIMEOUT
-    code = done.exit_code if done.exit_code is not None else KILLED
+    if execution.status is ExecutionStatus.INFRA_ERROR:
+        return CommandResult(status=BROKEN, stderr=execution.detail)
+    timed_out = execution.status is ExecutionStatus.TIMEOUT
+    code = execution.exit_code if execution.exit_code is not None else KILLED
     return CommandResult(
         status=TIMED_OUT if timed_out else FINISHED,
-        execution_time=done.usage.wall_s,
+        execution_time=execution.usage.wall_s,
         return_code=None if timed_out else code,
-        stdout=done.stdout,
-        stderr=done.stderr,
+        stdout=execution.stdout,
+        stderr=execution.stderr,
     )
 
 
-def run_code_reply(done: Execution, *, compiles: bool) -> RunCodeReply:
+def run_code_reply(execution: Execution, *, compiles: bool) -> RunCodeReply:
     """Make the reply to `/run_code`.
 
     An infrastructure error is `SandboxError`, without a result that could be taken for the
@@ -203,16 +203,16 @@ def run_code_reply(done: Execution, *, compiles: bool) -> RunCodeReply:
     Args:
         compiles: whether the language has a compiler.
     """
-    if done.status is ExecutionStatus.INFRA_ERROR:
-        return RunCodeReply(status=SANDBOX_ERROR, message=f"the sandbox failed: {done.detail}")
-    result = command_result(done)
-    if not done.compiled:
-        return RunCodeReply(status=FAILED, message=done.detail, compile_result=result)
+    if execution.status is ExecutionStatus.INFRA_ERROR:
+        return RunCodeReply(status=SANDBOX_ERROR, message=f"the sandbox failed: {execution.detail}")
+    result = command_result(execution)
+    if not execution.compiled:
+        return RunCodeReply(status=FAILED, message=execution.detail, compile_result=result)
     compiled = CommandResult(status=FINISHED, return_code=0, stdout="", stderr="")
     return RunCodeReply(
-        status=SUCCESS if done.ok else FAILED,
-        message=done.detail,
+        status=SUCCESS if execution.ok else FAILED,
+        message=execution.detail,
         compile_result=compiled if compiles else None,
         run_result=result,
-        files=write_files(done.files),
+        files=write_files(execution.files),
     )

@@ -35,7 +35,7 @@ class Notebook:
 async def run_cells(
     runner: Runner,
     cells: Sequence[str],
-    like: Program,
+    template: Program,
     *,
     patience_s: float,
     cell_timeout_s: float = 0.0,
@@ -56,17 +56,19 @@ async def run_cells(
         ConfigError: a path is not allowed.
     """
     job = json.dumps({"cells": list(cells), "cell_timeout": cell_timeout_s}).encode()
-    files = {**like.files, CELLS_FILE: job}
-    program = msgspec.structs.replace(like, code=kernel_source(), language="python", files=files)
-    done = await runner.run(program, patience_s=patience_s, operation=operation, bounded=False)
-    results = read_report(done.stdout, len(cells))
-    return Notebook(done, results, complete=len(results) == len(cells))
+    files = {**template.files, CELLS_FILE: job}
+    program = msgspec.structs.replace(
+        template, code=kernel_source(), language="python", files=files
+    )
+    execution = await runner.run(program, patience_s=patience_s, operation=operation, bounded=False)
+    results = read_report(execution.stdout, len(cells))
+    return Notebook(execution, results, complete=len(results) == len(cells))
 
 
-def read_report(report: str, most: int) -> list[CellResult]:
+def read_report(report: str, max_cells: int) -> list[CellResult]:
     """Return the results before the first line that is not a result."""
     results: list[CellResult] = []
-    for line in report.splitlines()[:most]:
+    for line in report.splitlines()[:max_cells]:
         try:
             results.append(_reader.decode(line))
         # the report is cut off, or has the program's own output

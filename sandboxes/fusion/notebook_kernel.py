@@ -57,14 +57,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_FILE_BYTES, hard))
     signal.signal(signal.SIGALRM, _late)
     report = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
-    shown: Shown = []
+    displayed: Shown = []
     # Make the `__main__` module of the cells, without any name of this file.
     module = ModuleType("__main__")
-    module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(shown))
+    module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(displayed))
     sys.modules["__main__"] = module
     namespace = module.__dict__
     for number, source in enumerate(job["cells"], 1):
-        answer = _cell(str(source), number, namespace, shown, float(job["cell_timeout"]))
+        answer = _cell(str(source), number, namespace, displayed, float(job["cell_timeout"]))
         report.write(json.dumps(answer) + "\n")
         report.flush()
     namespace.clear()  # files that the cells left open are flushed when their names are deleted
@@ -76,10 +76,10 @@ def _late(number: int, frame: FrameType | None) -> None:
     raise CellTimeout("the cell took longer than cell_timeout")
 
 
-def _display(shown: Shown) -> Callable[..., None]:
+def _display(displayed: Shown) -> Callable[..., None]:
     def display(*values: object) -> None:
         """Show values as a notebook does."""
-        shown.extend(_bundle(value) for value in values)
+        displayed.extend(_bundle(value) for value in values)
 
     return display
 
@@ -98,10 +98,10 @@ def _bundle(value: object) -> dict[str, object]:
 
 
 def _cell(
-    source: str, number: int, namespace: dict[str, Any], shown: Shown, timeout_s: float
+    source: str, number: int, namespace: dict[str, Any], displayed: Shown, timeout_s: float
 ) -> dict[str, object]:
     streams = [_Stream(1), _Stream(2)]
-    shown.clear()
+    displayed.clear()
     errors: list[dict[str, object]] = []
     try:
         signal.setitimer(signal.ITIMER_REAL, timeout_s)
@@ -116,7 +116,7 @@ def _cell(
         if isinstance(last, ast.Expr):
             value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
             if value is not None and not source.rstrip().endswith(";"):
-                shown.append(_bundle(value))
+                displayed.append(_bundle(value))
                 namespace["_"] = value
     except BaseException as error:
         frames = error.__traceback__
@@ -129,7 +129,7 @@ def _cell(
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     stdout, stderr = (stream.end() for stream in streams)
-    return {"stdout": stdout, "stderr": stderr, "display": list(shown), "error": errors}
+    return {"stdout": stdout, "stderr": stderr, "display": list(displayed), "error": errors}
 
 
 def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:

@@ -55,16 +55,20 @@ class RouterItem(msgspec.Struct, frozen=True, kw_only=True):
 
 def router_item(notebook: Notebook) -> RouterItem:
     """Make the answer to a script that was run as the only cell of a notebook."""
-    done = notebook.execution
-    if done.status is ExecutionStatus.INFRA_ERROR:
-        return RouterItem(exception_str=f"the sandbox failed: {done.detail}")
+    execution = notebook.execution
+    if execution.status is ExecutionStatus.INFRA_ERROR:
+        return RouterItem(exception_str=f"the sandbox failed: {execution.detail}")
     if not notebook.complete:
-        return _stopped(str(done.status), done.detail or f"exit code {done.exit_code}", done.stderr)
+        return _stopped(
+            str(execution.status),
+            execution.detail or f"exit code {execution.exit_code}",
+            execution.stderr,
+        )
     (cell,) = notebook.cells
     texts = [str(bundle.get("text/plain", "")) for bundle in cell.display]
     last = len(texts) - 1
     results: list[dict[str, Any]] = [
-        {"text": text, "is_main_result": at == last} for at, text in enumerate(texts)
+        {"text": text, "is_main_result": number == last} for number, text in enumerate(texts)
     ]
     text = results[-1]["text"] if results else cell.stdout
     return RouterItem(

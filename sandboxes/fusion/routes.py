@@ -103,8 +103,8 @@ class FusionService:
                 raise Refused(str(error), "unknown_language") from error
             message = f"{body.language!r} is not offered here; {', '.join(sorted(LANGUAGES))} are"
             return RunCodeReply(status=wire.SANDBOX_ERROR, message=message)
-        done = await self._retry(body)
-        return wire.run_code_reply(done, compiles=bool(language.compile))
+        execution = await self._retry(body)
+        return wire.run_code_reply(execution, compiles=bool(language.compile))
 
     async def run_jupyter(self, path: Path, body: JupyterBody) -> JupyterReply:
         """Answer `POST /run_jupyter`: run the cells of a notebook."""
@@ -124,20 +124,20 @@ class FusionService:
                 patience_s=CLIENT_EXTRA_S - MARGIN_S,
                 cell_timeout_s=body.cell_timeout,
             )
-        done = notebook.execution
-        if done.status is ExecutionStatus.INFRA_ERROR:
-            message = f"the sandbox failed: {done.detail}"
+        execution = notebook.execution
+        if execution.status is ExecutionStatus.INFRA_ERROR:
+            message = f"the sandbox failed: {execution.detail}"
             return JupyterReply(status=wire.SANDBOX_ERROR, message=message)
-        driver = msgspec.structs.replace(wire.command_result(done), stdout="")
+        driver = msgspec.structs.replace(wire.command_result(execution), stdout="")
         if not notebook.complete:
-            message = done.detail or f"the kernel ended in cell {len(notebook.cells) + 1}"
+            message = execution.detail or f"the kernel ended in cell {len(notebook.cells) + 1}"
             return JupyterReply(status=wire.FAILED, message=message, driver=driver)
         return JupyterReply(
             status=wire.SUCCESS,
             message="",
             driver=driver,
             cells=notebook.cells,
-            files=wire.write_files(done.files),
+            files=wire.write_files(execution.files),
         )
 
     async def submit(self, path: Path, body: SubmitBody) -> SubmitReply:
@@ -156,12 +156,16 @@ class FusionService:
             )
         run_s = min(body.timeout, max(MARGIN_S, body.request_timeout - MARGIN_S))
         limits = self._limits(run_s, wire.UNLIMITED)
-        ends = time.monotonic() + max(MARGIN_S, body.request_timeout - MARGIN_S)
+        deadline = time.monotonic() + max(MARGIN_S, body.request_timeout - MARGIN_S)
         pairs = zip(body.scripts, body.languages, strict=True)
-        return list(await asyncio.gather(*(self._script(*pair, limits, ends) for pair in pairs)))
+        return list(
+            await asyncio.gather(*(self._script(*pair, limits, deadline) for pair in pairs))
+        )
 
-    async def _script(self, script: str, language: str, limits: Limits, ends: float) -> RouterItem:
-        left_s = max(0.01, ends - time.monotonic())
+    async def _script(
+        self, script: str, language: str, limits: Limits, deadline: float
+    ) -> RouterItem:
+        left_s = max(0.01, deadline - time.monotonic())
         try:
             async with asyncio.timeout(left_s):
                 program = Program(code=script, language=language, limits=limits)
@@ -170,14 +174,14 @@ class FusionService:
                         self._runner, [script], program, patience_s=left_s, operation="script"
                     )
                     return router_item(ran)
-                done = await self._runner.run(
+                execution = await self._runner.run(
                     program, patience_s=left_s, operation="script", bounded=False
                 )
         except TimeoutError:
             return RouterItem(exception_str="not done within request_timeout")
         except LudusError as error:  # one script must not spoil the others
             return RouterItem(exception_str=str(error))
-        return plain_item(done.status, done.stdout, done.stderr, done.detail)
+        return plain_item(execution.status, execution.stdout, execution.stderr, execution.detail)
 
     # --- running --------------------------------------------------------------------------------
 
@@ -189,10 +193,10 @@ class FusionService:
             Refused: the time was over, or the request is wrong.
         """
         needs_s = body.run_timeout + body.compile_timeout
-        ends = time.monotonic() + needs_s + CLIENT_EXTRA_S - MARGIN_S
-        async with _within(ends - time.monotonic()):
+        deadline = time.monotonic() + needs_s + CLIENT_EXTRA_S - MARGIN_S
+        async with _within(deadline - time.monotonic()):
             while True:
-                patience_s = max(0.01, ends - time.monotonic() - needs_s)
+                patience_s = max(0.01, deadline - time.monotonic() - needs_s)
                 files = wire.read_files(body.files)
                 code, language = body.code, body.language
                 if language == "pytest":
@@ -208,12 +212,12 @@ class FusionService:
                     fetch_files=body.fetch_files,
                     argv=body.args if body.language == "pytest" else (),
                 )
-                done = await self._runner.run(
+                execution = await self._runner.run(
                     program, patience_s=patience_s, operation="run_code", bounded=False
                 )
-                again = time.monotonic() + RETRY_EVERY_S + needs_s < ends
-                if done.status is not ExecutionStatus.INFRA_ERROR or not again:
-                    return done
+                may_retry = time.monotonic() + RETRY_EVERY_S + needs_s < deadline
+                if execution.status is not ExecutionStatus.INFRA_ERROR or not may_retry:
+                    return execution
                 await asyncio.sleep(RETRY_EVERY_S)
 
     def _limits(self, timeout_s: float, memory_mb: int) -> Limits:

@@ -103,18 +103,18 @@ def cases_of(body: SubmitBody) -> list[OjCase]:
         )
     try:
         test = row["test"]
-        found = (
+        cases = (
             msgspec.json.decode(test, type=list[OjCase])
             if isinstance(test, str)
             else msgspec.convert(test, list[OjCase])
         )
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refused(f"config.provided_data['test']: {error}", "invalid") from None
-    if not found or not all("stdin" in one.input and "stdout" in one.output for one in found):
+    if not cases or not all("stdin" in case.input and "stdout" in case.output for case in cases):
         raise Refused(
             "every test needs input.stdin and output.stdout, and one is needed", "invalid"
         )
-    return found
+    return cases
 
 
 async def _judge_cases(
@@ -130,7 +130,7 @@ async def _judge_cases(
     compile_s = config.compile_timeout or COMPILE_TIMEOUT_S
     runner.check_grading_time(run_s * len(cases))
     stop_early = not config.extra.get("run_all_cases", False)
-    whole = bool(config.extra.get("return_full_case", False))
+    full_case = bool(config.extra.get("return_full_case", False))
 
     async def judge_case(case: OjCase) -> TestCase:
         request = msgspec.structs.replace(
@@ -139,7 +139,7 @@ async def _judge_cases(
             run_timeout=run_s,
             compile_timeout=compile_s,
         )
-        return judged(case, await run_code(request), whole=whole)
+        return judged(case, await run_code(request), full_case=full_case)
 
     outcomes: list[TestCase] = []
     for start in range(0, len(cases), runner.slots):
@@ -153,11 +153,11 @@ async def _judge_cases(
     return outcomes
 
 
-def judged(case: OjCase, done: RunCodeReply, *, whole: bool) -> TestCase:
+def judged(case: OjCase, reply: RunCodeReply, *, full_case: bool) -> TestCase:
     """Judge the output of a single test."""
-    output = (done.run_result.stdout or "") if done.run_result else ""
-    passed = done.status == SUCCESS and same_lines(output, case.output["stdout"])
-    return TestCase(passed=passed, exec_info=done, test_info=_shown(case, whole=whole))
+    output = (reply.run_result.stdout or "") if reply.run_result else ""
+    passed = reply.status == SUCCESS and same_lines(output, case.output["stdout"])
+    return TestCase(passed=passed, exec_info=reply, test_info=_shown(case, full_case=full_case))
 
 
 def same_lines(output: str, expected: str) -> bool:
@@ -169,25 +169,27 @@ def same_lines(output: str, expected: str) -> bool:
     >>> same_lines("YES \n0.333334", "yes\n0.333333")
     True
     """
-    ours, theirs = output.strip().split("\n"), expected.strip().split("\n")
-    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+    output_lines, expected_lines = output.strip().split("\n"), expected.strip().split("\n")
+    return len(output_lines) == len(expected_lines) and all(
+        map(_same_line, output_lines, expected_lines)
+    )
 
 
-def _same_line(ours: str, theirs: str) -> bool:
-    ours, theirs = ours.strip().lower(), theirs.strip().lower()
-    if ours == theirs:
+def _same_line(output_line: str, expected_line: str) -> bool:
+    output_line, expected_line = output_line.strip().lower(), expected_line.strip().lower()
+    if output_line == expected_line:
         return True
     try:
-        value, expected = float(ours), float(theirs)
+        value, expected = float(output_line), float(expected_line)
     except ValueError:
         return False
     distance = abs(value - expected)
     return math.isfinite(distance) and distance / max(abs(expected), _LEAST) < _RELATIVE
 
 
-def _shown(case: OjCase, *, whole: bool) -> dict[str, Any]:
-    def texts(named: dict[str, str]) -> dict[str, str]:
-        return named if whole else {name: _cut(text) for name, text in named.items()}
+def _shown(case: OjCase, *, full_case: bool) -> dict[str, Any]:
+    def texts(streams: dict[str, str]) -> dict[str, str]:
+        return streams if full_case else {name: _cut(text) for name, text in streams.items()}
 
     return {"input": texts(case.input), "output": texts(case.output)}
 

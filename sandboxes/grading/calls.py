@@ -87,24 +87,24 @@ class _Grading:
         caller then grades with new processes.
         """
         report = os.memfd_create("report")
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             async with GradingRunners.of(self._sandbox).take() as test_runner:
                 with far:
-                    begun = await test_runner.begin(self._job, far.fileno(), report)
-                if not begun:
+                    has_begun = await test_runner.begin(self._job, far.fileno(), report)
+                if not has_begun:
                     return None
                 async with (
                     self._sandbox.pool(self._kind).take() as (solver,),
-                    self._serving(solver, near.detach()) as serving,
+                    self._serving(solver, our_end.detach()) as serving,
                 ):
                     serving.add_done_callback(lambda _: test_runner.hurry(_TEST_SIDE_EXTRA_S))
-                    over = await test_runner.over()
-            return _read_report(report, await serving, "") if over else None
+                    run_outcome = await test_runner.over()
+            return _read_report(report, await serving, "") if run_outcome else None
         except SlotLost:
             return None
         finally:
-            near.close()
+            our_end.close()
             os.close(report)
 
     async def with_new_processes(self, mode: str) -> list[TestResult]:
@@ -123,20 +123,20 @@ class _Grading:
             memory_bytes=max(limits.memory_bytes, 1024 * MIB),
         )
         report = os.memfd_create("report")
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             async with (
-                self._sandbox.pool(self._kind).take(2) as (solver, other),
-                self._serving(solver, near.detach()) as serving,
+                self._sandbox.pool(self._kind).take(2) as (solver, tester),
+                self._serving(solver, our_end.detach()) as serving,
             ):
                 request = Request(mode=mode, options=self._job)
                 lines = [("peer", far.detach()), ("report", os.dup(report))]
-                proved = await other.run(request, patient, peers=lines)
+                proved = await tester.run(request, patient, peers=lines)
             if proved.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(proved.detail)
             return _read_report(report, await serving, f"{proved.status} {proved.detail}".strip())
         finally:
-            near.close()
+            our_end.close()
             far.close()
             os.close(report)
 
@@ -165,7 +165,7 @@ class _Grading:
             raise
 
 
-def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult]:
+def _read_report(report: int, outcome: RunOutcome, ended_reason: str) -> list[TestResult]:
     """Return the results, with a failed result in place of what is missing, which says why.
 
     Raises:
@@ -184,13 +184,13 @@ def _read_report(report: int, served: RunOutcome, ended: str) -> list[TestResult
         raise UnusableTests(last["unusable"])
     if "ours" in last:
         raise GradingFault(last["ours"])
-    if results and not results[-1].passed and served.status in _ENDED_BADLY:
-        if served.status is ExecutionStatus.INFRA_ERROR:
-            raise SlotLost(served.detail)
+    if results and not results[-1].passed and outcome.status in _ENDED_BADLY:
+        if outcome.status is ExecutionStatus.INFRA_ERROR:
+            raise SlotLost(outcome.detail)
         results[-1] = TestResult(
-            False, f"{served.status}: the solution {served.detail}", results[-1].seconds
+            False, f"{outcome.status}: the solution {outcome.detail}", results[-1].seconds
         )
     if "done" in last:
         return results
-    missing = f"the tests did not end: {last.get('fault') or ended}"
-    return [*results, TestResult(False, missing, served.usage.wall_s)]
+    missing = f"the tests did not end: {last.get('fault') or ended_reason}"
+    return [*results, TestResult(False, missing, outcome.usage.wall_s)]

@@ -56,18 +56,18 @@ class Comparison:
         """
         if self.kind == "exact":
             return _lines(output) == _lines(expected)
-        ours, theirs = output.split(), expected.split()
+        words, expected_words = output.split(), expected.split()
         if self.kind == "tokens":
-            return ours == theirs
-        return len(ours) == len(theirs) and all(map(self._close, ours, theirs))
+            return words == expected_words
+        return len(words) == len(expected_words) and all(map(self._close, words, expected_words))
 
-    def _close(self, ours: str, theirs: str) -> bool:
-        if ours == theirs:
+    def _close(self, word: str, expected_word: str) -> bool:
+        if word == expected_word:
             return True
-        if not (_NUMBER.fullmatch(ours) and _NUMBER.fullmatch(theirs)):
+        if not (_NUMBER.fullmatch(word) and _NUMBER.fullmatch(expected_word)):
             return False
         return math.isclose(
-            float(ours), float(theirs), rel_tol=self.tolerance, abs_tol=self.tolerance
+            float(word), float(expected_word), rel_tol=self.tolerance, abs_tol=self.tolerance
         )
 
 

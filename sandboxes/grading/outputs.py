@@ -38,16 +38,20 @@ async def grade_outputs(
     judge = _Checker(sandbox, options) if options.checker else _Compared(options)
     results: list[TestResult] = []
     code = solution.encode("utf-8", "replace").decode()
-    for given, expected in pairs:
+    for stdin, expected in pairs:
         room = msgspec.structs.replace(limits, output_bytes=max(MIB, 4 * len(expected)))
-        done = await sandbox.execute(code, options.language, limits=room, stdin=given)
-        if done.status is ExecutionStatus.INFRA_ERROR:
-            raise SlotLost(done.detail)
-        if not done.ok:
-            await _check_modules(sandbox, options, done.stderr)
-        problem = "" if done.ok else f"{done.status} {done.detail or done.stderr[-200:]}".strip()
-        problem = problem or await judge.problem(given, done.stdout, expected)
-        results.append(TestResult(not problem, problem, done.usage.wall_s))
+        execution = await sandbox.execute(code, options.language, limits=room, stdin=stdin)
+        if execution.status is ExecutionStatus.INFRA_ERROR:
+            raise SlotLost(execution.detail)
+        if not execution.ok:
+            await _check_modules(sandbox, options, execution.stderr)
+        problem = (
+            ""
+            if execution.ok
+            else f"{execution.status} {execution.detail or execution.stderr[-200:]}".strip()
+        )
+        problem = problem or await judge.problem(stdin, execution.stdout, expected)
+        results.append(TestResult(not problem, problem, execution.usage.wall_s))
         if problem and options.stops_early:
             break
     return results
@@ -67,8 +71,8 @@ async def _check_modules(sandbox: Sandbox, options: GradeOptions, stderr: str) -
     name = needs.lacking_of(last) if options.language == "python" else ""
     if not last.startswith("ModuleNotFoundError") or not name:
         return
-    tried = await sandbox.execute(f"import {name}", limits=options.limits(output_bytes=MIB))
-    if f"No module named {name!r}" in tried.stderr:
+    import_run = await sandbox.execute(f"import {name}", limits=options.limits(output_bytes=MIB))
+    if f"No module named {name!r}" in import_run.stderr:
         raise UnusableTests(needs.not_installed_for_solution(name))
 
 
@@ -78,7 +82,7 @@ class _Compared:
     def __init__(self, options: GradeOptions) -> None:
         self._comparison = Comparison.parse(options.compare)
 
-    async def problem(self, given: str, output: str, expected: str) -> str:
+    async def problem(self, stdin: str, output: str, expected: str) -> str:
         """Return why the output does not pass; the text is empty for an output that passes."""
         same = self._comparison.same(output, expected)
         return "" if same else f"wrong output: {output[:100]!r}"
@@ -106,20 +110,20 @@ class _Checker:
         self._sandbox, self._program = sandbox, options.checker + _ASK_CHECKER
         self._limits = options.limits(output_bytes=MIB)
 
-    async def problem(self, given: str, output: str, expected: str) -> str:
+    async def problem(self, stdin: str, output: str, expected: str) -> str:
         """Return why the output does not pass; the text is empty for an output that passes.
 
         Raises:
             SlotLost: the checker's run failed by a fault of the sandbox.
         """
-        case = json.dumps({"input": given, "output": output, "expected": expected})
-        done = await self._sandbox.execute(self._program, limits=self._limits, stdin=case)
-        if done.status is ExecutionStatus.INFRA_ERROR:
-            raise SlotLost(done.detail)
-        if done.ok:
+        case = json.dumps({"input": stdin, "output": output, "expected": expected})
+        execution = await self._sandbox.execute(self._program, limits=self._limits, stdin=case)
+        if execution.status is ExecutionStatus.INFRA_ERROR:
+            raise SlotLost(execution.detail)
+        if execution.ok:
             return ""
-        said = done.detail or done.stderr.strip()[-200:]
-        return f"refused by the checker: {said or repr(output[:100])}"
+        problem = execution.detail or execution.stderr.strip()[-200:]
+        return f"refused by the checker: {problem or repr(output[:100])}"
 
 
 _ASK_CHECKER = """
@@ -138,9 +142,9 @@ def _texts(test: object) -> tuple[str, str]:
         UnusableTests: the test has no such texts.
     """
     if isinstance(test, Mapping):
-        given, expected = test.get("input", ""), test.get("output", test.get("expected_output"))
-        if isinstance(given, Mapping) and isinstance(expected, Mapping):  # CommonOJ
-            given, expected = given.get("stdin", ""), expected.get("stdout")
-        if isinstance(given, str) and isinstance(expected, str):
-            return given, expected
+        stdin, expected = test.get("input", ""), test.get("output", test.get("expected_output"))
+        if isinstance(stdin, Mapping) and isinstance(expected, Mapping):  # CommonOJ
+            stdin, expected = stdin.get("stdin", ""), expected.get("stdout")
+        if isinstance(stdin, str) and isinstance(expected, str):
+            return stdin, expected
     raise UnusableTests(f"a stdin test has text 'input' and 'output', got {str(test)[:80]!r}")

@@ -138,29 +138,35 @@ def _grading(
     options: GradeOptions,
     seconds: float,
 ) -> Grading:
-    found: dict[str, TestResult] = {}
+    latest: dict[str, TestResult] = {}
     for row in (row for row in rows if "id" in row):
-        before = found.get(row["id"])
+        before = latest.get(row["id"])
         if before is None or before.passed:  # said twice: the worse one counts
-            found[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
+            latest[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
     missing = TestResult(False, "it did not run", 0.0)
-    results = tuple(found.get(name, missing) for name in expected)
+    results = tuple(latest.get(name, missing) for name in expected)
     # Why no result counts, or an empty text if the results are sound.
-    unexpected = sorted(set(found) - set(expected))
-    ended = rows[-1].get("ended") if rows else None
-    if ended is None:
+    unexpected = sorted(set(latest) - set(expected))
+    ended_reason = rows[-1].get("ended") if rows else None
+    if ended_reason is None:
         problem = f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()
     elif unexpected:
         problem = f"there are tests nobody expected: {', '.join(unexpected[:3])}"[:300]
-    elif ended not in (0, 1) or (ended == 1 and all(result.passed for result in results)):
-        problem = f"the process ended with {ended}, which its results do not explain"
+    elif ended_reason not in (0, 1) or (
+        ended_reason == 1 and all(result.passed for result in results)
+    ):
+        problem = f"the process ended with {ended_reason}, which its results do not explain"
     else:
         problem = ""
     fraction = 0.0 if problem else sum(result.passed for result in results) / len(results)
     reward = fraction if options.partial else float(fraction == 1.0)
-    said = next((r.detail for r in results if not r.passed), "")
+    first_failure = next((r.detail for r in results if not r.passed), "")
     passed = sum(result.passed for result in results)
-    detail = f"in_process: {passed} of {len(results)} tests passed; {problem or said}".rstrip("; ")
+    detail = (
+        f"in_process: {passed} of {len(results)} tests passed; {problem or first_failure}".rstrip(
+            "; "
+        )
+    )
     numbers = {
         "tests_passed": float(passed), "tests_total": float(len(results)), "seconds": seconds,
     }  # fmt: skip

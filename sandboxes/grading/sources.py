@@ -72,8 +72,8 @@ def _call_source(test: object, options: GradeOptions) -> str:
         expected = _json(expected)
     if not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise UnusableTests("the 'input' of a function_call test is a list of arguments")
-    called = f"{name}(*{list(arguments)!r})"
-    return f"assert {PLAIN}({called}) == {PLAIN}({expected!r})"
+    call = f"{name}(*{list(arguments)!r})"
+    return f"assert {PLAIN}({call}) == {PLAIN}({expected!r})"
 
 
 def _json_lines(value: object) -> object:

@@ -29,10 +29,10 @@ class Companions:
 
     def get(self, kind: type[_Companion], make: Callable[[], _Companion]) -> _Companion:
         """Return the companion of a kind, which is made by `make` on the first call."""
-        found = self._held.get(kind)
-        if not isinstance(found, kind):
-            found = self._held[kind] = make()
-        return found
+        companion = self._held.get(kind)
+        if not isinstance(companion, kind):
+            companion = self._held[kind] = make()
+        return companion
 
     async def close(self) -> None:
         """Close every companion, in the reverse order of creation. A second call does nothing."""

@@ -57,34 +57,34 @@ class ControlGroups:
         """
         reason = _NOT_MOUNTED
         for place in _candidates():
-            found = cls._below(place)
-            if not isinstance(found, str):
-                return found
-            reason = found
+            groups = cls._below(place)
+            if not isinstance(groups, str):
+                return groups
+            reason = groups
         return reason
 
     @classmethod
     def _below(cls, places: _Places) -> ControlGroups | str:
         remove_leftovers(places)
         pid = os.getpid()
-        own = cls(places.below(f"{_PREFIX}{pid}-{start_time(pid)}-{next(_serial)}"))
+        groups = cls(places.below(f"{_PREFIX}{pid}-{start_time(pid)}-{next(_serial)}"))
         try:
-            own._open()
-            trial = own.make("probe", processes=8)
+            groups._open()
+            trial = groups.make("probe", processes=8)
             trial.limit_memory(64 << 20)
             trial.remove()
         except OSError as error:
-            own.remove()
+            groups.remove()
             return f"control groups cannot be made: {error}"
-        return own
+        return groups
 
     def _open(self) -> None:
         """Make the parent folder, and have memory and processes counted in the groups below."""
         for folder in self._places.folders():
             folder.mkdir(exist_ok=True)
         if self._places.unified:
-            own = self._places.memory
-            for folder in (own.parent, own):
+            memory_place = self._places.memory
+            for folder in (memory_place.parent, memory_place):
                 # Have the memory and processes of groups below `folder` counted. (CPU time is
                 # counted everywhere.)
                 control = folder / "cgroup.subtree_control"
@@ -157,8 +157,8 @@ class ControlGroup:
 
     def oom_kills(self) -> int:
         """Return how many processes of the group the kernel has killed because memory ran out."""
-        found = re.search(rb"oom_kill (\d+)", os.pread(self._events, 512, 0))
-        return int(found[1]) if found else 0
+        match = re.search(rb"oom_kill (\d+)", os.pread(self._events, 512, 0))
+        return int(match[1]) if match else 0
 
     def processes(self) -> list[int]:
         """Return the pids in the group, as numbered in the pid namespace of this process."""
@@ -220,8 +220,8 @@ class BorrowedGroup(ControlGroup):
 
     def refused_processes(self) -> int:
         """Return how often a process could not be started because the process limit was reached."""
-        found = re.search(rb"max (\d+)", os.pread(self._refusals, 512, 0))
-        return int(found[1]) if found else 0
+        match = re.search(rb"max (\d+)", os.pread(self._refusals, 512, 0))
+        return int(match[1]) if match else 0
 
     def try_to_remove(self) -> bool:
         """Close the files from which usage is read, and return True; the engine removes the
@@ -238,13 +238,13 @@ def _candidates() -> Iterator[_Places]:
     that holds processes (such as the group in which a login or a service starts) can have none with
     limits below it, but its parent can.
     """
-    own = _places_of("self")
-    if own is None or not own.unified:
-        if own and all(os.access(folder, os.W_OK) for folder in own.folders()):
-            yield own
+    own_places = _places_of("self")
+    if own_places is None or not own_places.unified:
+        if own_places and all(os.access(folder, os.W_OK) for folder in own_places.folders()):
+            yield own_places
         return
     top = Path(_mounts()[""][1])
-    for folder in (own.memory, *own.memory.parents):
+    for folder in (own_places.memory, *own_places.memory.parents):
         if not folder.is_relative_to(top):
             return
         if os.access(folder, os.W_OK) and _counts_memory(folder):
@@ -268,16 +268,16 @@ def _remove_group(folders: list[Path]) -> bool:
 def remove_leftovers(places: _Places) -> None:
     """Remove the groups left behind by drivers that ended without cleaning up."""
     for folder in places.folders():
-        for own in folder.glob(_PREFIX + "*"):
-            found = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)(-\d+)?", own.name)
-            if found and start_time(int(found[1])) != int(found[2]):
-                for group in own.iterdir():
+        for group_folder in folder.glob(_PREFIX + "*"):
+            owner = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)(-\d+)?", group_folder.name)
+            if owner and start_time(int(owner[1])) != int(owner[2]):
+                for group in group_folder.iterdir():
                     for _ in range(100):
                         if not group.is_dir() or _remove_group([group]):
                             break
                         time.sleep(0.005)
                 with suppress(OSError):
-                    own.rmdir()
+                    group_folder.rmdir()
 
 
 def start_time(pid: int) -> int:
@@ -303,22 +303,22 @@ def group_of(pid: int) -> BorrowedGroup | str:
 
 
 def _places_of(pid: str) -> _Places | None:
-    mounts, own = _mounts(), _memberships(pid)
-    folders = [_folder(mounts, own, name) for name in ("memory", "pids", "cpuacct")]
+    mounts, memberships = _mounts(), _memberships(pid)
+    folders = [_folder(mounts, memberships, name) for name in ("memory", "pids", "cpuacct")]
     if all(folders):
         memory, pids, cpu = (folder for folder in folders if folder)
         return _Places(memory, pids, cpu, unified=False)
-    unified = _folder(mounts, own, "")
+    unified = _folder(mounts, memberships, "")
     return _Places(unified, unified, unified, unified=True) if unified else None
 
 
 def _folder(
-    mounts: dict[str, tuple[str, str]], own: dict[str, str], controller: str
+    mounts: dict[str, tuple[str, str]], memberships: dict[str, str], controller: str
 ) -> Path | None:
-    if controller not in mounts or controller not in own:
+    if controller not in mounts or controller not in memberships:
         return None
     root, place = mounts[controller]
-    path = own[controller]
+    path = memberships[controller]
     inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
     folder = Path(place) / inner.lstrip("/")
     return folder if os.access(folder, os.R_OK) else None
@@ -326,22 +326,22 @@ def _folder(
 
 def _mounts() -> dict[str, tuple[str, str]]:
     """Map each controller ("" for version 2) to the root of the mount and the mount point."""
-    found: dict[str, tuple[str, str]] = {}
+    mounts: dict[str, tuple[str, str]] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         root, place = before.split()[3:5]
         kind, _, options = after.split()[:3]
         if kind == "cgroup2":
-            found[""] = root, place
+            mounts[""] = root, place
         elif kind == "cgroup":
-            found.update(dict.fromkeys(options.split(","), (root, place)))
-    return found
+            mounts.update(dict.fromkeys(options.split(","), (root, place)))
+    return mounts
 
 
 def _memberships(pid: str) -> dict[str, str]:
     """Map each controller ("" for version 2) to the group that the process is in."""
-    found: dict[str, str] = {}
+    memberships: dict[str, str] = {}
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        found.update(dict.fromkeys(controllers.split(","), path))
-    return found
+        memberships.update(dict.fromkeys(controllers.split(","), path))
+    return memberships

@@ -39,12 +39,12 @@ async def fetch_back(
         )
     data = outcome.stdout
     files: dict[str, bytes] = {}
-    refused: dict[str, str] = {}
+    refused_files: dict[str, str] = {}
     while data:
         line, _, data = data.partition(b"\n")
         answer = json.loads(line)
         if "refused" in answer:
-            refused[answer["path"]] = answer["refused"]
+            refused_files[answer["path"]] = answer["refused"]
         else:
             files[answer["path"]], data = data[: answer["size"]], data[answer["size"] :]
-    return files, refused
+    return files, refused_files

@@ -77,8 +77,8 @@ def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
 
 def _watches(path: str) -> int:
     with open(path, "rb") as stream:
-        told = stream.read(_WATCHES_READ_BYTES)
-    return _MAX_WATCHES if len(told) == _WATCHES_READ_BYTES else told.count(b"tfd:")
+        watches = stream.read(_WATCHES_READ_BYTES)
+    return _MAX_WATCHES if len(watches) == _WATCHES_READ_BYTES else watches.count(b"tfd:")
 
 
 @cache
@@ -96,8 +96,8 @@ def _locks(pids: list[int]) -> int:
             lines = stream.read(_LOCKS_READ_BYTES).splitlines()
     except OSError:
         return 0
-    wanted = {b"%d" % pid for pid in pids}
-    return sum(_owner(line) in wanted for line in lines)
+    pid_texts = {b"%d" % pid for pid in pids}
+    return sum(_owner(line) in pid_texts for line in lines)
 
 
 def _owner(line: bytes) -> bytes:

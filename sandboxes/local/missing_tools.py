@@ -16,17 +16,17 @@ _ABSENT = 9
 _LOOK = f"import shutil, sys\nsys.exit(0 if shutil.which(sys.argv[1]) else {_ABSENT})"
 
 
-async def blame_missing_tool(sandbox: Sandbox, tool: str, done: Execution) -> Execution:
-    """Return `done`, or an infra error that names the package to install if `tool` is absent in the
-    sandbox.
+async def blame_missing_tool(sandbox: Sandbox, tool: str, execution: Execution) -> Execution:
+    """Return `execution`, or, if the sandbox lacks `tool`, an infra error that names the package to
+    install.
 
     A program may end with the same exit code, so the tool is looked for in a run of its own.
     """
-    if done.exit_code != NOT_FOUND or tool.startswith("./"):
-        return done
-    looked = await sandbox.execute(_LOOK, argv=[tool])
-    if looked.exit_code != _ABSENT:
-        return done
+    if execution.exit_code != NOT_FOUND or tool.startswith("./"):
+        return execution
+    probe = await sandbox.execute(_LOOK, argv=[tool])
+    if probe.exit_code != _ABSENT:
+        return execution
     package = _PACKAGES.get(tool, tool)
     reason = f"{tool} is not installed where programs run: apt-get install {package}"
-    return msgspec.structs.replace(done, status=ExecutionStatus.INFRA_ERROR, detail=reason)
+    return msgspec.structs.replace(execution, status=ExecutionStatus.INFRA_ERROR, detail=reason)

@@ -20,9 +20,9 @@ def readable_places() -> list[str]:
     if sys.base_prefix == "/usr":
         return [place for place in system if os.path.isdir(place)]
     library = sysconfig.get_config_var("LDLIBRARY") or ""
-    own = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
-    own += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
-    return [place for place in [*system, *own] if os.path.exists(place)]
+    places = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
+    places += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
+    return [place for place in [*system, *places] if os.path.exists(place)]
 
 
 def package_folders(name: str) -> list[str]:
@@ -46,7 +46,9 @@ def certificate_places() -> list[str]:
 
     Paths below /usr are left out, because every program may read these anyway.
     """
-    known = ssl.get_default_verify_paths()
-    places = [place for place in (known.openssl_capath, known.openssl_cafile) if place]
-    shown = [os.path.realpath(place) for place in places if os.path.exists(place)]
-    return [place for place in dict.fromkeys(shown) if not place.startswith("/usr/")]
+    default_paths = ssl.get_default_verify_paths()
+    places = [
+        place for place in (default_paths.openssl_capath, default_paths.openssl_cafile) if place
+    ]
+    existing = [os.path.realpath(place) for place in places if os.path.exists(place)]
+    return [place for place in dict.fromkeys(existing) if not place.startswith("/usr/")]

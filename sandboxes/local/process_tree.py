@@ -44,13 +44,13 @@ def children_of(parent: int) -> list[int]:
 
 def descendants(root: int) -> list[int]:
     """Return the pids of all live processes below `root`, without `root` itself."""
-    found: list[int] = []
+    pids: list[int] = []
     waiting = [root]
     while waiting:
         children = children_of(waiting.pop())
-        found += children
+        pids += children
         waiting += children
-    return found
+    return pids
 
 
 def threads_of(pid: int) -> int:
@@ -66,7 +66,7 @@ def usage(pids: list[int]) -> TreeUsage:
     nothing.
     """
     cpu = memory = threads = 0
-    own: dict[tuple[int, int], float] = {}
+    cpu_times: dict[tuple[int, int], float] = {}
     for pid in pids:
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -74,9 +74,9 @@ def usage(pids: list[int]) -> TreeUsage:
         except OSError:
             continue
         cpu += sum(int(ticks) for ticks in stat[11:15])
-        own[pid, int(stat[19])] = sum(int(ticks) for ticks in stat[11:13]) / _TICKS_PER_S
+        cpu_times[pid, int(stat[19])] = sum(int(ticks) for ticks in stat[11:13]) / _TICKS_PER_S
         threads += int(stat[17])
-    return TreeUsage(cpu / _TICKS_PER_S, memory + kernel_memory.held_by(pids), threads, own)
+    return TreeUsage(cpu / _TICKS_PER_S, memory + kernel_memory.held_by(pids), threads, cpu_times)
 
 
 def _resident_bytes(pid: int) -> int:

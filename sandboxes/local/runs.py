@@ -157,7 +157,7 @@ class Run:
         failure.
         """
         names = [name for name, _ in peers]
-        own = [descriptor for _, descriptor in peers]
+        peer_descriptors = [descriptor for _, descriptor in peers]
         try:
             for name in () if request.mode in QUIET else ("out", "err"):
                 names.append(name)
@@ -167,15 +167,15 @@ class Run:
                 os.set_blocking(reader, False)
                 # A program may open /dev/stdout, which is this pipe.
                 os.fchmod(writer, 0o622)
-                own.append(writer)
+                peer_descriptors.append(writer)
             if stdin:
                 names.append("in")
-                own.append(memory_file("stdin", stdin))
+                peer_descriptors.append(memory_file("stdin", stdin))
             request.streams = names
             self.asked = self.started = time.monotonic()
-            self.slot.send(request, own)
+            self.slot.send(request, peer_descriptors)
         finally:
-            for descriptor in own:
+            for descriptor in peer_descriptors:
                 os.close(descriptor)
         self.timer = self.loop.call_later(_FIRST_LOOK_S, self._first_look)
 
@@ -212,7 +212,7 @@ class Run:
         limits = self.limits
         tree = None if self.slot.group else self.slot.look()
         cpu = self._tree_cpu(tree) if tree else self._group_cpu()
-        left = limits.timeout_s - elapsed
+        left_s = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
         elif tree and tree.memory_bytes > limits.memory_bytes < process_tree.shared_out(
@@ -223,7 +223,7 @@ class Run:
             self.stop(
                 ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes and threads"
             )
-        elif left <= 0:
+        elif left_s <= 0:
             # Judge a run that has passed the wall limit, and return the seconds that are left.
             # Time spent ready to run but without a core is the machine's doing, and is not charged.
             # A run that has had its time ends as TIMEOUT; a run that has waited too long for a core
@@ -231,8 +231,8 @@ class Run:
             waited = 0.0
             if cpu < self.limits.timeout_s:
                 waited = process_tree.waited_s(self.slot.processes())
-            left = self.limits.timeout_s - (elapsed - waited)
-            if left <= 0.01 * self.limits.timeout_s:
+            left_s = self.limits.timeout_s - (elapsed - waited)
+            if left_s <= 0.01 * self.limits.timeout_s:
                 self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {self.limits.timeout_s:g} s")
             elif elapsed > _PATIENCE * self.limits.timeout_s:
                 reason = (
@@ -242,7 +242,7 @@ class Run:
         if not self.verdict:
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))
             often = _LOOK_EVERY_S if self.slot.group else _SHORTEST_LOOK_S
-            self.timer = self.loop.call_later(max(0.001, min(left, soon, often)), self._look)
+            self.timer = self.loop.call_later(max(0.001, min(left_s, soon, often)), self._look)
 
     def _has_begun(self) -> bool:
         """Return whether the slot has read the request; until then the run is charged no time.
@@ -294,22 +294,22 @@ class Run:
         _, number, status, user_us, system_us, memory, _ = REPORT.unpack(report)
         if number != self.slot.number:
             raise SlotLost(f"run {number} was reported while run {self.slot.number} was going")
-        whole = [stream.drain() for stream in self.streams]
-        if not all(whole) and not self.verdict:
+        totals = [stream.drain() for stream in self.streams]
+        if not all(totals) and not self.verdict:
             self.verdict, self.detail = (
                 ExecutionStatus.OUTPUT_LIMIT,
                 f"more than {self.limits.output_bytes} bytes of output",
             )
-        out, err = [stream.content() for stream in self.streams] or [b"", b""]
+        stdout, err = [stream.content() for stream in self.streams] or [b"", b""]
         code = os.waitstatus_to_exitcode(status)
         usage = Usage(wall_s=wall, cpu_s=(user_us + system_us) / 1e6, memory_bytes=memory)
         killed_for_memory = self.slot.new_oom_kills() > 0
         if self.verdict:
-            return RunOutcome(self.verdict, None, out, err, usage, self.detail)
+            return RunOutcome(self.verdict, None, stdout, err, usage, self.detail)
         if code != 0 and (killed_for_memory or _ends_in_memory_error(code, err)):
-            return RunOutcome(ExecutionStatus.OOM, None, out, err, usage, "it ran out of memory")
+            return RunOutcome(ExecutionStatus.OOM, None, stdout, err, usage, "it ran out of memory")
         return RunOutcome(
-            ExecutionStatus.ERROR if code else ExecutionStatus.OK, code, out, err, usage
+            ExecutionStatus.ERROR if code else ExecutionStatus.OK, code, stdout, err, usage
         )
 
     def close(self) -> None:

@@ -108,16 +108,18 @@ class SlotPool:
 
     async def _start(self, slots: list[Slot], count: int) -> None:
         numbers = [self._numbers.pop() for _ in range(count)]
-        made = [self._make(number) for number in numbers]
-        self._of.update(zip(made, numbers, strict=True))
+        new_slots = [self._make(number) for number in numbers]
+        self._of.update(zip(new_slots, numbers, strict=True))
         try:
-            results = await asyncio.gather(*(slot.start() for slot in made), return_exceptions=True)
+            results = await asyncio.gather(
+                *(slot.start() for slot in new_slots), return_exceptions=True
+            )
         except asyncio.CancelledError:
-            for slot in made:
+            for slot in new_slots:
                 self._retire(slot)
             raise
         failure: BaseException | None = None
-        for slot, result in zip(made, results, strict=True):
+        for slot, result in zip(new_slots, results, strict=True):
             if isinstance(result, BaseException):
                 self._retire(slot)
                 failure = result

@@ -187,7 +187,7 @@ class SlotSandbox(Sandbox):
             UnknownLanguage: no such language.
             NetworkNotAllowed: the program wants a network without the operator's leave.
         """
-        name, how = find_language(program.language)
+        name, language = find_language(program.language)
         source = as_bytes(program.code, "code")
         uploads = self._uploads(program)
         if name == "python":
@@ -198,17 +198,17 @@ class SlotSandbox(Sandbox):
                 options={"argv": list(program.argv)} if program.argv else {},
             )
             return await self._run(request, program, self.kind_for(source, *uploads.values()))
-        if how.compile:
-            built = await self._compile(how, source, uploads, program.limits.compile_s)
+        if language.compile:
+            built = await self._compile(language, source, uploads, program.limits.compile_s)
             if isinstance(built, Execution):
                 return built
-            uploads = {**uploads, how.product: built}
+            uploads = {**uploads, language.product: built}
         else:
-            uploads = {**uploads, how.source: source}
-        steps = [[*how.run, *program.argv]]
+            uploads = {**uploads, language.source: source}
+        steps = [[*language.run, *program.argv]]
         request = Request(mode=COMMAND, files=uploads, options={"steps": steps})
-        done = await self._run(request, program)
-        return await blame_missing_tool(self, how.run[0], done)
+        execution = await self._run(request, program)
+        return await blame_missing_tool(self, language.run[0], execution)
 
     async def run_command(
         self,
@@ -244,34 +244,39 @@ class SlotSandbox(Sandbox):
         return check_files(program.files, room_bytes=self._disk_bytes // 2)
 
     async def _compile(
-        self, how: Language, source: bytes, files: dict[str, bytes], seconds: float
+        self, language: Language, source: bytes, files: dict[str, bytes], seconds: float
     ) -> bytes | Execution:
         """Return the compiled program, from the cache or from a compiler run in a slot.
 
         If the compiler refuses, its execution is returned instead. The cache is keyed by content
         and written here, outside the slots, so that no run can put a program into it.
         """
-        files = {name: data for name, data in files.items() if name != how.product}
-        key = hashlib.sha256(repr((how, source, sorted(files.items()))).encode()).digest()
+        files = {name: data for name, data in files.items() if name != language.product}
+        key = hashlib.sha256(repr((language, source, sorted(files.items()))).encode()).digest()
         if key in self._compiled:
             self._compiled.move_to_end(key)
             return self._compiled[key]
         request = Request(
             mode=COMMAND,
-            files={**files, how.source: source},
-            options={"steps": [list(how.compile)]},
+            files={**files, language.source: source},
+            options={"steps": [list(language.compile)]},
         )
         limits = msgspec.structs.replace(_COMPILE_LIMITS, timeout_s=seconds, cpu_s=seconds)
-        compiler = Program(code="", limits=limits, fetch_files=[how.product])
-        done = await self._run(request, compiler)
-        done = await blame_missing_tool(self, how.compile[0], done)
-        if not done.ok or how.product not in done.files:
-            status = ExecutionStatus.ERROR if done.ok else done.status
-            missing = done.refused.get(how.product, "") if done.ok else done.detail
-            return msgspec.structs.replace(
-                done, status=status, compiled=False, detail=f"not compiled; {missing}".rstrip("; ")
+        compiler = Program(code="", limits=limits, fetch_files=[language.product])
+        execution = await self._run(request, compiler)
+        execution = await blame_missing_tool(self, language.compile[0], execution)
+        if not execution.ok or language.product not in execution.files:
+            status = ExecutionStatus.ERROR if execution.ok else execution.status
+            missing = (
+                execution.refused.get(language.product, "") if execution.ok else execution.detail
             )
-        self._compiled[key] = done.files[how.product]
+            return msgspec.structs.replace(
+                execution,
+                status=status,
+                compiled=False,
+                detail=f"not compiled; {missing}".rstrip("; "),
+            )
+        self._compiled[key] = execution.files[language.product]
         while len(self._compiled) > _COMPILED_KEPT:
             self._compiled.popitem(last=False)
         return self._compiled[key]
@@ -283,12 +288,12 @@ class SlotSandbox(Sandbox):
         limits, stdin = program.limits, as_bytes(program.stdin, "stdin")
         fetch = check_fetch(program.fetch_files) if program.fetch_files else []
         kind = NETWORK if program.network else kind
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         problem = ""
         for _ in range(_TRIES):
             try:
                 async with self.pool(kind).take() as (slot,):
-                    waited = time.monotonic() - asked
+                    waited = time.monotonic() - asked_at
                     async with self._ways_out(kind) as peers:
                         outcome = await slot.run(
                             request, limits, stdin=stdin, peers=peers, preserve=bool(fetch)
@@ -314,10 +319,10 @@ class SlotSandbox(Sandbox):
             if self.groups
             else None
         )
-        uid, gid, lent = os.getuid(), os.getgid(), None
+        uid, gid, borrowed_id = os.getuid(), os.getgid(), None
         if uid == 0 and self._tier != UNSAFE:
-            lent = user_ids().take()
-            uid = gid = first_user_id() + lent
+            borrowed_id = user_ids().take()
+            uid = gid = first_user_id() + borrowed_id
         slot = Slot(
             JailPlan(
                 tier=self._tier,
@@ -343,8 +348,8 @@ class SlotSandbox(Sandbox):
             ),
             group,
         )
-        if lent is not None:
-            user_ids().lend(lent, slot)
+        if borrowed_id is not None:
+            user_ids().lend(borrowed_id, slot)
         return slot
 
     def _readable(self, kind: str) -> list[str]:
@@ -381,19 +386,23 @@ class SlotSandbox(Sandbox):
 
 
 def _execution(
-    tier: str, outcome: RunOutcome, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
+    tier: str,
+    outcome: RunOutcome,
+    queue_s: float,
+    files: dict[str, bytes],
+    refused_files: dict[str, str],
 ) -> Execution:
-    used = outcome.usage
+    usage = outcome.usage
     return Execution(
         status=outcome.status,
         stdout=outcome.stdout.decode("utf-8", "replace"),
         stderr=outcome.stderr.decode("utf-8", "replace"),
         exit_code=outcome.exit_code,
         usage=Usage(
-            wall_s=used.wall_s, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes, queue_s=queue_s
+            wall_s=usage.wall_s, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, queue_s=queue_s
         ),
         files=files,
-        refused=refused,
+        refused=refused_files,
         detail=outcome.detail,
         tier=tier,
     )

@@ -138,12 +138,12 @@ class Slot:
         """Return whether the present run's request lies unread: the slot still cleans up after the
         last run.
         """
-        unread = bytearray(4)
+        unread_count = bytearray(4)
         try:
-            fcntl.ioctl(self._requests, termios.TIOCOUTQ, unread)
+            fcntl.ioctl(self._requests, termios.TIOCOUTQ, unread_count)
         except OSError:
             return False
-        return any(unread)
+        return any(unread_count)
 
     def kill_run(self) -> None:
         """Kill the present run, if any; a slot that does not report the end in time is given up."""
@@ -174,14 +174,14 @@ class Slot:
         """Have the present run last until killed, even if the first process ends before."""
         self._order(b"H")
 
-    def _order(self, what: bytes) -> None:
+    def _order(self, order: bytes) -> None:
         """Send the slot an order about the present run, if any.
 
         Without a run the order would reach the child that waits for the next run.
         """
         if self._waiter:
             with suppress(OSError):
-                self._control.send(ORDER.pack(what, self.number))
+                self._control.send(ORDER.pack(order, self.number))
 
     def new_oom_kills(self) -> int:
         """Return how many processes were killed for lack of memory since the last call."""

@@ -11,8 +11,8 @@ import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
 _REFUSED_4 = {
-    IPv4Network(block): why
-    for block, why in {
+    IPv4Network(block): reason
+    for block, reason in {
         "0.0.0.0/8": "this host",
         "10.0.0.0/8": "a private range",
         "100.64.0.0/10": "a shared range, with the metadata service of Alibaba Cloud",
@@ -39,8 +39,8 @@ _GLOBAL_6 = IPv6Network("2000::/3")
 """All of IPv6 that is assigned to the internet; addresses outside are never reached."""
 
 _REFUSED_6 = {
-    IPv6Network(block): why
-    for block, why in {
+    IPv6Network(block): reason
+    for block, reason in {
         "2001::/23": "reserved for protocols, with Teredo tunnels to IPv4",
         "2001:db8::/32": "for documentation",
         "2002::/16": "a tunnel to IPv4 (6to4)",
@@ -65,10 +65,10 @@ def refusal(address: str) -> str:
     except ValueError:
         return "not an address"
     if isinstance(parsed, IPv4Address):
-        return next((why for block, why in _REFUSED_4.items() if parsed in block), "")
+        return next((reason for block, reason in _REFUSED_4.items() if parsed in block), "")
     if parsed not in _GLOBAL_6 or parsed.scope_id:
         return "not a public IPv6 address"
-    return next((why for block, why in _REFUSED_6.items() if parsed in block), "")
+    return next((reason for block, reason in _REFUSED_6.items() if parsed in block), "")
 
 
 def is_own(address: str) -> bool:
@@ -80,7 +80,7 @@ def is_own(address: str) -> bool:
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asking:
             asking.connect((address, 9))
-            own: str = asking.getsockname()[0]
+            own_address: str = asking.getsockname()[0]
     except OSError:
         return False  # no route, so connecting will fail
-    return own == address
+    return own_address == address

@@ -140,10 +140,10 @@ class EgressDecision:
         if not (excepted or allowed):
             raise EgressRefused(f"the host {name!r} is not among those that may be reached")
         async with asyncio.timeout(self.policy.connect_timeout_s):
-            found = await self._resolve(name, port)
-        for address in found:
+            addresses = await self._resolve(name, port)
+        for address in addresses:
             self._check_address(name, address, port)
-        return found
+        return addresses
 
     def _check_address(self, name: str, address: str, port: int) -> None:
         if f"{address}:{port}" in self.policy.exceptions:
@@ -151,6 +151,6 @@ class EgressDecision:
         if port not in self.policy.ports:
             allowed = ", ".join(map(str, self.policy.ports))
             raise EgressRefused(f"port {port} may not be reached, only {allowed}")
-        why = refusal(address) or ("this machine's own" if is_own(address) else "")
-        if why:
-            raise EgressRefused(f"{name!r} is at {address}, which is {why}")
+        reason = refusal(address) or ("this machine's own" if is_own(address) else "")
+        if reason:
+            raise EgressRefused(f"{name!r} is at {address}, which is {reason}")

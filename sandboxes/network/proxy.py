@@ -55,15 +55,15 @@ class EgressProxy:
 
         Yields a name and the descriptor to hand to the run; whoever takes the descriptor closes it.
         """
-        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        here.setblocking(False)
-        serving = asyncio.ensure_future(_Way(self._decision, self._policy).serve(here))
+        our_end, guest_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        our_end.setblocking(False)
+        serving = asyncio.ensure_future(_Way(self._decision, self._policy).serve(our_end))
         try:
-            yield NAME, there.detach()
+            yield NAME, guest_end.detach()
         finally:
             serving.cancel()
             await asyncio.wait([serving])
-            here.close()
+            our_end.close()
 
 
 class _Way:
@@ -115,8 +115,8 @@ class _Way:
         async with asyncio.timeout(_HEAD_TIMEOUT_S):
             head = await reader.readuntil(b"\r\n\r\n")
         try:
-            wanted = parse(head)
-            host = await self._connect(wanted)
+            request = parse(head)
+            host = await self._connect(request)
         except (BadRequest, EgressRefused, OSError) as error:
             writer.write(_answer_of(error))
             await writer.drain()
@@ -124,10 +124,10 @@ class _Way:
         async with _closing(host):
             # For a tunnel, the program is told that it is open; otherwise the host gets the
             # request.
-            (writer if wanted.is_tunnel else host[1]).write(wanted.opening or _ESTABLISHED)
+            (writer if request.is_tunnel else host[1]).write(request.opening or _ESTABLISHED)
             await self._join(program, host)
 
-    async def _connect(self, wanted: ProxyRequest) -> _Streams:
+    async def _connect(self, request: ProxyRequest) -> _Streams:
         """Connect to the host.
 
         Raises:
@@ -135,12 +135,12 @@ class _Way:
             OSError: no connection could be made, or not in time.
         """
         async with self._lookups:
-            addresses = await self._decision.addresses(wanted.host, wanted.port)
-        failure: OSError = OSError(f"{wanted.host!r} has no address")
+            addresses = await self._decision.addresses(request.host, request.port)
+        failure: OSError = OSError(f"{request.host!r} has no address")
         for address in addresses:
             try:
                 async with asyncio.timeout(self._policy.connect_timeout_s):
-                    return await asyncio.open_connection(address, wanted.port)
+                    return await asyncio.open_connection(address, request.port)
             except OSError as error:  # the next address may work
                 failure = error
         raise failure
@@ -148,7 +148,7 @@ class _Way:
     async def _join(self, program: _Streams, host: _Streams) -> None:
         """Carry bytes in both directions until both ends have finished, or either fails."""
         ways = [(program[0], host[1]), (host[0], program[1])]
-        carrying = [asyncio.ensure_future(self._carry(*way)) for way in ways]
+        carrying = [asyncio.ensure_future(self._carry(*streams)) for streams in ways]
         try:
             await asyncio.wait(carrying, return_when=asyncio.FIRST_EXCEPTION)
         finally:

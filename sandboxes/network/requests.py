@@ -59,7 +59,9 @@ def parse(head: bytes) -> ProxyRequest:
     if url.scheme != "http" or not host:
         raise BadRequest("a proxy is asked for http://host/path or by CONNECT host:port")
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    kept = [each for each in headers if each.partition(b":")[0].strip().lower() not in _DROPPED]
+    kept_headers = [
+        header for header in headers if header.partition(b":")[0].strip().lower() not in _DROPPED
+    ]
     first = b" ".join((method, path.encode(), version))
-    opening = b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+    opening = b"\r\n".join([first, *kept_headers, b"Connection: close", b"", b""])
     return ProxyRequest(host, port or _HTTP_PORT, opening)

@@ -120,14 +120,21 @@ class SandboxCalls:
         pending = list(range(len(bodies)))
         retry: Retry | None = None
         while pending:
-            for at, answer in zip(pending, await self._batches(bodies, pending), strict=True):
-                answers[at] = answer
-            before, pending = pending, [at for at in pending if _again(answers[at], bodies[at])]
+            for position, answer in zip(pending, await self._batches(bodies, pending), strict=True):
+                answers[position] = answer
+            before, pending = (
+                pending,
+                [
+                    pending_position
+                    for pending_position in pending
+                    if _again(answers[pending_position], bodies[pending_position])
+                ],
+            )
             if retry is None or len(pending) < len(before):  # progress restarts the patience
                 retry = Retry(self.client.policy, self.client.rng)
             if pending and not await self._wait(retry, answers[pending[0]]):
                 break
-        return [_settled(answers[at]) for at in range(len(bodies))]
+        return [_settled(answers[item]) for item in range(len(bodies))]
 
     async def _wait(self, retry: Retry, answer: Answer) -> bool:
         """Wait before the next request; False if no time is left for another."""
@@ -142,13 +149,15 @@ class SandboxCalls:
     async def _batches(self, bodies: Sequence[ExecuteBody], pending: list[int]) -> list[Answer]:
         answers: list[Answer] = []
         for start in range(0, len(pending), MAX_BATCH):
-            answers += await self._batch([bodies[at] for at in pending[start : start + MAX_BATCH]])
-        for place, at in enumerate(pending):
+            answers += await self._batch(
+                [bodies[position] for position in pending[start : start + MAX_BATCH]]
+            )
+        for place, index in enumerate(pending):
             answer = answers[place]
             # the replies of a batch together were too large
             if isinstance(answer, LudusError) and is_too_large(answer):
                 try:
-                    answers[place] = await self.execute(bodies[at])
+                    answers[place] = await self.execute(bodies[index])
                 except (ConfigError, UnknownName) as error:
                     answers[place] = error
         return answers
@@ -177,16 +186,18 @@ class SandboxCalls:
             ConfigError: an unknown kind, or more time than the server grants.
             Unauthorized: the token is wrong.
         """
-        each = KINDS.get(body.kind) == "stdin"
-        longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
+        per_case = KINDS.get(body.kind) == "stdin"
+        longest_s = body.options.timeout_s * (len(body.tests) if per_case else 1)
         body = msgspec.structs.replace(body, queue_timeout_s=body.queue_timeout_s or QUEUE_S)
         try:
             request = self.client.build("POST", "/v1/grade", body)
             reply = await self.call(longest_s, request, GradeReply)
         except LudusError as error:
-            done = execution_of(error)
-            return Grading(Verdict.unavailable(done.detail))
-        results = (TestResult(one.passed, one.detail, one.seconds) for one in reply.results)
+            execution = execution_of(error)
+            return Grading(Verdict.unavailable(execution.detail))
+        results = (
+            TestResult(result.passed, result.detail, result.seconds) for result in reply.results
+        )
         return Grading(reply.verdict, tuple(results), reply.tier)
 
     async def call(
@@ -243,8 +254,8 @@ async def try_patiently(
 
 def work_s(body: ExecuteBody) -> float:
     """Return how long a program may run, in seconds, with the compiler."""
-    how = LANGUAGES.get(body.language)
-    compiles = how is None or bool(how.compile)
+    language = LANGUAGES.get(body.language)
+    compiles = language is None or bool(language.compile)
     compile_s = (body.compile_s or DEFAULT_LIMITS.compile_s) if compiles else 0.0
     return (body.timeout_s or DEFAULT_LIMITS.timeout_s) + compile_s
 

@@ -54,8 +54,8 @@ class Gate:
     @property
     def queue_s(self) -> float:
         """The expected wait of a new request in seconds, from the recent duration of work."""
-        ahead = sum(waiter.weight for waiter in self._line) + (self.busy >= self.width)
-        return ahead * self._slot_s / self.width
+        waiting_weight = sum(waiter.weight for waiter in self._line) + (self.busy >= self.width)
+        return waiting_weight * self._slot_s / self.width
 
     @asynccontextmanager
     async def enter(
@@ -72,7 +72,7 @@ class Gate:
             QueueFull: the queue is full, or the work was not admitted in time.
         """
         weight = min(weight, self.width)
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         if self._line or self.busy + weight > self.width:
             if bounded and len(self._line) >= self.max_waiting:
                 raise self.full("every place in line is taken")
@@ -92,7 +92,7 @@ class Gate:
             self.busy += weight
         entered = time.monotonic()
         try:
-            yield entered - asked
+            yield entered - asked_at
         finally:
             held_s = time.monotonic() - entered
             self._slot_s += _SMOOTHING * (held_s - self._slot_s)
@@ -120,12 +120,12 @@ class Gate:
             self.busy += waiter.weight
             waiter.turn.set_result(None)
 
-    def full(self, why: str) -> QueueFull:
+    def full(self, reason: str) -> QueueFull:
         """Make the refusal, with the length of the queue."""
         retry_after_s = min(_MAX_RETRY_S, max(_MIN_RETRY_S, self.queue_s))
         return QueueFull(
-            f"{why}: {self.busy} of {self.width} slots are busy and {self.waiting} requests wait, "
-            f"about {retry_after_s:.2g} s",
+            f"{reason}: {self.busy} of {self.width} slots are busy "
+            f"and {self.waiting} requests wait, about {retry_after_s:.2g} s",
             retry_after_s,
             depth=self.waiting + self.busy,
             limit=self.max_waiting + self.width,

@@ -45,12 +45,12 @@ class MadeLease(Lease, Generic[T]):
         name: str,
         ttl_s: float,
         request: object,
-        made: asyncio.Task[T],
+        making: asyncio.Task[T],
         close: Callable[[T], Awaitable[None]],
     ) -> None:
         super().__init__(name, ttl_s)
         self.request = request
-        self.made = made
+        self.made = making
         self._close = close
 
     async def close(self) -> None:
@@ -116,12 +116,12 @@ class Leases(Generic[T]):
         if lease is None:
             self._table.check_new(name)
 
-            async def made() -> T:
+            async def make_limited() -> T:
                 async with asyncio.timeout(MAKE_TIMEOUT_S):
                     return await start()
 
             granted_s = min(ttl_s or self._terms.ttl_s, self._terms.ttl_s)
-            task = asyncio.create_task(made())
+            task = asyncio.create_task(make_limited())
             lease = MadeLease(name, granted_s, request, task, self._close)
             self._table.add(lease)
         elif lease.request != request:
@@ -131,9 +131,9 @@ class Leases(Generic[T]):
             await asyncio.shield(lease.made)
         except (SlotLost, TimeoutError) as error:
             self._table.release(lease, "", bury=False)
-            why = str(error) or "it took too long"
+            reason = str(error) or "it took too long"
             raise Refused(
-                f"the {self._terms.what} did not start: {why}", "sandbox_failed"
+                f"the {self._terms.what} did not start: {reason}", "sandbox_failed"
             ) from error
         except LudusError:
             self._table.release(lease, "", bury=False)

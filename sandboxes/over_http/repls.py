@@ -49,9 +49,9 @@ class HostedRepl:
         Raises:
             SequenceConflict: a cell was skipped, or the last cell still runs.
         """
-        kept = self._cells.kept(body, body.seq)
-        if kept is not None:
-            return kept
+        stored_reply = self._cells.kept(body, body.seq)
+        if stored_reply is not None:
+            return stored_reply
         task = asyncio.create_task(self.session.run(body.code, timeout_s=timeout_s))
         task.add_done_callback(_seen)  # the client may be gone
         self._cells.begun(body, body.seq, task)
@@ -78,14 +78,14 @@ class Repls:
         open_session: SessionMaker,
         bounds: Bounds,
         *,
-        most: int,
+        max_repls: int,
         instance: str,
         count: Counter,
     ) -> None:
         self._open_session = open_session
         self._bounds = bounds
         self._count = count
-        terms = Terms("REPL", most, bounds.repl_ttl_s, bounds.repl_lifetime_s)
+        terms = Terms("REPL", max_repls, bounds.repl_ttl_s, bounds.repl_lifetime_s)
         self._leases: Leases[HostedRepl] = Leases(terms, HostedRepl.close, instance=instance)
 
     def __len__(self) -> int:
@@ -138,14 +138,14 @@ class Repls:
             return await asyncio.shield(repl.cell(body, timeout_s))
 
         try:
-            done = await self._leases.use(name, work)
-            status = done.status
+            reply = await self._leases.use(name, work)
+            status = reply.status
         except SequenceConflict:
             status = "sequence_conflict"
             raise
         finally:
             self._count("cell", status, started)
-        return CellReply(repl=name, seq=body.seq, execution=done)
+        return CellReply(repl=name, seq=body.seq, execution=reply)
 
     async def session(self, name: str, work: Callable[[Session], Awaitable[_T]]) -> _T:
         """Do work with a session that untrusted code has to answer: move files, copy the session.

@@ -134,16 +134,16 @@ class Runner:
         started = time.perf_counter()
         try:
             async with self.gate.enter(patience_s=patience_s, bounded=bounded) as waited_s:
-                done = await self.sandbox.run(program)
+                execution = await self.sandbox.run(program)
         except UnknownLanguage as error:
             raise Refused(str(error), "unknown_language") from error
         except QueueFull:
             self.metrics.refused.inc()
             raise
         self.metrics.queue_seconds.observe(waited_s)
-        self.count(operation, done.status, started)
-        usage = msgspec.structs.replace(done.usage, queue_s=done.usage.queue_s + waited_s)
-        return msgspec.structs.replace(done, usage=usage)
+        self.count(operation, execution.status, started)
+        usage = msgspec.structs.replace(execution.usage, queue_s=execution.usage.queue_s + waited_s)
+        return msgspec.structs.replace(execution, usage=usage)
 
     async def grade(self, body: GradeBody) -> Grading:
         """Grade a solution.
@@ -157,13 +157,13 @@ class Runner:
         self.check_time("timeout_s", limits.timeout_s)
         self.check_time("cpu_s", limits.cpu_s)
         self.check_room(limits)
-        each = KINDS.get(body.kind) == "stdin"
-        longest_s = body.options.timeout_s * (len(body.tests) if each else 1)
+        per_case = KINDS.get(body.kind) == "stdin"
+        longest_s = body.options.timeout_s * (len(body.tests) if per_case else 1)
         self.check_grading_time(longest_s)
         started = time.perf_counter()
         patience_s = body.queue_timeout_s or self.bounds.queue_timeout_s
         try:
-            async with self.gate.enter(1 if each else 2, patience_s=patience_s) as waited_s:
+            async with self.gate.enter(1 if per_case else 2, patience_s=patience_s) as waited_s:
                 grading = await grade_with(
                     self.sandbox, body.solution, body.tests, kind=body.kind, options=body.options
                 )
@@ -202,9 +202,11 @@ class Runner:
         """
         self._grant("timeout_s of all inputs together", seconds, self.bounds.max_grade_s)
 
-    def _grant(self, name: str, asked: float, most: float) -> None:
-        if asked > most:
-            raise Refused(f"{name} is {asked:g}; this server grants at most {most:g}", "invalid")
+    def _grant(self, name: str, asked_mb: float, max_mb: float) -> None:
+        if asked_mb > max_mb:
+            raise Refused(
+                f"{name} is {asked_mb:g}; this server grants at most {max_mb:g}", "invalid"
+            )
 
     def count(self, operation: str, status: str, started: float) -> None:
         """Record work in the metrics; `started` is the start time by `perf_counter`."""

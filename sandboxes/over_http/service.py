@@ -103,13 +103,13 @@ class SandboxService:
         """Open the sandbox; a tier that does not work fails here."""
         self._instance = context.instance
         await self.runner.start(context)
-        sandbox, most = self.runner.sandbox, self.runner.bounds.max_repls
+        sandbox, max_repls = self.runner.sandbox, self.runner.bounds.max_repls
         self._repls = Repls(
             self._open_session,
             self.runner.bounds,
-            most=min(most, sandbox.pool(SESSION).size)
+            max_repls=min(max_repls, sandbox.pool(SESSION).size)
             if isinstance(sandbox, SlotSandbox)
-            else most,
+            else max_repls,
             instance=context.instance,
             count=self.runner.count,
         )
@@ -165,8 +165,8 @@ class SandboxService:
         """Answer `POST /v1/grade`: grade a solution."""
         grading = await self.runner.grade(body)
         results = [
-            GradeResult(passed=one.passed, detail=one.detail, seconds=one.seconds)
-            for one in grading.results
+            GradeResult(passed=result.passed, detail=result.detail, seconds=result.seconds)
+            for result in grading.results
         ]
         return GradeReply(verdict=grading.verdict, results=results, tier=grading.tier)
 
@@ -219,14 +219,14 @@ class SandboxService:
 
     async def _item(self, item: object, room: _Room) -> ExecuteItem:
         try:
-            done = await self.runner.execute(read_item(item, ExecuteBody))
-            room.take(done)
+            execution = await self.runner.execute(read_item(item, ExecuteBody))
+            room.take(execution)
         except LudusError as error:
             return _failed(fault_of(error))
         except Exception as error:  # one item must not spoil the others
             logger.exception("an item of a batch failed")
             return _failed(fault_of(error))
-        return ExecuteItem(status=200, execution=done)
+        return ExecuteItem(status=200, execution=execution)
 
 
 class _Room:
@@ -235,13 +235,15 @@ class _Room:
     def __init__(self, bounds: Bounds) -> None:
         self._most = self._left = bounds.max_reply_bytes
 
-    def take(self, done: Execution) -> None:
+    def take(self, execution: Execution) -> None:
         """Count the output of an execution.
 
         Raises:
             Refused: the output does not fit into the reply.
         """
-        size = len(done.stdout) + len(done.stderr) + sum(map(len, done.files.values()))
+        size = (
+            len(execution.stdout) + len(execution.stderr) + sum(map(len, execution.files.values()))
+        )
         if size > self._left:
             raise Refused(
                 f"the output of this item does not fit the {self._most} bytes of one reply; "

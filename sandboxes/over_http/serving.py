@@ -55,11 +55,15 @@ def sandbox_services(**arguments: object) -> list[Service]:
 
 
 def _read(arguments: dict[str, object]) -> SandboxServeOptions:
-    known = SandboxServeOptions.__struct_fields__
+    option_names = SandboxServeOptions.__struct_fields__
     for name in arguments:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        if name not in option_names:
+            close_names = difflib.get_close_matches(name, option_names, n=1)
+            hint = (
+                f"did you mean {close_names[0]!r}?"
+                if close_names
+                else f"known: {', '.join(option_names)}"
+            )
             raise ConfigError(f"a sandbox server has no setting {name!r}; {hint}")
     try:
         return msgspec.convert(arguments, SandboxServeOptions)

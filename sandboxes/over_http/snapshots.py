@@ -92,5 +92,5 @@ class Snapshots:
 
 
 def _refusal(error: NotSnapshotable) -> Refused:
-    ours = error.reason == "fault"
-    return Refused(str(error), "sandbox_failed" if ours else "not_snapshotable")
+    is_our_fault = error.reason == "fault"
+    return Refused(str(error), "sandbox_failed" if is_our_fault else "not_snapshotable")

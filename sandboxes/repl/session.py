@@ -103,14 +103,14 @@ class Session:
             raise ConfigError(
                 f"a Session needs slots, not the tier {sandbox.tier!r}; on a server, open_repl()"
             )
-        held = AsyncExitStack()
-        (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
+        resources = AsyncExitStack()
+        (slot,) = await resources.enter_async_context(sandbox.pool(SESSION).take())
         line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         readers, writers = zip(os.pipe(), os.pipe(), strict=True)
         for writer in writers:
             os.fchmod(writer, 0o622)
         peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
-        tree = ProcessTree(slot, held, sandbox.groups, SnapshotClient.of(sandbox))
+        tree = ProcessTree(slot, resources, sandbox.groups, SnapshotClient.of(sandbox))
         return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
 
     @property
@@ -118,18 +118,18 @@ class Session:
         """Whether the session ended by a fault of the sandbox or by being idle, not by what ran
         there.
         """
-        ended = self._session_process.ended
-        if self._expired or not ended.done() or ended.cancelled():
+        end = self._session_process.ended
+        if self._expired or not end.done() or end.cancelled():
             return self._expired
-        if ended.exception() is not None:
+        if end.exception() is not None:
             return True
-        return ended.result().status is ExecutionStatus.INFRA_ERROR
+        return end.result().status is ExecutionStatus.INFRA_ERROR
 
     def _why(self) -> str:
         """Return why the session has ended."""
-        ended = self._session_process.ended
-        if ended.done() and not ended.cancelled() and not ended.exception():
-            outcome = ended.result()
+        end = self._session_process.ended
+        if end.done() and not end.cancelled() and not end.exception():
+            outcome = end.result()
             return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
         return self._reason
 
@@ -194,10 +194,10 @@ class Session:
                     status = (
                         ExecutionStatus.OK if answer.get("ok") is True else ExecutionStatus.ERROR
                     )
-            out, err = (output.text() for output in self._outputs)
-            used = Usage(wall_s=time.monotonic() - started)
+            stdout, err = (output.text() for output in self._outputs)
+            usage = Usage(wall_s=time.monotonic() - started)
             tier = self._session_process.tree.slot.plan.tier
-            return Execution(status=status, stdout=out, stderr=err, usage=used, tier=tier)
+            return Execution(status=status, stdout=stdout, stderr=err, usage=usage, tier=tier)
 
     async def _cell(self, code: str, timeout_s: float) -> tuple[dict[str, Any], ExecutionStatus]:
         asking = asyncio.ensure_future(self._ask({"do": "cell", "code": code}))
@@ -362,15 +362,15 @@ class Snapshot:
             raise SessionGone(f"the snapshot has ended: {self._gone}")
         self._idle.cancel()
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
-        chosen = limits or self._limits
+        new_limits = limits or self._limits
         try:
-            session_process, (line, *outputs) = await self._frozen.branch(chosen)
+            session_process, (line, *outputs) = await self._frozen.branch(new_limits)
         except NotSnapshotable as error:
             if error.reason != "gone":
                 raise
             self._gone = error.text
             raise SessionGone(f"the snapshot has ended: {self._gone}") from error
-        return Session(session_process, socket.socket(fileno=line), outputs, chosen, idle_ttl_s)
+        return Session(session_process, socket.socket(fileno=line), outputs, new_limits, idle_ttl_s)
 
     def _expire(self) -> None:
         self._gone = f"it was idle for {self._idle_ttl_s:g} s"

@@ -93,7 +93,7 @@ class ProcessTree:
     def __init__(
         self,
         slot: Slot,
-        held: AsyncExitStack,
+        resources: AsyncExitStack,
         groups: ControlGroups | None,
         snapshots: SnapshotClient,
     ) -> None:
@@ -101,7 +101,7 @@ class ProcessTree:
         self.numbers = count(1)
         self.copied = False
         """Whether there are, or have been, copies in this slot."""
-        self._held = held
+        self._held = resources
         self._members = 0
         self.run: asyncio.Future[RunOutcome] | None = None
 
@@ -158,7 +158,7 @@ class ProcessTree:
         group.limit_memory(memory_bytes)
         return group
 
-    def request(self, do: str, group: ControlGroup, **more: Any) -> dict[str, Any]:
+    def request(self, do: str, group: ControlGroup, **details: Any) -> dict[str, Any]:
         """Return a request to the snapshot server, with what the server needs to know about this
         slot.
 
@@ -171,21 +171,23 @@ class ProcessTree:
             NotSnapshotable: the slot has ended.
         """
         plan = self.slot.plan
-        about = {
+        body = {
             "slot": self.slot_pid(), "uid": plan.uid, "gid": plan.gid,
             "group": group.procs_files, "readable": plan.readable,
             "disk_bytes": plan.disk_bytes, "disk_inodes": plan.disk_inodes,
         }  # fmt: skip
-        return {"do": do, **about, **more}
+        return {"do": do, **body, **details}
 
-    async def clear(self, group: ControlGroup, place: str, do: str = "clear", **more: Any) -> None:
+    async def clear(
+        self, group: ControlGroup, place: str, do: str = "clear", **details: Any
+    ) -> None:
         """Remove the files and the control group of a copy that has ended.
 
         A snapshot server that cannot remove the files is only told in the log: the files go with
         the slot.
         """
         try:
-            await self.snapshots.ask(self.request(do, group, to=place, **more))
+            await self.snapshots.ask(self.request(do, group, to=place, **details))
         except NotSnapshotable as error:
             if error.reason != "gone":  # a slot that has ended took its files with it
                 logger.warning("the files of a copied session stay until its slot ends: %s", error)
@@ -397,9 +399,9 @@ class FrozenSnapshot:
         tree.copied = True
         group = tree.make_group("frozen", processes=_HOLDER_PROCESSES, memory_bytes=memory_bytes)
         place = f"{origin.node}/{next(tree.numbers)}"
-        more = {"frozen": copy, "session": origin.pid, "from": origin.place, "to": place}
+        details = {"frozen": copy, "session": origin.pid, "from": origin.place, "to": place}
         try:
-            request = tree.request("hold", group, set_apart=not origin.apart, **more)
+            request = tree.request("hold", group, set_apart=not origin.apart, **details)
             await tree.snapshots.ask(request)
             origin.apart = True
             # Checked again: a process that the session started meanwhile is not restricted.
@@ -420,15 +422,15 @@ class FrozenSnapshot:
         tree = self.tree
         group = tree.make_group("branch", processes=MAX_PROCESSES, memory_bytes=limits.memory_bytes)
         place = f"{self._node}/{next(tree.numbers)}"
-        more = {"frozen": self._pid, "from": f"{self._place}/{policy.FILES}", "to": place}
+        details = {"frozen": self._pid, "from": f"{self._place}/{policy.FILES}", "to": place}
         try:
-            answer, descriptors = await tree.snapshots.ask(tree.request("branch", group, **more))
+            answer, descriptors = await tree.snapshots.ask(tree.request("branch", group, **details))
         except BaseException:
             await tree.clear(group, place)
             raise
-        *ends, process = descriptors
+        *descriptors_left, process = descriptors
         pid = int(answer["pid"])
-        return BranchedSessionProcess(tree, pid, process, group, place, limits), ends
+        return BranchedSessionProcess(tree, pid, process, group, place, limits), descriptors_left
 
     async def close(self) -> None:
         """Kill the frozen copy, remove the files, and leave the process tree. A second call does
@@ -468,9 +470,9 @@ def others_in(session_process: SessionProcess) -> list[int]:
 
     The list is empty where there is no control group to read them from.
     """
-    own = {session_process.pid, session_process.tree.slot_pid()}
+    own_pids = {session_process.pid, session_process.tree.slot_pid()}
     return (
-        [pid for pid in session_process.group.processes() if pid not in own]
+        [pid for pid in session_process.group.processes() if pid not in own_pids]
         if session_process.group
         else []
     )

@@ -87,10 +87,10 @@ class SnapshotClient:
                 async with asyncio.timeout(_TIMEOUT_S):
                     if self._line is None or not self.pid:
                         self._end()
-                        self._line, there = supervisor.pair()
+                        self._line, guest_end = supervisor.pair()
                         self._line.setblocking(False)
-                        with there:
-                            self._process = supervisor.start("fork.snapshot_server", there)
+                        with guest_end:
+                            self._process = supervisor.start("fork.snapshot_server", guest_end)
                     line = self._line
                     loop = asyncio.get_running_loop()
                     await loop.sock_sendall(line, data)
@@ -128,11 +128,11 @@ class SnapshotClient:
             self._process = None
 
 
-def _discard(asked: asyncio.Future[_Answer]) -> None:
+def _discard(answer: asyncio.Future[_Answer]) -> None:
     """Close the descriptors of an answer whose caller was cancelled.
 
     If the answer was a new branch, the branch ends when its line closes.
     """
-    if not asked.cancelled():
-        for descriptor in asked.result()[1]:
+    if not answer.cancelled():
+        for descriptor in answer.result()[1]:
             os.close(descriptor)

@@ -27,14 +27,14 @@ def readings(gold: Node) -> tuple[Node | None, Node | None]:
     heads, rounded = gold.args[:place], written(gold.args[-1])
     if rounded is None or not is_scalar(heads[-1]):
         return gold, None
-    named = is_one_name(heads[0])
-    if named and place == 1:
+    is_named = is_one_name(heads[0])
+    if is_named and place == 1:
         return None, _named(heads, rounded)
     exact, value = approximate(heads[-1]), float(rounded.value)
     if exact is None or abs(exact - value) > _CLOSE * max(abs(exact), abs(value)):
         return gold, None
-    values = heads[1:] if named else heads
-    name = heads[:1] if named else ()
+    values = heads[1:] if is_named else heads
+    name = heads[:1] if is_named else ()
     return _named(name, values[-1]), _named(name, rounded)
 
 

@@ -52,8 +52,8 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
     if len(gold) > MAX_OPTION or _LETTER.search(gold) is None:
         return OPEN
     words = as_words(gold).upper()
-    if _SEVERAL.match(words) and _SEVERAL.match(said := as_words(answer).upper()):
-        first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, said))
+    if _SEVERAL.match(words) and _SEVERAL.match(answer_words := as_words(answer).upper()):
+        first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, answer_words))
         return ChoiceVerdict(
             first == second, "the same choices" if first == second else "other choices"
         )
@@ -63,18 +63,20 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
     elif "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:
         letter, option = "", ""
     else:
-        found = _WITH_TEXT.match(bare(gold))
-        if found is None or _OPERATOR.search(gold):
+        gold_match = _WITH_TEXT.match(bare(gold))
+        if gold_match is None or _OPERATOR.search(gold):
             letter, option = "", ""
         else:
-            letter, option = found[1] or found[2] or found[3], found[4]
+            letter, option = gold_match[1] or gold_match[2] or gold_match[3], gold_match[4]
     if not letter:
         return OPEN
-    chosen = chosen_letter(answer)
-    if chosen is None:
+    letter_chosen = chosen_letter(answer)
+    if letter_chosen is None:
         return ChoiceVerdict(None, option=option)
-    why = "the same choice" if chosen == letter else f"choice {chosen}, not {letter}"
-    return ChoiceVerdict(chosen == letter, why)
+    reason = (
+        "the same choice" if letter_chosen == letter else f"choice {letter_chosen}, not {letter}"
+    )
+    return ChoiceVerdict(letter_chosen == letter, reason)
 
 
 def chosen_letter(answer: str) -> str | None:
@@ -84,13 +86,13 @@ def chosen_letter(answer: str) -> str | None:
     mentions no other letter (`for sure D`). A mark on the letter (a bar, a prime, a sign) makes
     the letter a name of something else.
     """
-    said = " ".join(bare(answer).split())
-    if _TAKEN_BACK.search(said):
+    answer_text = " ".join(bare(answer).split())
+    if _TAKEN_BACK.search(answer_text):
         return None
-    if found := _ANSWER.match(said):
-        return found[1].upper()
-    found = _SENTENCE.fullmatch(re.split(r"[,.;]", said, maxsplit=1)[0].strip())
-    return found[1] if found else None
+    if match := _ANSWER.match(answer_text):
+        return match[1].upper()
+    match = _SENTENCE.fullmatch(re.split(r"[,.;]", answer_text, maxsplit=1)[0].strip())
+    return match[1] if match else None
 
 
 _SENTENCE = re.compile(

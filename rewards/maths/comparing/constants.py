@@ -50,8 +50,12 @@ def same_constants(gold: Node, answer: Node) -> Node:
     if not set(new) <= _CONSTANTS or not set(old) <= _CONSTANTS | _ONLY_IN_ANSWERS:
         return answer
     renamings = [rename(answer, dict(zip(old, order, strict=True))) for order in permutations(new)]
-    wanted = [_cofactors(gold, name) for name in new]
-    fitting = (each for each in renamings if [_cofactors(each, name) for name in new] == wanted)
+    gold_cofactors = [_cofactors(gold, name) for name in new]
+    fitting = (
+        renamed_answer
+        for renamed_answer in renamings
+        if [_cofactors(renamed_answer, name) for name in new] == gold_cofactors
+    )
     return next(fitting, renamings[0])
 
 

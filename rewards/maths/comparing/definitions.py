@@ -101,21 +101,21 @@ def exact_sides(node: Node) -> list[Node]:
     `x = 5/9 ~= 0.556` claims 5/9, but `24.3 ~= 24` claims 24. A whole number needs no
     approximation: `8 ~= 7` is a false equation.
     """
-    kept = [node.args[0]]
+    sides = [node.args[0]]
     for sign, side in zip(node.note.split(), node.args[1:], strict=True):
-        exact = kept[-1]
+        exact = sides[-1]
         if (
             sign != "~="
             or is_name(exact)
             or (exact.op == "num" and exact.value.denominator == 1)
             or not _may_round(exact, side)
         ):
-            kept.append(side)
+            sides.append(side)
         elif exact.op == "dec" and side.op == "num" and -1 <= 2 * (exact.value - side.value) <= 1:
-            kept[-1] = side
+            sides[-1] = side
         else:
             break
-    return kept
+    return sides
 
 
 _ROUGHLY = 5.0
@@ -134,9 +134,11 @@ def _may_round(exact: Node, rounded: Node) -> bool:
     second = approximate(inner) if is_scalar(inner) else None
     if first is None or second is None:
         return False
-    near = [first, first / 100] if exact.op == "percent" else [first]
-    return any(one * second >= 0 and abs(one) <= _ROUGHLY * abs(second) <= _ROUGHLY**2 * abs(one)
-               for one in near)  # fmt: skip
+    candidates = [first, first / 100] if exact.op == "percent" else [first]
+    return any(
+        value * second >= 0 and abs(value) <= _ROUGHLY * abs(second) <= _ROUGHLY**2 * abs(value)
+        for value in candidates
+    )
 
 
 def true_chain(node: Node, judge: Judge) -> Node | None:
@@ -161,7 +163,12 @@ def aligned(gold: Node, answer: Node) -> Node:
     matches f(x)=x.
     """
     if gold.op == "rel" and answer.op == "rel" and gold.args[0].op == answer.args[0].op == "call":
-        mine, theirs = answer.args[0].args, gold.args[0].args
-        if len(mine) == len(theirs) and all(part.op == "sym" for part in mine + theirs):
-            return rename(answer, {a.note: b.note for a, b in zip(mine, theirs, strict=True)})
+        answer_arguments, gold_arguments = answer.args[0].args, gold.args[0].args
+        if len(answer_arguments) == len(gold_arguments) and all(
+            part.op == "sym" for part in answer_arguments + gold_arguments
+        ):
+            return rename(
+                answer,
+                {a.note: b.note for a, b in zip(answer_arguments, gold_arguments, strict=True)},
+            )
     return answer

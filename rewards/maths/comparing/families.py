@@ -29,8 +29,8 @@ def same_kinds(first: Node, second: Node) -> bool:
     """Return whether both nodes put their parameters in the same sets; a node that names no set
     agrees with any.
     """
-    mine, theirs = _kinds(first), _kinds(second)
-    return not mine or not theirs or mine == theirs
+    first_kinds, second_kinds = _kinds(first), _kinds(second)
+    return not first_kinds or not second_kinds or first_kinds == second_kinds
 
 
 def _kinds(node: Node) -> set[str]:
@@ -42,12 +42,14 @@ def without_membership(node: Node) -> Node:
     """Return a list such as `k pi, k in Z` without the items that only state a parameter's set."""
     if node.op != "list":
         return node
-    said = [item for item in node.args if item.op == "rel" and is_membership(item)]
-    rest = {name for item in node.args if item not in said for name in symbols(item)}
-    kept = tuple(item for item in node.args if item not in said or not symbols(item) & rest)
-    if len(kept) == len(node.args) or not kept:
+    memberships = [item for item in node.args if item.op == "rel" and is_membership(item)]
+    rest = {name for item in node.args if item not in memberships for name in symbols(item)}
+    conditions = tuple(
+        item for item in node.args if item not in memberships or not symbols(item) & rest
+    )
+    if len(conditions) == len(node.args) or not conditions:
         return node
-    return kept[0] if len(kept) == 1 else node._replace(args=kept)
+    return conditions[0] if len(conditions) == 1 else node._replace(args=conditions)
 
 
 def same_parameter(gold: Node, answer: Node) -> Node:
@@ -57,12 +59,14 @@ def same_parameter(gold: Node, answer: Node) -> Node:
     This happens only in families that contain pi. The constant of an integral may also have any
     of its usual names.
     """
-    mine, theirs = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
-    if len(mine) != 1 or len(theirs) != 1:
+    answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
+    if len(answer_only) != 1 or len(gold_only) != 1:
         return answer
-    whole = mine | theirs <= _WHOLE_NUMBER_NAMES and _periodic(gold) and _periodic(answer)
-    added = mine <= _added_constants(answer) and theirs <= _added_constants(gold)
-    return rename(answer, {mine.pop(): theirs.pop()}) if whole or added else answer
+    is_integer = (
+        answer_only | gold_only <= _WHOLE_NUMBER_NAMES and _periodic(gold) and _periodic(answer)
+    )
+    added = answer_only <= _added_constants(answer) and gold_only <= _added_constants(gold)
+    return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer
 
 
 def _periodic(node: Node) -> bool:
@@ -92,12 +96,17 @@ def generated(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
     return (rest[0].args[1], kinds) if defined and rest[0].args[0] == element else None
 
 
-def aligned_family(wanted: Node, element: Node, whole: Node) -> Node:
-    """Rename the only parameter of `element` inside `whole` to the name used in `wanted`. Both
-    parameters are bound by their sets, so the name carries no meaning.
+def aligned_family(gold_element: Node, element: Node, answer: Node) -> Node:
+    """Rename the only parameter of `element` inside `answer` to the name used in `gold_element`.
+
+    Both parameters are bound by their sets, so the name carries no meaning.
     """
-    mine, theirs = symbols(element), symbols(wanted)
-    return rename(whole, {mine.pop(): theirs.pop()}) if len(mine) == len(theirs) == 1 else whole
+    answer_symbols, gold_symbols = symbols(element), symbols(gold_element)
+    return (
+        rename(answer, {answer_symbols.pop(): gold_symbols.pop()})
+        if len(answer_symbols) == len(gold_symbols) == 1
+        else answer
+    )
 
 
 def residue_class(node: Node) -> tuple[Node, Node] | None:

@@ -42,5 +42,5 @@ def formula(text: str) -> str | None:
 
 def same_formula(gold: str, answer: str) -> bool:
     """Return whether both texts are the same chemical formula."""
-    wanted = formula(gold)
-    return wanted is not None and wanted == formula(answer)
+    gold_formula = formula(gold)
+    return gold_formula is not None and gold_formula == formula(answer)

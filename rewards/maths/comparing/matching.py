@@ -69,8 +69,12 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_parameter(gold, same_constants(gold, same_bold(first.names, answer)))
         gold, answer = in_order(gold, answer, first.names | second.names)
-        apart = apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
-        return same_number(gold, answer, judge) if apart is None else apart
+        differ_by_constant = (
+            apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
+        )
+        return (
+            same_number(gold, answer, judge) if differ_by_constant is None else differ_by_constant
+        )
     if "opaque" in (gold.op, answer.op):
         return judge.decided("opaque", False, "a side cannot be parsed, and the texts differ")
     if "text" in (gold.op, answer.op):
@@ -118,17 +122,17 @@ def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
     The set that a parameter belongs to may be left unsaid, but must not be stated differently.
     Any other condition in the answer must be in the gold too.
     """
-    (first, wanted), (second, given) = _split(gold), _split(answer)
+    (first, gold_conditions), (second, answer_conditions) = _split(gold), _split(answer)
     if not matches(first, second, judge):
         return False
-    if wanted is not None and given is not None:
-        if is_membership(wanted) and is_membership(given):
-            same = same_kinds(wanted, given)
+    if gold_conditions is not None and answer_conditions is not None:
+        if is_membership(gold_conditions) and is_membership(answer_conditions):
+            same = same_kinds(gold_conditions, answer_conditions)
             return judge.decided("condition", same, "the parameter belongs to another set")
-        return matches(wanted, given, judge)
-    if wanted is None and given is None:
+        return matches(gold_conditions, answer_conditions, judge)
+    if gold_conditions is None and answer_conditions is None:
         return True
-    free = is_membership(given) if given else gold.note not in _SPLITTING
+    free = is_membership(answer_conditions) if answer_conditions else gold.note not in _SPLITTING
     return judge.decided("condition", free, "the value holds only under a condition")
 
 
@@ -163,9 +167,9 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return _in_order(by_letter(gold, judge), list(answer.args), judge)
     if len(first) > MAX_ITEMS or len(second) > MAX_ITEMS:
         return judge.decided("too many items", False, f"more than {MAX_ITEMS} items")
-    named = _by_name(gold, answer, judge)
-    if named is not None:
-        return named
+    same_names = _by_name(gold, answer, judge)
+    if same_names is not None:
+        return same_names
     if {gold.note, answer.note} == {"and", "or"} and not any(map(is_claim, first)):
         return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
     if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
@@ -179,13 +183,13 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     first, second = generated(gold), generated(answer)
     if first and second and len(first[1]) == len(second[1]):
-        named = Node("list", (second[0], *second[1]))
-        named = aligned_family(first[0], second[0], named)
-        return _in_order([first[0], *first[1]], list(named.args), judge)
+        answer_list = Node("list", (second[0], *second[1]))
+        answer_list = aligned_family(first[0], second[0], answer_list)
+        return _in_order([first[0], *first[1]], list(answer_list.args), judge)
     plain = answer if gold.op == "such" else gold
     if (first or second) and plain.op == "rel":
-        mine, theirs = (first[0] if first else gold), (second[0] if second else answer)
-        return matches(mine, aligned_family(mine, theirs, theirs), judge)
+        gold_value, answer_value = (first[0] if first else gold), (second[0] if second else answer)
+        return matches(gold_value, aligned_family(gold_value, answer_value, answer_value), judge)
     same = gold.op == answer.op
     return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
         _in_order(list(gold.args), list(answer.args), judge)
@@ -207,17 +211,21 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     """
     if gold.op != "list" or answer.op != "list":
         return None
-    mine = [assigned(item, judge) for item in gold.args]
-    if None in mine:
+    gold_assignments = [assigned(item, judge) for item in gold.args]
+    if None in gold_assignments:
         return None
-    first = {pair[0]: pair[1] for pair in mine if pair}
-    theirs = [assigned(item, judge) for item in answer.args]
-    if len(first) != len(mine):
+    first = {pair[0]: pair[1] for pair in gold_assignments if pair}
+    answer_assignments = [assigned(item, judge) for item in answer.args]
+    if len(first) != len(gold_assignments):
         return None
-    if not any(theirs) and len({name.note[:1] for name in first}) == len(first):
+    if not any(answer_assignments) and len({name.note[:1] for name in first}) == len(first):
         return _in_order(list(first.values()), list(answer.args), judge)
-    second = {pair[0]: pair[1] for pair in theirs if pair}
-    if None in theirs or first.keys() != second.keys() or len(second) != len(theirs):
+    second = {pair[0]: pair[1] for pair in answer_assignments if pair}
+    if (
+        None in answer_assignments
+        or first.keys() != second.keys()
+        or len(second) != len(answer_assignments)
+    ):
         return None
     return all(matches(first[name], second[name], judge) for name in first)
 
@@ -231,30 +239,32 @@ def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
         return _in_order(first, second, judge)
     # Each gold value takes the first answer value that agrees. Apart from rounding, agreement is
     # transitive, so that no better pairing is missed.
-    left = list(second)
-    for wanted in first:
-        found = next(
+    unmatched = list(second)
+    for gold_item in first:
+        position = next(
             (
                 i
-                for i, given in enumerate(left)
-                if may_agree(wanted, given) and _item(wanted, given, judge)
+                for i, candidate in enumerate(unmatched)
+                if may_agree(gold_item, candidate) and _item(gold_item, candidate, judge)
             ),
             None,
         )
-        if found is None:
+        if position is None:
             return judge.decided("set", False, "a value of the gold is missing")
-        left.pop(found)
+        unmatched.pop(position)
     return judge.decided("set", True)
 
 
 def _distinct(items: list[Node], judge: Judge) -> list[Node]:
-    kept: list[Node] = []
+    distinct: list[Node] = []
     for item in {
         (item.op in EXACT, item.value) if item.op in EXACT else item: item for item in items
     }.values():
-        if not any(may_agree(other, item) and _item(other, item, judge) for other in kept):
-            kept.append(item)
-    return kept
+        if not any(
+            may_agree(kept_item, item) and _item(kept_item, item, judge) for kept_item in distinct
+        ):
+            distinct.append(item)
+    return distinct
 
 
 def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -285,8 +295,8 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
     if both_regional(gold, answer):
         return _same_regions(gold, answer, judge)
     if "mod" in (gold.op, answer.op) and residue_class(gold) and residue_class(answer):
-        named = one_residue_name(gold, answer)
-        return named and same_value(gold, answer, judge)
+        same_residue_name = one_residue_name(gold, answer)
+        return same_residue_name and same_value(gold, answer, judge)
     if answer.op == "mod" and gold.op == "rel":
         return judge.decided(
             "congruence", False, "the answer is a class of numbers, and the gold a value"
@@ -336,12 +346,20 @@ def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _related(gold: Node, answer: Node, judge: Judge) -> bool:
-    mine, theirs = assigned(gold, judge), assigned(answer, judge)
-    if mine and theirs and matches(mine[1], theirs[1], judge):
-        return names_fit(mine[0], theirs[0], judge)
-    if mine and theirs and not (is_curve(gold) and is_curve(answer)):
+    gold_assignment, answer_assignment = assigned(gold, judge), assigned(answer, judge)
+    if (
+        gold_assignment
+        and answer_assignment
+        and matches(gold_assignment[1], answer_assignment[1], judge)
+    ):
+        return names_fit(gold_assignment[0], answer_assignment[0], judge)
+    if gold_assignment and answer_assignment and not (is_curve(gold) and is_curve(answer)):
         return False
-    solved = mine is not None and is_one_name(mine[0]) and not symbols(mine[1])
+    solved = (
+        gold_assignment is not None
+        and is_one_name(gold_assignment[0])
+        and not symbols(gold_assignment[1])
+    )
     if answer.op == "rel" and solved:
         return judge.decided("relation", False, "the answer is an equation that is not solved")
     if gold.op == answer.op == "rel":
@@ -351,31 +369,31 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
     if not judge.conventions.bare_value:
         return judge.decided("bare value", False, "only one side names its value")
     if answer.op == "rel":
-        if theirs and says_otherwise(theirs[0]):
+        if answer_assignment and says_otherwise(answer_assignment[0]):
             return judge.decided("named value", False, "words before the value change its meaning")
-        value = theirs[1] if theirs else true_chain(answer, judge)
+        value = answer_assignment[1] if answer_assignment else true_chain(answer, judge)
         if value is None:
             return judge.decided(
                 "relation", False, "the answer is an equation or inequality, and the gold a value"
             )
         return matches(gold, value, judge)
-    if mine is None or not is_one_name(mine[0]):
+    if gold_assignment is None or not is_one_name(gold_assignment[0]):
         return judge.decided(
             "relation", False, "the answer is a value, and the gold an equation or inequality"
         )
-    return matches(mine[1], answer, judge)
+    return matches(gold_assignment[1], answer, judge)
 
 
 def _same_chain(gold: Node, answer: Node, judge: Judge) -> bool:
     """Compare chains of relations, read from the left or from the right; `a = b = c` in any
     order.
     """
-    signs, others = gold.note.split(), answer.note.split()
+    signs, answer_signs = gold.note.split(), answer.note.split()
     turned = [FLIPPED.get(sign, "") for sign in reversed(signs)]
-    if signs == others and set(signs) == {"="}:
+    if signs == answer_signs and set(signs) == {"="}:
         return _unordered(list(gold.args), list(answer.args), judge)
-    if signs == others:
+    if signs == answer_signs:
         return _in_order(list(gold.args), list(answer.args), judge)
-    if turned == others:
+    if turned == answer_signs:
         return _in_order(list(gold.args[::-1]), list(answer.args), judge)
     return judge.decided("relation", False, "the relations are of different kinds")

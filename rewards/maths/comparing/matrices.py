@@ -67,8 +67,8 @@ def _product(left: Node, right: Node) -> Node | None:
             for r in range(rows)
             for c in range(columns)
         )
-        made = Node("matrix", cells, columns, left.note)
-        return made if sum(1 for _ in islice(nodes.walk(made), MAX_TREE)) < MAX_TREE else None
+        product = Node("matrix", cells, columns, left.note)
+        return product if sum(1 for _ in islice(nodes.walk(product), MAX_TREE)) < MAX_TREE else None
     matrix, factor = (left, right) if left.op == "matrix" else (right, left)
     if not is_scalar(factor):
         return None
@@ -85,8 +85,8 @@ def _dot(pairs: list[tuple[Node, Node]]) -> Node:
     small.
     """
     if all(cell.op == "num" for pair in pairs for cell in pair):
-        return nodes.num(sum(one.value * other.value for one, other in pairs))
-    return nodes.add(*(nodes.mul(one, other) for one, other in pairs))
+        return nodes.num(sum(entry.value * other_entry.value for entry, other_entry in pairs))
+    return nodes.add(*(nodes.mul(entry, other_entry) for entry, other_entry in pairs))
 
 
 def in_components(vector: Node, other: Node) -> Node:
@@ -114,9 +114,9 @@ def same_bold(names: set[str], answer: Node) -> Node:
     renamed: dict[str, str] = {}
     for name in nodes.symbols(answer) - names:
         letter = name.removeprefix("bold ")
-        written = (f"bold {letter}", f"vec {letter}", f"hat {letter}", letter)
+        spellings = (f"bold {letter}", f"vec {letter}", f"hat {letter}", letter)
         if name.startswith("bold "):
-            renamed[name] = next((other for other in written if other in names), name)
+            renamed[name] = next((spelling for spelling in spellings if spelling in names), name)
         elif f"bold {name.removeprefix('vec ').removeprefix('hat ')}" in names:
             renamed[name] = f"bold {name.removeprefix('vec ').removeprefix('hat ')}"
     return nodes.rename(answer, renamed)
@@ -129,5 +129,5 @@ def _axis(node: Node) -> int | None:
     if node.op not in {"sym", "const"}:
         return None
     decoration, _, letter = node.note.rpartition(" ")
-    known = letter in _AXES and (decoration in {"hat", "vec"} or letter in {"i", "j", "k"})
-    return _AXES[letter] if known else None
+    is_axis = letter in _AXES and (decoration in {"hat", "vec"} or letter in {"i", "j", "k"})
+    return _AXES[letter] if is_axis else None

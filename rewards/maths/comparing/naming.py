@@ -34,14 +34,14 @@ def by_letter(node: Node, judge: Judge) -> list[Node]:
     share a letter; otherwise in written order.
     """
     pairs = [assigned(item, judge) for item in node.args]
-    named = [pair for pair in pairs if pair is not None]
-    if len(named) != len(pairs):
+    assignments = [pair for pair in pairs if pair is not None]
+    if len(assignments) != len(pairs):
         return list(node.args)
-    names = [name.note for name, _ in named]
+    names = [name.note for name, _ in assignments]
     letters = "".join(sorted(names)) in _ALPHABET or len({name[:1] for name in names}) == 1
     if letters:
-        named.sort(key=lambda pair: pair[0].note)
-    return [value for _, value in named]
+        assignments.sort(key=lambda pair: pair[0].note)
+    return [value for _, value in assignments]
 
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -68,9 +68,9 @@ def is_plain_label(name: Node) -> bool:
     """Return whether words before an equals sign only name the value: `area`, never `less than
     x`.
     """
-    spoken = name.note.casefold()
-    plain = _LABEL.fullmatch(spoken) is not None
-    return plain and not _CHANGES.intersection(re.split(r"[ '-]", spoken))
+    label = name.note.casefold()
+    plain = _LABEL.fullmatch(label) is not None
+    return plain and not _CHANGES.intersection(re.split(r"[ '-]", label))
 
 
 def says_otherwise(name: Node) -> bool:
@@ -96,26 +96,26 @@ def branches(node: Node) -> list[Node]:
     ]
 
 
-def names_fit(mine: Node, theirs: Node, judge: Judge) -> bool:
+def names_fit(gold: Node, answer: Node, judge: Judge) -> bool:
     """Decide whether two equal values also describe the same thing.
 
     Another name is another answer, unless the name is in words (`Area` for A) or `y` stands for
     `f(x)`.
     """
-    if mine == theirs:
+    if gold == answer:
         return judge.decided("named value", True)
-    if "text" in (mine.op, theirs.op):
-        plain = all(is_plain_label(name) for name in (mine, theirs) if name.op == "text")
+    if "text" in (gold.op, answer.op):
+        plain = all(is_plain_label(name) for name in (gold, answer) if name.op == "text")
         return judge.decided("named value", plain, "the words name another value")
     plots = (
-        {mine.op, theirs.op} == {"sym", "call"}
-        and _Y in {mine, theirs}
-        and (mine.note + theirs.note).isalpha()
+        {gold.op, answer.op} == {"sym", "call"}
+        and _Y in {gold, answer}
+        and (gold.note + answer.note).isalpha()
     )
     if plots:
         return judge.decided("named value", True)
-    both = is_scalar(mine) and is_scalar(theirs) and mine.op not in {"sym", "call"}
-    same = both and judge.equal(mine, theirs)
+    both_scalars = is_scalar(gold) and is_scalar(answer) and gold.op not in {"sym", "call"}
+    same = both_scalars and judge.equal(gold, answer)
     return judge.decided("named value", same, "the answer is about another variable")
 
 
@@ -133,8 +133,8 @@ def about_one_variable(gold: Node, answer: Node) -> bool:
     subjects = [_subject(node) for node in (gold, answer)]
     if None not in subjects and subjects[0] != subjects[1]:
         return False
-    mine, theirs = symbols(gold), symbols(answer)
-    return not mine or not theirs or bool(mine & theirs)
+    gold_symbols, answer_symbols = symbols(gold), symbols(answer)
+    return not gold_symbols or not answer_symbols or bool(gold_symbols & answer_symbols)
 
 
 def _subject(node: Node) -> Node | None:

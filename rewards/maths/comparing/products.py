@@ -43,7 +43,10 @@ def _do_not_commute(node: Node) -> bool:
             if len(letters) > 1 and all(letter.startswith("bold ") for letter in letters):
                 return True
             pairs |= set(pairwise(letters))
-    return any(one != other and (other, one) in pairs for one, other in pairs)
+    return any(
+        first_factor != second_factor and (second_factor, first_factor) in pairs
+        for first_factor, second_factor in pairs
+    )
 
 
 def _is_transpose(node: Node) -> bool:
@@ -74,9 +77,9 @@ def _ordered(node: Node, capitals: set[str]) -> Node:
     kept: list[Node] = []
     ordered: list[Node] = []
     for factor in _factors(node):
-        holds = bool(nodes.symbols(factor) & capitals)
-        (ordered if holds else kept).extend(
-            _repeated(_ordered(factor, capitals)) if holds else [factor]
+        has_capital = bool(nodes.symbols(factor) & capitals)
+        (ordered if has_capital else kept).extend(
+            _repeated(_ordered(factor, capitals)) if has_capital else [factor]
         )
     if len(ordered) > 1:
         ordered = [Node("call", tuple(ordered), 0, PRODUCT)]

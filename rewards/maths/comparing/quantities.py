@@ -58,13 +58,13 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
     return judge.equal(gold, answer)
 
 
-def significant(written: str) -> int:
+def significant(numeral: str) -> int:
     """Return how many significant digits a written decimal has.
 
     >>> significant("0.0833"), significant("3.10")
     (3, 3)
     """
-    return len(written.replace(".", "").replace("-", "").lstrip("0"))
+    return len(numeral.replace(".", "").replace("-", "").lstrip("0"))
 
 
 def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -73,8 +73,8 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
     The decimal must have at least `decimal_digits` significant digits and lie within one unit of
     its last digit.
     """
-    wanted = judge.conventions.decimal_digits
-    if not wanted or significant(answer.note) < wanted:
+    digits = judge.conventions.decimal_digits
+    if not digits or significant(answer.note) < digits:
         return False
     decimals = len(answer.note.partition(".")[2])
     unit = Fraction(1, 10**decimals)
@@ -104,8 +104,8 @@ def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
     if not judge.approximate:
         if significant(gold.note) < 3 and decimals < 2:
             return False
-        wanted = max(judge.conventions.decimal_digits, significant(gold.note) + 3)
-        if answer.op == "dec" and significant(answer.note) < wanted:
+        digits = max(judge.conventions.decimal_digits, significant(gold.note) + 3)
+        if answer.op == "dec" and significant(answer.note) < digits:
             return False
     if answer.op == "dec" and len(answer.note.partition(".")[2]) < decimals:
         return False
@@ -221,8 +221,8 @@ def _same_label(first: str, second: str) -> bool:
     `eggs` and `eggs a day`.
     """
     left, right = set(_stems(first)), set(_stems(second))
-    known = dimension(first) is not None or dimension(second) is not None
-    return not known and bool(left) and bool(right) and (left <= right or right <= left)
+    has_dimension = dimension(first) is not None or dimension(second) is not None
+    return not has_dimension and bool(left) and bool(right) and (left <= right or right <= left)
 
 
 def _stems(label: str) -> list[str]:

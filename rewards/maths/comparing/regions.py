@@ -153,18 +153,18 @@ def merged(pieces: Region) -> Region:
     """Return the pieces in order, with touching pieces joined."""
     if len(pieces) < 2:
         return pieces
-    kept: Region = []
+    merged_intervals: Region = []
     for piece in sorted(pieces, key=lambda piece: (piece.low.at, not piece.low.closed)):
         # (2, 1) is empty. With letters in an end the true order is unknown, and the piece stays.
         if piece.low.at > piece.high.at and not symbols(piece.low.node):
             continue
-        if kept and _touch(kept[-1].high, piece.low):
-            last = kept.pop()
+        if merged_intervals and _touch(merged_intervals[-1].high, piece.low):
+            last = merged_intervals.pop()
             piece = Piece(
                 last.low, max(last.high, piece.high, key=lambda end: (end.at, end.closed))
             )
-        kept.append(piece)
-    return kept
+        merged_intervals.append(piece)
+    return merged_intervals
 
 
 def _touch(high: RegionEnd, low: RegionEnd) -> bool:
@@ -248,10 +248,10 @@ def solved_for_one(node: Node) -> Region | None:
         if line is None:
             return None
         slope, offset = line
-        ends = sorted((side * Fraction(right.value) - offset) / slope for side in (-1, 1))
+        bounds = sorted((side * Fraction(right.value) - offset) / slope for side in (-1, 1))
         closed = sign in {"<=", ">="}
         inside = sign in {"<", "<="}
-        low, high = (RegionEnd(float(end), num(end), closed == inside) for end in ends)
+        low, high = (RegionEnd(float(end), num(end), closed == inside) for end in bounds)
         return [Piece(low, high)] if inside else complement([Piece(low, high)])
     line = _line(left, right)
     if line is None:
@@ -312,13 +312,13 @@ def _half(sign: str, bound: Node) -> Region | None:
 
 def _listed(node: Node) -> Region | None:
     regions = [to_region(item) for item in node.args]
-    kept = [region for region in regions if region is not None]
-    if len(kept) != len(regions) or sum(map(len, kept)) > MAX_PIECES:
+    listed_regions = [region for region in regions if region is not None]
+    if len(listed_regions) != len(regions) or sum(map(len, listed_regions)) > MAX_PIECES:
         return None
     if node.note != "or":
-        common = kept[0]
-        for region in kept[1:]:
+        common = listed_regions[0]
+        for region in listed_regions[1:]:
             common = intersection(common, region)
         if node.note == "and" or common:
             return common
-    return merged([piece for region in kept for piece in region])
+    return merged([piece for region in listed_regions for piece in region])

@@ -17,15 +17,15 @@ def operands(node: Node) -> list[Node]:
     """Return the operands of a symmetric operator, flattened: `(a cup b) cup c` gives a, b, c."""
     kind = (node.op, node.note)
     parts = [operands(arg) if (arg.op, arg.note) == kind else [arg] for arg in node.args]
-    return [part for several in parts for part in several]
+    return [part for node_parts in parts for part in node_parts]
 
 
 def elements(node: Node) -> list[Node]:
     """Return the values of a list, a set or a plus-minus expression; any other node is its only
     value.
     """
-    named = node.op == "rel" and node.note == "=" and is_name(node.args[0])
-    if named and has(node.args[1], "pm", "list", "set"):
+    is_assignment = node.op == "rel" and node.note == "=" and is_name(node.args[0])
+    if is_assignment and has(node.args[1], "pm", "list", "set"):
         return elements(node.args[1])
     if node.op == "list" and node.note == ";":
         return list(node.args)

@@ -77,8 +77,8 @@ def worked(node: Node) -> Node:
         return node
     node = node._replace(args=tuple(worked(arg) for arg in node.args))
     if node.op == "func" and node.note == "derivative" and _is_task(node):
-        found = derivative(node.args[0], node.args[1].note)
-        return node if found is None else found
+        result = derivative(node.args[0], node.args[1].note)
+        return node if result is None else result
     if node.op == "func" and node.note == "det" and node.args[0].op == "matrix":
         return determinant(node.args[0])
     if node.op == "matrix" and node.note == "||":

@@ -65,25 +65,25 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     )
 
 
-def same_words(gold: Node, said: str, judge: Judge) -> bool:
+def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    wanted, words = folded(gold.note), as_words(said).casefold()
+    gold_words, words = folded(gold.note), as_words(answer_text).casefold()
     first, _, rest = words.partition(",")
-    same = wanted == folded(words) or wanted == folded(_LEAD.sub("", words))
-    if wanted in _OPPOSITES and first.strip() == wanted:
+    same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
+    if gold_words in _OPPOSITES and first.strip() == gold_words:
         same = bool(_REASON.match(rest)) and not _CONDITION.search(rest)
-    return judge.decided("text", same, f"the words {said[:80]!r} are not {gold.note!r}")
+    return judge.decided("text", same, f"the words {answer_text[:80]!r} are not {gold.note!r}")
 
 
-def folded(spoken: str) -> str:
+def folded(phrase: str) -> str:
     """Return words in the form used for comparison: lower case, without article, synonyms replaced.
 
     >>> folded("The empty set"), folded("a Hyperbola"), folded("DNE")
     ('no solution', 'hyperbola', 'does not exist')
     """
-    words = spoken.casefold()
+    words = phrase.casefold()
     same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
     return same or _ARTICLE.sub("", words)
 
@@ -95,24 +95,24 @@ def _clock(node: Node) -> tuple[int, str] | None:
     if node.op == "ratio" and len(node.args) == 2 and all(part.op == "num" for part in node.args):
         hour, minute = (int(part.value) for part in node.args)
         return (60 * hour + minute, "") if hour < 25 and minute < 60 else None
-    found = _TIME.fullmatch(node.note) if node.op == "text" else None
-    if found is None:
+    time_match = _TIME.fullmatch(node.note) if node.op == "text" else None
+    if time_match is None:
         return None
-    hour = int(found[1]) % 12 + (12 if found[3] == "pm" else 0)
-    return 60 * hour + int(found[2]), found[3]
+    hour = int(time_match[1]) % 12 + (12 if time_match[3] == "pm" else 0)
+    return 60 * hour + int(time_match[2]), time_match[3]
 
 
-def _same_time(first: int, marked: str, second: int, other: str) -> bool:
+def _same_time(first: int, marked: str, second: int, second_marked: str) -> bool:
     """Compare two times of day; a time before 13:00 without am or pm may be in either half of the
     day.
     """
-    either = (not marked and first < 780) or (not other and second < 780)
+    either = (not marked and first < 780) or (not second_marked and second < 780)
     return (first - second) % (720 if either else 1440) == 0
 
 
-def _several(spoken: str) -> set[str]:
+def _several(phrase: str) -> set[str]:
     """Return the items of a list in words, or an empty set for words that form no list."""
-    items = {item.strip() for item in _WORD_LIST.split(spoken) if item.strip()}
+    items = {item.strip() for item in _WORD_LIST.split(phrase) if item.strip()}
     return items if len(items) > 1 else set()
 
 

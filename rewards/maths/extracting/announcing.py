@@ -61,7 +61,11 @@ def _compiled(language: PhraseLanguage) -> re.Pattern[str]:
 
 
 _PATTERNS = [(language, _compiled(language)) for language in LANGUAGES]
-_INVERTED = {one.name: re.compile(one.inverted, re.IGNORECASE) for one in LANGUAGES if one.inverted}
+_INVERTED = {
+    language.name: re.compile(language.inverted, re.IGNORECASE)
+    for language in LANGUAGES
+    if language.inverted
+}
 
 
 def announced(body: str, after: int = 0) -> list[Candidate]:
@@ -71,7 +75,7 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
     set.
     """
     after = max(after, len(body) - REACH)
-    found: dict[int, Candidate] = {}
+    candidates: dict[int, Candidate] = {}
     lowered = body[after:].lower()
     # Some characters change their length in lower case, which would shift all offsets.
     if len(lowered) != len(body) - after:
@@ -84,14 +88,14 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
             if anchor in lowered
             for place in _occurrences(lowered, anchor)
         ),
-        key=lambda one: -one[0],
+        key=lambda start_and_candidate: -start_and_candidate[0],
     )
     for place, language, pattern in places:
-        for one in _at(body, after, place, language, pattern):
-            found.setdefault(one.start, one)
-        if len(found) >= MAX_FOUND:
+        for candidate in _at(body, after, place, language, pattern):
+            candidates.setdefault(candidate.start, candidate)
+        if len(candidates) >= MAX_FOUND:
             break
-    return _outermost(sorted(found.values(), key=lambda one: (one.start, -one.end)))
+    return _outermost(sorted(candidates.values(), key=lambda winner: (winner.start, -winner.end)))
 
 
 def _occurrences(text: str, anchor: str) -> Iterator[int]:
@@ -110,53 +114,53 @@ def _at(
     start = place
     while start > max(after, place - MAX_PREFIX) and body[start - 1].isalpha():
         start -= 1
-    found = pattern.match(body, start, place + MAX_LINKED)
-    found = found or pattern.match(body, place, place + MAX_LINKED)
-    if found is None:
+    match = pattern.match(body, start, place + MAX_LINKED)
+    match = match or pattern.match(body, place, place + MAX_LINKED)
+    if match is None:
         return
-    noun = "answer" if found["answer"] else "result"
-    begins = _determined(body, after, found.start())
+    noun = "answer" if match["answer"] else "result"
+    noun_start = _determined(body, after, match.start())
     if (
         language is ENGLISH
         and noun == "answer"
-        and (first := _value_first(body, after, found.start(), found.end(noun)))
+        and (first := _value_first(body, after, match.start(), match.end(noun)))
     ):
         yield first
-    link, reach = found["link"] or "", found.end()
-    if found["link"] is None:
-        bare = _linked(body, found.end(noun), found.start(), language)
+    link, reach = match["link"] or "", match.end()
+    if match["link"] is None:
+        bare = _linked(body, match.end(noun), match.start(), language)
         if bare is None:
             return
         reach = bare
-    ahead = instead(body, link, reach)
-    said = spoken(body, ahead)
-    if not said.text.strip(" .*$:_{}"):
+    value_start = instead(body, link, reach)
+    phrase = spoken(body, value_start)
+    if not phrase.text.strip(" .*$:_{}"):
         return
-    said = _stated(said)
-    ignored = doubt(body, begins, "" if ahead > reach else link, said.start, said.end)
-    if not ignored and said.asked:
+    phrase = _stated(phrase)
+    ignored = doubt(body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end)
+    if not ignored and phrase.asked:
         ignored = "it is asked"
-    void = "several answers are offered" if _ONE_OF.match(said.text) else ""
-    if _LIMITED.search(said.text):
+    void = "several answers are offered" if _ONE_OF.match(phrase.text) else ""
+    if _LIMITED.search(phrase.text):
         void = "the value holds only under a condition"
     yield Candidate(
         CandidateKind.ANNOUNCED if noun == "answer" else CandidateKind.RESULT,
-        said.text, said.start, said.end,
-        begins, said.end, firm=FIRM.search(body[begins : found.end(noun)]) is not None,
+        phrase.text, phrase.start, phrase.end,
+        noun_start, phrase.end, firm=FIRM.search(body[noun_start : match.end(noun)]) is not None,
         ignored=ignored, void=void,
     )  # fmt: skip
 
 
-def _stated(said: Spoken) -> Spoken:
+def _stated(phrase: Spoken) -> Spoken:
     """Reduce an announced sentence to the number that the sentence states: `Answer: Ann is 3 years
     older than Tom.` gives 3.
     """
-    if len(_PROSE.findall(said.text)) < 3 or not _VERB.match(said.text):
-        return said
-    value = last_expression(said.text)
-    if value is None or value.void or _OPEN.search(said.text):
-        return said
-    return Spoken(value.text, said.start + value.start, said.start + value.end, said.asked)
+    if len(_PROSE.findall(phrase.text)) < 3 or not _VERB.match(phrase.text):
+        return phrase
+    value = last_expression(phrase.text)
+    if value is None or value.void or _OPEN.search(phrase.text):
+        return phrase
+    return Spoken(value.text, phrase.start + value.start, phrase.start + value.end, phrase.asked)
 
 
 def _determined(body: str, after: int, noun: int) -> int:
@@ -164,47 +168,57 @@ def _determined(body: str, after: int, noun: int) -> int:
     final".
     """
     base = max(after, noun - 80)
-    found = DETERMINERS.search(body[base:noun])
-    return base + found.start() if found else noun
+    determiner = DETERMINERS.search(body[base:noun])
+    return base + determiner.start() if determiner else noun
 
 
-def _linked(body: str, behind: int, noun: int, language: PhraseLanguage) -> int | None:
+def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> int | None:
     """Return the start of the value after a noun without a verb: in a heading or an inverted
     sentence. None if neither fits.
     """
     inverted = _INVERTED.get(language.name)
     if inverted and inverted.search(body[max(0, noun - 80) : noun]):
-        return behind
-    heading = _HEADING.match(body, behind)
+        return verb_end
+    heading = _HEADING.match(body, verb_end)
     if heading is None:
         return None
     line = DETERMINERS.sub("", body[max(0, noun - 80) : noun].rpartition("\n")[2])
     return None if line.strip(" \t#*_>-.\r0123456789") else heading.end()
 
 
-def _value_first(body: str, after: int, noun: int, behind: int) -> Candidate | None:
+def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate | None:
     """Return the candidate of `10 is the answer`, where the noun is at `noun`, or None."""
     base = max(after, noun - 100)
-    found = _VALUE_FIRST.search(body[base:noun])
-    if found is None or _TAKEN_FROM.match(body, behind):
+    match = _VALUE_FIRST.search(body[base:noun])
+    if match is None or _TAKEN_FROM.match(body, verb_end):
         return None
-    text = found["value"].strip("*")
+    text = match["value"].strip("*")
     text = text[1:-1] if text[0] == "$" == text[-1] else text
-    said_from, start = base + found.start(), base + found.start("value") + found["value"].find(text)
+    said_from, start = base + match.start(), base + match.start("value") + match["value"].find(text)
     end = start + len(text)
     ignored = unclaimed(body, said_from, start, end)
-    return Candidate(CandidateKind.ANNOUNCED, text, start, end, said_from, behind, ignored=ignored)
+    return Candidate(
+        CandidateKind.ANNOUNCED, text, start, end, said_from, verb_end, ignored=ignored
+    )
 
 
-def _outermost(found: list[Candidate]) -> list[Candidate]:
+def _outermost(candidates: list[Candidate]) -> list[Candidate]:
     """Drop announcements nested in another: `Answer: the final answer is 5` is a single
     announcement, the inner.
     """
-    kept: list[Candidate] = []
-    for one in found:
-        if kept and kept[-1].end == one.end and one.start >= kept[-1].start:
-            kept.pop()
-        elif kept and one.said_from < kept[-1].end and one.kind is CandidateKind.RESULT:
+    outermost: list[Candidate] = []
+    for candidate in candidates:
+        if (
+            outermost
+            and outermost[-1].end == candidate.end
+            and candidate.start >= outermost[-1].start
+        ):
+            outermost.pop()
+        elif (
+            outermost
+            and candidate.said_from < outermost[-1].end
+            and candidate.kind is CandidateKind.RESULT
+        ):
             continue
-        kept.append(one)
-    return kept
+        outermost.append(candidate)
+    return outermost

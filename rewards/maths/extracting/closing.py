@@ -109,23 +109,26 @@ def _is_prose(text: str) -> bool:
     if len(_IDEOGRAPHS.findall(text)) > 2:
         return any(map(str.isdigit, text))
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
-    found = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
-    holds = _HOLDS_ANSWER.search(text) is not None
-    if (len(found) > 1 and _SENTENCE.match(without_decoration(text))) or (
+    unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
+    has_answer = _HOLDS_ANSWER.search(text) is not None
+    if (len(unknown_words) > 1 and _SENTENCE.match(without_decoration(text))) or (
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
-    if not holds and _CONCLUDED.search(text):
+    if not has_answer and _CONCLUDED.search(text):
         return True
-    if holds and found and DENIAL.search(bare) and "\\text" not in text:
+    if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
         return True
     return (
-        len(found) > 5
-        or (holds and re.search(r"[.!?]\s+[A-Z]", text) is not None)
-        or (holds and any(word.lower() in _NARRATIVE for word in re.findall(r"[A-Za-z]+", bare)))
-        or (len(found) > 2 and "$" in text)
-        or (len(found) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
-        or (len(found) > 0 and _OPENED.search(text) is not None)
+        len(unknown_words) > 5
+        or (has_answer and re.search(r"[.!?]\s+[A-Z]", text) is not None)
+        or (
+            has_answer
+            and any(word.lower() in _NARRATIVE for word in re.findall(r"[A-Za-z]+", bare))
+        )
+        or (len(unknown_words) > 2 and "$" in text)
+        or (len(unknown_words) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
+        or (len(unknown_words) > 0 and _OPENED.search(text) is not None)
     )
 
 
@@ -189,17 +192,17 @@ def picked(body: str) -> Candidate | None:
     start, end = closing_sentence(body)
     if body[:end].rstrip().endswith("?") or _UNPICKED.search(body, start, end):
         return None
-    found = {
-        one[group]: one.span(group)
-        for one in _PICKED.finditer(body, start, end)
+    picks = {
+        match[group]: match.span(group)
+        for match in _PICKED.finditer(body, start, end)
         for group in ("after", "colon", "only", "before")
-        if one[group] and not _NOT_PICKED.search(body[start : one.start(group)])
+        if match[group] and not _NOT_PICKED.search(body[start : match.start(group)])
     }
-    if len(found) == 1:
-        letter, span = found.popitem()
+    if len(picks) == 1:
+        letter, span = picks.popitem()
         return _choice(letter, *span)
     lead = _LEADING.match(body)
-    if lead and not found:
+    if lead and not picks:
         group = "bold" if lead["bold"] else "plain"
         return _choice(lead[group], *lead.span(group))
     return None
@@ -213,13 +216,18 @@ def worded(body: str) -> Candidate | None:
     """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
     or None.
     """
-    found = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
-    if found is None:
+    verdict_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    if verdict_match is None:
         start, end = closing_sentence(body)
-        found = _CONCLUDED.search(body, start, end)
-    if found is None or found["word"].lower() in _COMMENTS:
+        verdict_match = _CONCLUDED.search(body, start, end)
+    if verdict_match is None or verdict_match["word"].lower() in _COMMENTS:
         return None
-    return Candidate(CandidateKind.WORD, found["word"], *found.span("word"), *found.span())
+    return Candidate(
+        CandidateKind.WORD,
+        verdict_match["word"],
+        *verdict_match.span("word"),
+        *verdict_match.span(),
+    )
 
 
 def stressed(body: str) -> Candidate | None:
@@ -227,15 +235,15 @@ def stressed(body: str) -> Candidate | None:
     or None.
     """
     start, end = closing_sentence(body)
-    if refused := unanswered(body, start, end):
-        return refused
-    found = [
-        one
-        for one in _EMPHASIS.finditer(body, start, end)
-        if _HOLDS_ANSWER.search(one[2]) and not denied(body, start, end, *one.span())
+    if refusal := unanswered(body, start, end):
+        return refusal
+    emphases = [
+        emphasis
+        for emphasis in _EMPHASIS.finditer(body, start, end)
+        if _HOLDS_ANSWER.search(emphasis[2]) and not denied(body, start, end, *emphasis.span())
     ]
-    if len({one[2] for one in found}) != 1 or _HOLDS_ANSWER.search(body[end:]):
+    if len({emphasis[2] for emphasis in emphases}) != 1 or _HOLDS_ANSWER.search(body[end:]):
         return None
-    one = found[-1]
-    said = spoken(one[2], 0)
-    return Candidate(CandidateKind.EMPHASIS, said.text or one[2], *one.span(2), *one.span())
+    last = emphases[-1]
+    phrase = spoken(last[2], 0)
+    return Candidate(CandidateKind.EMPHASIS, phrase.text or last[2], *last.span(2), *last.span())

@@ -32,8 +32,12 @@ def instead(body: str, link: str, place: int) -> int:
     """Return the offset of the value that replaces a denied one at `place`, or `place` if nothing
     is replaced.
     """
-    found = INSTEAD.match(body[place : place + 80])
-    return place + found.end() if found and (found["not"] or DENIED.search(link)) else place
+    correction = INSTEAD.match(body[place : place + 80])
+    return (
+        place + correction.end()
+        if correction and (correction["not"] or DENIED.search(link))
+        else place
+    )
 
 
 _VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
@@ -103,8 +107,8 @@ def quoted(body: str, start: int, end: int) -> bool:
     prose.
     """
     line = body.rfind("\n", max(0, start - 400), start) + 1 or max(0, start - 400)
-    opened = sum(1 for _ in _QUOTES.finditer(body, line, start))
-    if opened % 2 and _QUOTES.search(body, end, end + 200):
+    open_quotes = sum(1 for _ in _QUOTES.finditer(body, line, start))
+    if open_quotes % 2 and _QUOTES.search(body, end, end + 200):
         return True
     if _in_code(body, start):
         return True

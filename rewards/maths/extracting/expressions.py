@@ -38,11 +38,11 @@ def last_expression(body: str) -> Candidate | None:
     other.
     """
     start, end = closing_sentence(body)
-    if refused := unanswered(body, start, end):
-        return refused
+    if refusal := unanswered(body, start, end):
+        return refusal
     base = max(0, len(body) - TAIL)
-    found = _last_formulas(body[base:])
-    formula = None if found is None else (base + found[0], base + found[1])
+    formulas = _last_formulas(body[base:])
+    formula = None if formulas is None else (base + formulas[0], base + formulas[1])
     number = _last_number(body, start, end)
     if formula is not None and denied(body, start, end, *formula):
         formula = None
@@ -62,18 +62,18 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     """
     base = max(0, len(body) - NUMBER_TAIL)
     numbers = [
-        one
-        for one in list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
-        if not denied(body, start, end, *one.span())
-        and not labels(body, one.start())
-        and body[one.end() : one.end() + 1] != "?"
+        number
+        for number in list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
+        if not denied(body, start, end, *number.span())
+        and not labels(body, number.start())
+        and body[number.end() : number.end() + 1] != "?"
     ]
     while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
         numbers.pop()
     if not numbers:
         return None
-    closing = [one for one in numbers if one.start() >= start]
-    free = [one for one in closing if not governed(body, start, *one.span())]
+    closing = [number for number in numbers if number.start() >= start]
+    free = [number for number in closing if not governed(body, start, *number.span())]
     last = (free or closing or numbers)[-1]
     for point in POINT.finditer(body, max(0, last.start() - 60), end):
         if point.start() < last.start() < point.end():
@@ -82,10 +82,10 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     first = _list_start(body, before, last)
     if first is not last:
         return first.start(), last.end()
-    near = max(base, last.start() - 80)
+    search_start = max(base, last.start() - 80)
     for pattern in (_ASSIGNED, _RELATION):
-        if found := pattern.search(body, near, last.start()):
-            return found.start(), last.end()
+        if label := pattern.search(body, search_start, last.start()):
+            return label.start(), last.end()
     return _expression(body, *last.span())
 
 
@@ -99,18 +99,18 @@ _LISTS = re.compile(r"(?:\b(?:are|were|namely|be)|:)\s*$")
 def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
     """Return the first number of the list that `last` ends: `5 or 6`, `are 3, 5 and 11`."""
     first = last
-    for one in reversed(before):
-        between = (body, one.end(), first.start())
-        if not _OR.fullmatch(*between) and not _AND.fullmatch(*between):
+    for previous in reversed(before):
+        gap = (body, previous.end(), first.start())
+        if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
             break
-        first = one
+        first = previous
     if first is last or _LISTS.search(body, max(0, first.start() - 12), first.start()):
         return first
     first = last
-    for one in reversed(before):
-        if not _OR.fullmatch(body, one.end(), first.start()):
+    for previous in reversed(before):
+        if not _OR.fullmatch(body, previous.end(), first.start()):
             break
-        first = one
+        first = previous
     return first
 
 
@@ -129,8 +129,8 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
     text = body[first:last]
     if text[0] == "(" and text[-1] == ")":
         text = ""
-    joined = not text or body[first - 1 : first].isalpha() or body[last : last + 1].isalpha()
-    if not joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
+    is_joined = not text or body[first - 1 : first].isalpha() or body[last : last + 1].isalpha()
+    if not is_joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
         start, end = first, last
     unit = _UNIT.match(body, end)
     if unit and all(unit_symbol(part) for part in re.findall("[A-Za-z]+", unit[1])):
@@ -160,9 +160,9 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     spans = _formulas(tail)
     if not spans:
         return None
-    begins = closing_sentence(tail)[0]
-    closing = [span for span in spans if span[0] >= begins]
-    free = [span for span in closing if not governed(tail, begins, *span)]
+    sentence_start = closing_sentence(tail)[0]
+    closing = [span for span in spans if span[0] >= sentence_start]
+    free = [span for span in closing if not governed(tail, sentence_start, *span)]
     while free and spans[-1] is not free[-1]:
         spans.pop()
     last = spans.pop()
@@ -177,18 +177,18 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
 
 def _formulas(tail: str) -> list[tuple[int, int]]:
     """Return the spans inside the last few formulas with the latest kind of delimiter, in order."""
-    ends = {closer: tail.rfind(closer) for closer in ("\\)", "\\]")}
+    closer_positions = {closer: tail.rfind(closer) for closer in ("\\)", "\\]")}
     dollars = [match for match in _DOLLARS.finditer(tail) if match[0][0] == "$"]
-    if dollars and dollars[-1].start() > max(ends.values()):
+    if dollars and dollars[-1].start() > max(closer_positions.values()):
         if tail[dollars[-1].end() : dollars[-1].end() + 1].isdigit():
             return []  # an amount of money closes nothing
         pairs = zip(dollars[len(dollars) % 2 :: 2], dollars[len(dollars) % 2 + 1 :: 2], strict=True)
         spans = [(first.end(), second.start()) for first, second in pairs]
     else:
-        closer = max(ends, key=lambda mark: ends[mark])
+        closer = max(closer_positions, key=lambda mark: closer_positions[mark])
         opener = {"\\)": "\\(", "\\]": "\\["}[closer]
         spans = []
-        end = ends[closer]
+        end = closer_positions[closer]
         while end >= 0 and len(spans) < 8 and (start := tail.rfind(opener, 0, end)) >= 0:
             spans.insert(0, (start + 2, end))
             end = tail.rfind(closer, 0, start)

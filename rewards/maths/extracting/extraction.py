@@ -52,13 +52,17 @@ def _last_statement(_: str, statements: Statements) -> Candidate | None:
 
 def _result(body: str, statements: Statements) -> Candidate | None:
     """Return the last `the result is ...`, unless more computation follows."""
-    found = [one for one in statements.seen if one.kind is CandidateKind.RESULT and not one.ignored]
-    if not found:
+    results = [
+        candidate
+        for candidate in statements.seen
+        if candidate.kind is CandidateKind.RESULT and not candidate.ignored
+    ]
+    if not results:
         return None
-    rest = DENIAL.sub("", body[found[-1].end :])
+    rest = DENIAL.sub("", body[results[-1].end :])
     if any(c.isdigit() or c in "$\\" for c in rest[2:]):
         return None
-    return found[-1]
+    return results[-1]
 
 
 RANKING: tuple[Rank, ...] = (
@@ -110,12 +114,12 @@ def extract(
     >>> extract(r"so $x$ is \\boxed{\\frac{1}{2}}.").text
     '\\\\frac{1}{2}'
     """
-    shown = visible(response, thinking)
-    if shown is None:
+    visible_part = visible(response, thinking)
+    if visible_part is None:
         return Extraction(
             None, "thinking", reason="the reasoning is never closed, so that no answer follows"
         )
-    offset, body = shown
+    offset, body = visible_part
     body = surface(this_turn(body))
     if not body.strip():
         reason = "nothing follows the reasoning" if offset else "the response is empty"
@@ -127,18 +131,20 @@ def extract(
         return Extraction(
             None, "truncated", offset, offset, reason="cut off before a marked answer"
         )
-    refused = [one for one in statements.seen if one.ignored]
+    ignored = [candidate for candidate in statements.seen if candidate.ignored]
     body = _claimed(body, statements)
     for rank in RANKING[1:]:
-        found = rank.find(body, statements)
-        if found is None:
+        candidate_found = rank.find(body, statements)
+        if candidate_found is None:
             continue
-        if not found.ignored:
-            return _extraction(body, offset, found, [])
+        if not candidate_found.ignored:
+            return _extraction(body, offset, candidate_found, [])
         # The value was refused: blank the statement, so that the next ranks search the rest.
-        body = blanked(body, [(found.said_from, found.said_to)])
-        refused.append(found)
-    reason = next((f"the only answer does not count: {one.ignored}" for one in refused), "")
+        body = blanked(body, [(candidate_found.said_from, candidate_found.said_to)])
+        ignored.append(candidate_found)
+    reason = next(
+        (f"the only answer does not count: {candidate.ignored}" for candidate in ignored), ""
+    )
     return Extraction(
         None, "none", offset, offset, reason=reason or "no box, no announced answer, no expression"
     )
@@ -148,22 +154,26 @@ def _claimed(body: str, statements: Statements) -> str:
     """Return the text without statements that the writer does not claim, so that later ranks cannot
     find those values again.
     """
-    spans = [(one.said_from, min(one.end, one.said_to)) for one in statements.seen if one.ignored]
+    spans = [
+        (candidate.said_from, min(candidate.end, candidate.said_to))
+        for candidate in statements.seen
+        if candidate.ignored
+    ]
     return blanked(body, spans) if spans else body
 
 
 def _extraction(
-    body: str, offset: int, won: Candidate, rivals: list[str], *, several: bool = False
+    body: str, offset: int, winner: Candidate, rivals: list[str], *, several: bool = False
 ) -> Extraction:
-    rule, start, end = str(won.kind), offset + won.start, offset + won.end
-    if won.void:
-        return Extraction(None, rule, start, end, won.void)
-    text = won.text
-    if several and won.kind is CandidateKind.BOX:
+    rule, start, end = str(winner.kind), offset + winner.start, offset + winner.end
+    if winner.void:
+        return Extraction(None, rule, start, end, winner.void)
+    text = winner.text
+    if several and winner.kind is CandidateKind.BOX:
         boxes = [
             box
             for box in all_boxes(body)
-            if box.end <= won.said_to and body[box.open : box.close].strip()
+            if box.end <= winner.said_to and body[box.open : box.close].strip()
         ]
         text = joined(body, boxes)
         rule, rivals = "boxes", []
@@ -181,37 +191,49 @@ def survey(response: str, *, thinking: str = "auto", truncated: bool = False) ->
 
     `start` is an offset in the response; the other places stay offsets in the searched text.
     """
-    shown = visible(response, thinking)
-    if shown is None:
+    visible_part = visible(response, thinking)
+    if visible_part is None:
         return []
-    offset, body = shown
+    offset, body = visible_part
     body = surface(this_turn(body))
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)
-    found = [(1, one) for one in statements.seen if one.kind is not CandidateKind.RESULT]
+    ranked = [
+        (1, candidate)
+        for candidate in statements.seen
+        if candidate.kind is not CandidateKind.RESULT
+    ]
     if statements.last is not None and statements.last not in statements.seen:
-        found = [(rank, one) for rank, one in found if one.start != statements.last.start]
-        found.append((1, statements.last))
+        ranked = [
+            (rank, candidate)
+            for rank, candidate in ranked
+            if candidate.start != statements.last.start
+        ]
+        ranked.append((1, statements.last))
     rest = _claimed(body, statements)
     for number, rank in enumerate(RANKING[1:], start=2):
-        if (one := rank.find(rest, statements)) is not None:
-            found.append((number, one))
+        if (fallback := rank.find(rest, statements)) is not None:
+            ranked.append((number, fallback))
     winner = statements.last
     if winner is None and not truncated:
-        winner = next((one for rank, one in found if rank > 1 and not one.ignored), None)
-    found.sort(key=lambda pair: (pair[1].start, pair[0]))
+        winner = next(
+            (candidate for rank, candidate in ranked if rank > 1 and not candidate.ignored), None
+        )
+    ranked.sort(key=lambda pair: (pair[1].start, pair[0]))
     return [
-        Ranked(rank, replace(one, start=offset + one.start), _fate(rank, one, winner))
-        for rank, one in found
+        Ranked(
+            rank, replace(candidate, start=offset + candidate.start), _fate(rank, candidate, winner)
+        )
+        for rank, candidate in ranked
     ]
 
 
-def _fate(rank: int, one: Candidate, winner: Candidate | None) -> str:
-    if one is winner:
-        return f"wins, but gives no usable answer: {one.void}" if one.void else "wins"
-    if one.ignored:
-        return f"does not count: {one.ignored}"
+def _fate(rank: int, candidate: Candidate, winner: Candidate | None) -> str:
+    if candidate is winner:
+        return f"wins, but gives no usable answer: {candidate.void}" if candidate.void else "wins"
+    if candidate.ignored:
+        return f"does not count: {candidate.ignored}"
     if winner is None:
         return "does not count: the response was cut off"
     return "a later statement wins" if rank == 1 else "a higher rank wins"

@@ -52,12 +52,12 @@ def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
     sources = [boxes(body, truncated=truncated), _tags(body, truncated), _hashes(body, truncated)]
     heads = [next(source, None) for source in sources]
     while True:
-        last = max((one.said_from for one in heads if one), default=-1)
+        last = max((head.said_from for head in heads if head), default=-1)
         if last < 0:
             return
-        for place, one in enumerate(heads):
-            if one is not None and one.said_from == last:
-                yield one
+        for place, candidate in enumerate(heads):
+            if candidate is not None and candidate.said_from == last:
+                yield candidate
                 heads[place] = next(sources[place], None)
                 break
 
@@ -79,12 +79,12 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
 
 def all_boxes(body: str) -> list[Box]:
     """Return the last MAX_MARKS boxes in text order, each separately."""
-    found: list[Box] = []
+    boxes_found: list[Box] = []
     end = len(body)
-    while len(found) < MAX_MARKS and (box := box_before(body, end)) is not None:
-        found.insert(0, box)
+    while len(boxes_found) < MAX_MARKS and (box := box_before(body, end)) is not None:
+        boxes_found.insert(0, box)
         end = box.start
-    return found
+    return boxes_found
 
 
 def joined(body: str, group: list[Box]) -> str:
@@ -93,16 +93,21 @@ def joined(body: str, group: list[Box]) -> str:
     Each content keeps its name if every box has another name (`x = \boxed{2}`).
     """
     texts = [body[box.open : box.close] for box in group]
-    kept = list({squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values())
-    kept.sort()
+    distinct = list(
+        {squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values()
+    )
+    distinct.sort()
     names = [
-        _NAMED.search(body, max(0, group[place].start - 16), group[place].start) for place in kept
+        _NAMED.search(body, max(0, group[place].start - 16), group[place].start)
+        for place in distinct
     ]
-    if len(kept) > 1 and len({name[1] for name in names if name}) == len(kept):
+    if len(distinct) > 1 and len({name[1] for name in names if name}) == len(distinct):
         return " , ".join(
-            f"{name[1]} = {texts[place]}" for name, place in zip(names, kept, strict=True) if name
+            f"{name[1]} = {texts[place]}"
+            for name, place in zip(names, distinct, strict=True)
+            if name
         )
-    return " , ".join(texts[place] for place in kept)
+    return " , ".join(texts[place] for place in distinct)
 
 
 def _candidate(body: str, group: list[Box], void: str) -> Candidate:
@@ -129,27 +134,25 @@ def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:
             break
         if len(group) == MAX_BOXES:
             return group, f"more than {MAX_BOXES} boxes stand side by side"
-        between = body[previous.end : group[0].start]
-        if len(between) <= 60 and _JOINT.match(between):
+        gap = body[previous.end : group[0].start]
+        if len(gap) <= 60 and _JOINT.match(gap):
             group.insert(0, previous)
             continue
         contents = [body[box.open : box.close] for box in (previous, last)]
-        if squeeze(contents[0]) != squeeze(contents[1]) and _hedged(
-            body, previous, group[0], between
-        ):
+        if squeeze(contents[0]) != squeeze(contents[1]) and _hedged(body, previous, group[0], gap):
             return group, SEVERAL_OFFERED
         break
     return group, ""
 
 
-def _hedged(body: str, one: Box, other: Box, between: str) -> bool:
+def _hedged(body: str, box: Box, next_box: Box, gap: str) -> bool:
     """Return whether the second box is offered only in case the first is wrong, or both as
     guesses.
     """
-    if len(between) <= 60 and _TENTATIVE.search(between) and FILLER.fullmatch(between):
+    if len(gap) <= 60 and _TENTATIVE.search(gap) and FILLER.fullmatch(gap):
         return True
-    before = body[max(0, one.start - 40) : one.start]
-    return HEDGE.search(f"{before} {between[-300:]}") is not None
+    before = body[max(0, box.start - 40) : box.start]
+    return HEDGE.search(f"{before} {gap[-300:]}") is not None
 
 
 def box_before(body: str, end: int) -> Box | None:
@@ -190,17 +193,19 @@ def _box_at(body: str, start: int) -> Box:
     if close >= 0 and body.find("{", place + 1, close) < 0 and body.find("\\", place, close) < 0:
         return Box(start, place + 1, close, close + 1)
     depth = 0
-    for found in _BRACES.finditer(body, place, limit):
-        depth += {"{": 1, "}": -1}.get(found[0], 0)
+    for brace in _BRACES.finditer(body, place, limit):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0:
-            return Box(start, place + 1, found.start(), found.end())
+            return Box(start, place + 1, brace.start(), brace.end())
     return _unclosed(body, start, place + 1, limit)
 
 
-def _unclosed(body: str, start: int, inside: int, limit: int, *ends: str) -> Box:
+def _unclosed(body: str, start: int, inside: int, limit: int, *closers: str) -> Box:
     """Return a box without a closing brace; the content ends with the formula or the line."""
-    found = (body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *ends))
-    end = min([limit, *(place for place in found if place >= 0)])
+    closer_positions = (
+        body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *closers)
+    )
+    end = min([limit, *(place for place in closer_positions if place >= 0)])
     return Box(start, inside, end, end, closed=False)
 
 
@@ -220,14 +225,14 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
     """
     if "<answer>" not in body and "<ANSWER>" not in body and "<Answer>" not in body:
         return
-    ends = len(body)
-    found = list(islice(_backwards(body, ("<answer>", "</answer>")), 2 * MAX_MARKS))
+    text_end = len(body)
+    tag_positions = list(islice(_backwards(body, ("<answer>", "</answer>")), 2 * MAX_MARKS))
     close = -1
-    for place, name in found:
+    for place, name in tag_positions:
         if name.startswith("</"):
             close = place
             continue
-        start, end = place + len(name), close if close > place else ends
+        start, end = place + len(name), close if close > place else text_end
         inner = body[start:end]
         void = "" if inner.strip() else "the answer tag is empty"
         if truncated and close < 0:
@@ -236,15 +241,17 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
         yield Candidate(
             CandidateKind.TAG, inner, start, end, place, end + 9, void=void, ignored=ignored
         )
-        close, ends = -1, place
+        close, text_end = -1, place
 
 
 def _backwards(body: str, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """Yield (offset, name) of the tags of a text from the end, in any capitalisation."""
-    every = [spelt for name in names for spelt in {name, name.upper(), name.replace("a", "A", 1)}]
-    last = {name: place for name in every if (place := body.rfind(name)) >= 0}
+    spellings = [
+        spelt for name in names for spelt in {name, name.upper(), name.replace("a", "A", 1)}
+    ]
+    last = {name: place for name in spellings if (place := body.rfind(name)) >= 0}
     while last:
-        name = max(last, key=lambda one: last[one])
+        name = max(last, key=lambda spelling: last[spelling])
         place = last[name]
         yield place, name.lower()
         last[name] = body.rfind(name, 0, place)
@@ -266,15 +273,15 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         ):
             continue
         stop = body.find("\n", place)
-        whole = stop < 0
-        stop = min(len(body) if whole else stop, place + MAX_ANSWER + 8)
+        to_end = stop < 0
+        stop = min(len(body) if to_end else stop, place + MAX_ANSWER + 8)
         text = body[place + len(_HASH) : stop]
         word = text.split()[:2] if not body[stop:].strip() else []
         valued = _HASH_VALUE.match(text) or len(word) == 1
         if text.strip() and (not valued or _NUMBERED.match(text)):
             continue  # a heading of the fourth level
         void = "" if text.strip() else "nothing follows the mark"
-        void = CUT_OFF if truncated and whole else void
+        void = CUT_OFF if truncated and to_end else void
         start = place + len(_HASH) + len(text) - len(text.lstrip())
         yield Candidate(
             CandidateKind.HASH,

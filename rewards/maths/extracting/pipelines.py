@@ -23,26 +23,29 @@ def math_verify(response: str) -> Extraction:
     """Extract as Math-Verify does: the "final answer is ... I hope" sentence, the last box, the
     last formula, the last number.
     """
-    found = list(_HOPE_SENTENCE.finditer(response[-4000:]))
-    if found:
+    sentences = list(_HOPE_SENTENCE.finditer(response[-4000:]))
+    if sentences:
         base = max(0, len(response) - 4000)
         return Extraction(
-            found[-1][1], "math_verify sentence", base + found[-1].start(1), base + found[-1].end(1)
+            sentences[-1][1],
+            "math_verify sentence",
+            base + sentences[-1].start(1),
+            base + sentences[-1].end(1),
         )
     return _last_box(response) or _taken(last_expression(response))
 
 
 def _last_box(response: str) -> Extraction | None:
-    found = next(boxes(response), None)
-    return None if found is None else _taken(found)
+    box = next(boxes(response), None)
+    return None if box is None else _taken(box)
 
 
-def _taken(found: Candidate | None) -> Extraction:
-    if found is None:
+def _taken(candidate: Candidate | None) -> Extraction:
+    if candidate is None:
         return Extraction(None, "none", reason="no expression")
-    if found.void:
-        return Extraction(None, str(found.kind), found.start, found.end, found.void)
-    return Extraction(found.text, str(found.kind), found.start, found.end)
+    if candidate.void:
+        return Extraction(None, str(candidate.kind), candidate.start, candidate.end, candidate.void)
+    return Extraction(candidate.text, str(candidate.kind), candidate.start, candidate.end)
 
 
 def prm800k(response: str) -> Extraction:
@@ -53,20 +56,20 @@ def prm800k(response: str) -> Extraction:
 def dapo(response: str) -> Extraction:
     """Extract as DAPO does: the last line `Answer: ...` within the last 300 characters."""
     base = max(0, len(response) - DAPO_TAIL)
-    found = list(_ANSWER_LINE.finditer(response[base:]))
-    if not found:
+    answer_lines = list(_ANSWER_LINE.finditer(response[base:]))
+    if not answer_lines:
         return Extraction(None, "dapo", reason=f"no 'Answer:' in the last {DAPO_TAIL} characters")
-    start, end = found[-1].span(1)
-    return Extraction(found[-1][1], "dapo", base + start, base + end)
+    start, end = answer_lines[-1].span(1)
+    return Extraction(answer_lines[-1][1], "dapo", base + start, base + end)
 
 
 def gsm8k(response: str) -> Extraction:
     """Extract as GSM8K does, strictly: the last `#### number`."""
     place = response.rfind("#### ")
-    found = _HASHES.match(response, place) if place >= 0 else None
-    if found is None:
+    match = _HASHES.match(response, place) if place >= 0 else None
+    if match is None:
         return Extraction(None, "gsm8k", reason="no '#### number'")
-    return Extraction(found[1], "gsm8k", *found.span(1))
+    return Extraction(match[1], "gsm8k", *match.span(1))
 
 
 PIPELINES: dict[str, Callable[[str], Extraction]] = {

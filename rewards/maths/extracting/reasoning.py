@@ -45,13 +45,13 @@ def visible(response: str, thinking: str = "auto") -> tuple[int, str] | None:
         return 0, response
     if "<" not in response and "◁" not in response and "[THINK]" not in response:
         return 0, response
-    start, opened = 0, -1
+    start, open_tag = 0, -1
     for kind in THINKING.values() if thinking == "auto" else (THINKING[thinking],):
         closed = response.rfind(kind.closer)
         if closed >= 0:
             start = max(start, closed + len(kind.closer))
-        opened = max(opened, response.rfind(kind.opener))
-    return None if opened >= start and opened >= 0 else (start, response[start:])
+        open_tag = max(open_tag, response.rfind(kind.opener))
+    return None if open_tag >= start and open_tag >= 0 else (start, response[start:])
 
 
 def this_turn(body: str) -> str:

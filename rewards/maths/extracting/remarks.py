@@ -56,9 +56,9 @@ def answer_alone(answer: str) -> str:
     ('5/9', '7 or more')
     """
     if label := _LABEL.match(answer):
-        opened = label[0].count("{") - label[0].count("}")
+        open_braces = label[0].count("{") - label[0].count("}")
         answer = answer[label.end() :]
-        answer = answer.replace("}", " ", 1) if opened else answer
+        answer = answer.replace("}", " ", 1) if open_braces else answer
     answer = _LINK.sub("", answer)
     if "answer" in answer or "solution" in answer or "result" in answer:
         answer = _CLOSING.sub("", answer)
@@ -75,13 +75,13 @@ def _alternative(answer: str) -> str:
     spelled = _SPELLED.search(answer)
     if spelled and set(spelled[1].lower().replace("-", " ").split()) <= NUMBER_WORDS | {"and"}:
         return f"{answer[: spelled.start()].rstrip()} or {spelled[1]}"
-    found = _OR_ELSE.search(answer)
-    if found is None:
+    alternative = _OR_ELSE.search(answer)
+    if alternative is None:
         return answer
-    rest = answer[found.end() :].replace(")", "", 1)
+    rest = answer[alternative.end() :].replace(")", "", 1)
     if rest.count("}") > rest.count("{"):
         rest = rest.replace("}", "", 1)
-    return f"{answer[: found.start()]} or {rest}"
+    return f"{answer[: alternative.start()]} or {rest}"
 
 
 def stated(prose: str) -> str | None:
@@ -91,8 +91,8 @@ def stated(prose: str) -> str | None:
     """
     if _DENIES.search(prose):
         return None
-    said = _STATED.match(prose)
-    if said:
-        return said[1]
+    statement = _STATED.match(prose)
+    if statement:
+        return statement[1]
     numbers = _ALONE.findall(prose)
     return numbers[0] if len(numbers) == 1 and _PLAIN.fullmatch(prose) else None

@@ -94,10 +94,10 @@ _OF_THEM = re.compile(
 def closing_sentence(body: str) -> tuple[int, int]:
     """Return (start, end) of the last sentence, without a trailing remark in brackets."""
     end = len(body.rstrip())
-    aside = _REMARK.search(body, max(0, end - 120), end)
-    if aside and not _CORRECTS.search(aside[0]) and not POINT.match(body, aside.start()):
-        line = body[max(0, aside.start() - 200) : aside.start()].rpartition("\n")[2]
-        end = aside.start() if any(map(str.isdigit, line)) else end
+    remark = _REMARK.search(body, max(0, end - 120), end)
+    if remark and not _CORRECTS.search(remark[0]) and not POINT.match(body, remark.start()):
+        line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
+        end = remark.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
     last = base + len(body[base:end].rstrip(" .!?\n*_`"))
     return last - len(clause_before(body, last)), end
@@ -142,7 +142,9 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
     if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
         return True
     sentence = body[start:end]
-    return any(one.start() <= place - start < one.end() for one in DENIAL.finditer(sentence))
+    return any(
+        denial.start() <= place - start < denial.end() for denial in DENIAL.finditer(sentence)
+    )
 
 
 def labels(body: str, place: int) -> bool:
@@ -167,7 +169,7 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True
-    if any(one.end() > place for one in _ASIDE.finditer(body, start, place + 1)):
+    if any(aside.end() > place for aside in _ASIDE.finditer(body, start, place + 1)):
         return True
     before = body[max(start, place - 40) : place].lower()
     return _GOVERNED.search(before) is not None and _VALUE_VERB.search(before) is None

@@ -64,7 +64,9 @@ _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|b
 """Matches the article "A" in front of words, which is not a choice letter."""
 _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
 _DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
-_BEHIND = re.compile("(?:" + "|".join(one.behind for one in LANGUAGES if one.behind) + r").{0,12}$")
+_BEHIND = re.compile(
+    "(?:" + "|".join(language.behind for language in LANGUAGES if language.behind) + r").{0,12}$"
+)
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
     r"(?:共|一共|总共|共有|有|为|约?需)?(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
@@ -90,15 +92,15 @@ def spoken(body: str, place: int) -> Spoken:
     rest = body[place : place + MAX_ANSWER + 64]
     if hope := _HOPE.search(rest):
         rest = rest[: hope.start()].rstrip(". \n")
-    found = _LEAD.match(rest)
-    lead = found.end() if found else 0
+    lead_match = _LEAD.match(rest)
+    lead = lead_match.end() if lead_match else 0
     start, end = _bounds(rest, lead)
     text = rest[start:end]
-    asked = rest[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
+    is_question = rest[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
     bare = cleaned(text)
-    if bare != text and (at := text.find(bare)) >= 0:
-        start, end = start + at, start + at + len(bare)
-    return Spoken(bare, place + start, place + end, asked)
+    if bare != text and (bare_start := text.find(bare)) >= 0:
+        start, end = start + bare_start, start + bare_start + len(bare)
+    return Spoken(bare, place + start, place + end, is_question)
 
 
 def _bounds(rest: str, lead: int) -> tuple[int, int]:
@@ -120,18 +122,18 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
             if following is None:
                 break
             end = following.end()
-        listed = end if _AFTER_FORMULA.match(rest, end) else math.end()
-        if listed > math.end():
-            return lead, listed
+        list_end = end if _AFTER_FORMULA.match(rest, end) else math.end()
+        if list_end > math.end():
+            return lead, list_end
         if _AFTER_FORMULA.match(rest, math.end()) and not _ANOTHER.match(rest, math.end()):
             return next(span for i in range(1, 5) if (span := math.span(i)) != (-1, -1))
     end = _sentence_end(rest, lead)
-    said = _SAID.match(rest[:end])
-    if said and len(_PROSE.findall(said[0])) > 1:
-        lead = said.end()
+    claim = _SAID.match(rest[:end])
+    if claim and len(_PROSE.findall(claim[0])) > 1:
+        lead = claim.end()
     if reason := REASON.search(rest, lead, end):
-        cut = len(rest[: reason.start()].rstrip(" \n\t,;(-"))
-        end = cut if rest[lead:cut].strip(" *$(") else end
+        reason_start = len(rest[: reason.start()].rstrip(" \n\t,;(-"))
+        end = reason_start if rest[lead:reason_start].strip(" *$(") else end
     return lead, end
 
 
@@ -154,16 +156,16 @@ def cleaned(text: str) -> str:
         return text
     text = before_decoration(without_decoration(text))
     text = _BEHIND.sub("", text).strip()
-    text = JOINER.sub(lambda found: " or " if found["or"] or found["or2"] else " and ", text)
-    if counted := _COUNTED.match(text):
-        text = counted[1]
+    text = JOINER.sub(lambda match: " or " if match["or"] or match["or2"] else " and ", text)
+    if count_match := _COUNTED.match(text):
+        text = count_match[1]
     return text.strip(" *_」』")
 
 
 def _sentence_end(rest: str, start: int) -> int:
-    for found in islice(_SENTENCE_END.finditer(rest, start), MAX_SENTENCES):
-        if found.start() > start and not _inside_math(rest, found.start()):
-            return found.start()
+    for sentence_end in islice(_SENTENCE_END.finditer(rest, start), MAX_SENTENCES):
+        if sentence_end.start() > start and not _inside_math(rest, sentence_end.start()):
+            return sentence_end.start()
     return len(rest)
 
 

@@ -85,22 +85,26 @@ class Statements:
         if mark is not None:
             # A tag may enclose an announcement: `<answer>The answer is 5</answer>`.
             after = mark.start if mark.kind is CandidateKind.TAG else mark.said_to
-        said = announced(self.body, after)
-        self.seen += said
-        claims = [one for one in said if not one.ignored and one.kind is CandidateKind.ANNOUNCED]
+        announcements = announced(self.body, after)
+        self.seen += announcements
+        claims = [
+            announcement
+            for announcement in announcements
+            if not announcement.ignored and announcement.kind is CandidateKind.ANNOUNCED
+        ]
         if mark is not None:
-            claims = [one for one in claims if _displaces(mark, one)]
+            claims = [claim for claim in claims if _displaces(mark, claim)]
         if not claims:
             return mark
         self._breath(claims[-1], [mark, *claims[:-1]] if mark else claims[:-1])
         return claims[-1]
 
     def _mark(self) -> Candidate | None:
-        for place, one in enumerate(marks(self.body, truncated=self.truncated)):
-            self.seen.append(one)
-            if not one.ignored:
-                self._breath(one, self._before(one))
-                return one
+        for place, mark in enumerate(marks(self.body, truncated=self.truncated)):
+            self.seen.append(mark)
+            if not mark.ignored:
+                self._breath(mark, self._before(mark))
+                return mark
             if place >= MAX_MARKS:
                 break
         return None
@@ -111,30 +115,34 @@ class Statements:
         """
         start = max(0, mark.said_from - 2 * MAX_GAP)
         window = self.body[start : mark.said_from]
-        near = announced(window)
+        announcements = announced(window)
         if mark.kind is not CandidateKind.BOX:
-            near += [one for one in marks(window) if one.kind is mark.kind]
+            announcements += [earlier for earlier in marks(window) if earlier.kind is mark.kind]
         full = len(window.rstrip(" \n$\\([*:"))
-        near = [
-            _moved(one, start)
-            for one in near
-            if one.kind in MARKS
-            or (one.kind is CandidateKind.ANNOUNCED and not one.ignored and one.end < full)
+        announcements = [
+            _moved(announcement, start)
+            for announcement in announcements
+            if announcement.kind in MARKS
+            or (
+                announcement.kind is CandidateKind.ANNOUNCED
+                and not announcement.ignored
+                and announcement.end < full
+            )
         ]
-        return sorted(near, key=lambda one: one.start)
+        return sorted(announcements, key=lambda candidate: candidate.start)
 
     def _breath(self, last: Candidate, before: Sequence[Candidate]) -> None:
         """Record the values that were claimed before `last` without a reason in between."""
         self.rivals.clear()
-        for one in reversed(before[-MAX_RIVALS:]):
-            gap = self.body[one.said_to : last.said_from]
-            if last.firm and not one.firm:
+        for candidate in reversed(before[-MAX_RIVALS:]):
+            gap = self.body[candidate.said_to : last.said_from]
+            if last.firm and not candidate.firm:
                 break
-            if one.void or len(gap) > MAX_GAP or not FILLER.fullmatch(gap):
+            if candidate.void or len(gap) > MAX_GAP or not FILLER.fullmatch(gap):
                 break
-            if squeeze(one.text) != squeeze(last.text):
-                self.rivals.append(one.text)
-            last = one
+            if squeeze(candidate.text) != squeeze(last.text):
+                self.rivals.append(candidate.text)
+            last = candidate
 
     def _judged(self, last: Candidate | None) -> Candidate | None:
         """Return `last`, a correction of `last`, or `last` with a reason why the statement is
@@ -164,12 +172,12 @@ class Statements:
 
     def _retracted(self, last: Candidate) -> bool:
         begin = max(last.said_to, len(self.body) - REACH)
-        if last.kind is CandidateKind.ANNOUNCED and (ended := _ENDED.search(self.body, begin)):
-            begin = ended.start()
-        found = list(RETRACTION.finditer(self.body, begin))[-1:]
-        if not found:
+        if last.kind is CandidateKind.ANNOUNCED and (ending := _ENDED.search(self.body, begin)):
+            begin = ending.start()
+        retractions = list(RETRACTION.finditer(self.body, begin))[-1:]
+        if not retractions:
             return False
-        place = found[0].start()
+        place = retractions[0].start()
         before = clause_before(self.body, place)
         return _CONDITIONAL.search(before) is None and UPHELD.search(self.body, place) is None
 
@@ -184,8 +192,8 @@ class Statements:
         sentence = self.body[start:end]
         if not sentence.strip() or CHECKS.search(sentence) or _ABOUT.search(sentence):
             return None
-        behind = self.body[max(last.said_to, len(self.body) - REACH) :]
-        reopened = REOPENED.search(behind) is not None
+        tail = self.body[max(last.said_to, len(self.body) - REACH) :]
+        reopened = REOPENED.search(tail) is not None
         alone = CONCLUDES.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) == 1
         if not (reopened and GIVES.search(sentence)) and not alone:
             return None
@@ -200,51 +208,52 @@ class Statements:
             max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
         ]
         marked = any(
-            one.kind in MARKS and not one.ignored and one.end <= last.start for one in self.seen
+            candidate.kind in MARKS and not candidate.ignored and candidate.end <= last.start
+            for candidate in self.seen
         )
         if last.kind is CandidateKind.ANNOUNCED and marked and HEDGE.search(gap):
             return replace(last, void=SEVERAL_OFFERED)
-        behind = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
-        if last.kind is CandidateKind.BOX and (alternative := _OR.match(behind)):
-            said = spoken(self.body, last.said_to + alternative.end())
-            self.rivals.append(said.text.rstrip(" )"))
+        tail = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
+        if last.kind is CandidateKind.BOX and (alternative := _OR.match(tail)):
+            phrase = spoken(self.body, last.said_to + alternative.end())
+            self.rivals.append(phrase.text.rstrip(" )"))
         if before := _OR_BEFORE.search(self.body, max(0, last.said_from - 60), last.said_from):
             self.rivals.append(before["value"])
         if last.kind is CandidateKind.ANNOUNCED and (
-            more := _LINE_BEHIND.match(self.body, last.end)
+            next_line := _LINE_BEHIND.match(self.body, last.end)
         ):
-            self.rivals.append(more[1])
-        hedge = HEDGE_BEHIND.search(behind)
-        if hedge and _VALUE.search(behind, hedge.end()):
+            self.rivals.append(next_line[1])
+        hedge = HEDGE_BEHIND.search(tail)
+        if hedge and _VALUE.search(tail, hedge.end()):
             return replace(last, void=SEVERAL_OFFERED)
         return last
 
 
-def _moved(one: Candidate, by: int) -> Candidate:
+def _moved(candidate: Candidate, offset: int) -> Candidate:
     return replace(
-        one,
-        start=one.start + by,
-        end=one.end + by,
-        said_from=one.said_from + by,
-        said_to=one.said_to + by,
+        candidate,
+        start=candidate.start + offset,
+        end=candidate.end + offset,
+        said_from=candidate.said_from + offset,
+        said_to=candidate.said_to + offset,
     )
 
 
-def _displaces(mark: Candidate, said: Candidate) -> bool:
+def _displaces(mark: Candidate, announcement: Candidate) -> bool:
     """Return whether an announcement after a mark (or within a tag) is another answer.
 
     A value that repeats, rounds or labels the content of the mark is not.
     """
-    if mark.kind is CandidateKind.TAG and said.end <= mark.end:
+    if mark.kind is CandidateKind.TAG and announcement.end <= mark.end:
         return True
-    if squeeze(mark.text) == squeeze(said.text) or _ABOUT.search(said.text):
+    if squeeze(mark.text) == squeeze(announcement.text) or _ABOUT.search(announcement.text):
         return False
     if mark.void:
         return True
-    letter = _LETTER.match(said.text) is not None
+    letter = _LETTER.match(announcement.text) is not None
     if letter or _LETTER.match(mark.text):
         return letter and _LETTER.match(mark.text) is not None
-    found = said.text.lower().replace("-", " ").split()
-    return _VALUE.search(said.text) is not None or (
-        0 < len(found) < 4 and set(found) <= NUMBER_WORDS
+    announced_words = announcement.text.lower().replace("-", " ").split()
+    return _VALUE.search(announcement.text) is not None or (
+        0 < len(announced_words) < 4 and set(announced_words) <= NUMBER_WORDS
     )

@@ -48,8 +48,8 @@ def surface(body: str) -> str:
     return body
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def without_decoration(text: str) -> str:
@@ -79,8 +79,8 @@ def clause_before(body: str, place: int) -> str:
     """Return the sentence up to `place`, at most MAX_CLAUSE characters long."""
     start = max(0, place - MAX_CLAUSE)
     before = body[start:place]
-    ends = [found.end() for found in _SENTENCE_END.finditer(before.rstrip())]
-    return before[ends[-1] :] if ends else before
+    sentence_ends = [sentence_end.end() for sentence_end in _SENTENCE_END.finditer(before.rstrip())]
+    return before[sentence_ends[-1] :] if sentence_ends else before
 
 
 def blanked(body: str, spans: list[tuple[int, int]]) -> str:

@@ -161,7 +161,7 @@ class Calculator:
         self.terms += max(0, int(last - first)) + 1
         if self.terms > MAX_SUM:
             raise Beyond(_LONG_SUM)
-        kept = self.point.get(variable.note)
+        outer_value = self.point.get(variable.note)
         # The bound variable may hide a variable of the same name, which is restored below.
         total = mpmath.mpf(0 if node.note == "sum" else 1)
         for index in range(int(first), int(last) + 1):
@@ -169,8 +169,8 @@ class Calculator:
             term = self._value(body)
             total = total + term if node.note == "sum" else total * term
         self.point.pop(variable.note)
-        if kept is not None:
-            self.point[variable.note] = kept
+        if outer_value is not None:
+            self.point[variable.note] = outer_value
         return total
 
     def _endless(self, node: Node) -> Number:
@@ -184,11 +184,11 @@ class Calculator:
         if first != mpmath.floor(first):
             raise UndefinedValue("bounds that are not whole")
         self.work.spend(1000)
-        made = mpmath.nsum if node.note == "sum" else mpmath.nprod
-        value = made(self._along(body, variable), [first, mpmath.inf])
+        accumulate = mpmath.nsum if node.note == "sum" else mpmath.nprod
+        value = accumulate(self._along(body, variable), [first, mpmath.inf])
         with mpmath.workdps(ROUGH_DIGITS + 10):
-            again = made(self._along(body, variable), [first, mpmath.inf])
-        if abs(value - again) > 1e-18 * max(1, abs(value)):
+            from_first = accumulate(self._along(body, variable), [first, mpmath.inf])
+        if abs(value - from_first) > 1e-18 * max(1, abs(value)):
             raise UndefinedValue("a sum without enough digits")
         return value
 
@@ -200,12 +200,12 @@ class Calculator:
         """
         body, variable, low, high = node.args
         first, last = self._end(low), self._end(high)
-        kept, self.vanishing = self.vanishing, True
+        was_vanishing, self.vanishing = self.vanishing, True
         for method, pieces in _QUADRATURES:
             finite = mpmath.isfinite(first) and mpmath.isfinite(last)
             if not finite and (method != "tanh-sinh" or pieces > 1):
                 continue
-            cuts = [first + (last - first) * cut / pieces for cut in range(1, pieces)]
+            cuts = [first + (last - first) * step / pieces for step in range(1, pieces)]
             value, error = mpmath.quad(
                 self._along(body, variable),
                 [first, *cuts, last],
@@ -214,7 +214,7 @@ class Calculator:
                 method=method,
             )
             if error <= 1e-18 * max(1, abs(value)):
-                self.vanishing = kept
+                self.vanishing = was_vanishing
                 return value
         raise UndefinedValue("an integral without enough digits")
 
@@ -223,20 +223,20 @@ class Calculator:
         return sign * mpmath.inf if sign else self._value(node)
 
     def _along(self, body: Node, variable: Node) -> Callable[[Number], Number]:
-        def value(at: Number) -> Number:
-            return self._inside(body, variable, at)
+        def value(point: Number) -> Number:
+            return self._inside(body, variable, point)
 
         return value
 
-    def _inside(self, body: Node, variable: Node, at: Number) -> Number:
-        kept = self.point.get(variable.note)
-        self.point[variable.note] = at
+    def _inside(self, body: Node, variable: Node, point: Number) -> Number:
+        outer_value = self.point.get(variable.note)
+        self.point[variable.note] = point
         try:
             return self._value(body)
         finally:
             self.point.pop(variable.note)
-            if kept is not None:
-                self.point[variable.note] = kept
+            if outer_value is not None:
+                self.point[variable.note] = outer_value
 
     def _limit(self, node: Node) -> Number:
         """Return a limit as the value very near the target, at two distances and on the relevant
@@ -259,8 +259,8 @@ class Calculator:
                     ]
                 except Beyond:
                     continue
-                if (found := _settled(values)) is not None:
-                    return found
+                if (limit := _settled(values)) is not None:
+                    return limit
         raise UndefinedValue("a limit that the values do not settle to")
 
     def _function(self, name: str, arguments: list[Number]) -> Number:
@@ -297,10 +297,10 @@ def _of_several(name: str, arguments: list[Number]) -> Number:
         return max(arguments) if name == "max" else min(arguments)
     if any(abs(argument) > LARGEST_ANGLE for argument in arguments):
         raise Beyond(f"a {name} beyond {LARGEST_ANGLE:g}")
-    whole = [int(argument) for argument in arguments]
-    if any(value != argument for value, argument in zip(whole, arguments, strict=True)):
+    integers = [int(argument) for argument in arguments]
+    if any(value != argument for value, argument in zip(integers, arguments, strict=True)):
         raise UndefinedValue(name)
-    return mpmath.mpf(math.gcd(*whole) if name == "gcd" else math.lcm(*whole))
+    return mpmath.mpf(math.gcd(*integers) if name == "gcd" else math.lcm(*integers))
 
 
 _ANGLES = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "erf"})

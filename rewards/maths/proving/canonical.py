@@ -193,17 +193,17 @@ def _integer_function(name: str, values: list[Exact]) -> Exact | None:
         return max(values) if name == "max" else min(values)
     if name in {"floor", "ceil"}:
         return math.floor(values[0]) if name == "floor" else math.ceil(values[0])
-    whole = [int(value) for value in values if value.denominator == 1]
-    if len(whole) != len(values):
+    integers = [int(value) for value in values if value.denominator == 1]
+    if len(integers) != len(values):
         return None
     if name in {"gcd", "lcm"}:
-        return math.gcd(*whole) if name == "gcd" else math.lcm(*whole)
-    if name == "factorial" and 0 <= whole[0] <= MAX_FACTORIAL:
-        return math.factorial(whole[0])
-    if name == "double factorial" and 0 <= whole[0] <= MAX_FACTORIAL:
-        return math.prod(range(whole[0], 0, -2))
-    if name == "binom" and 0 <= whole[0] <= MAX_FACTORIAL:
-        return math.comb(whole[0], whole[1]) if whole[1] >= 0 else 0
+        return math.gcd(*integers) if name == "gcd" else math.lcm(*integers)
+    if name == "factorial" and 0 <= integers[0] <= MAX_FACTORIAL:
+        return math.factorial(integers[0])
+    if name == "double factorial" and 0 <= integers[0] <= MAX_FACTORIAL:
+        return math.prod(range(integers[0], 0, -2))
+    if name == "binom" and 0 <= integers[0] <= MAX_FACTORIAL:
+        return math.comb(integers[0], integers[1]) if integers[1] >= 0 else 0
     return None
 
 

@@ -116,8 +116,10 @@ class Judge:
         outcome = self.deep(left, right)
         if isinstance(outcome, str):
             self.undecided = True
-            met = f": {outcome} is not computed" if outcome else ""
-            return self.decided("undecided", False, f"not proven equal within the limits{met}")
+            not_computed = f": {outcome} is not computed" if outcome else ""
+            return self.decided(
+                "undecided", False, f"not proven equal within the limits{not_computed}"
+            )
         return self.decided("many digits", outcome, "the values differ at high precision")
 
 
@@ -168,8 +170,8 @@ def has_limit(node: Node) -> bool:
 
 def shown(node: Node) -> str:
     """Return a number for a message, shortened to 40 characters."""
-    written = str(node.value)
-    return written if len(written) <= 40 else written[:37] + "..."
+    numeral = str(node.value)
+    return numeral if len(numeral) <= 40 else numeral[:37] + "..."
 
 
 def _values(left: Node, right: Node) -> str:

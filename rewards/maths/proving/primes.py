@@ -42,7 +42,7 @@ def _factored(number: int) -> tuple[tuple[int, int], ...]:
 
     The cache is keyed by number: a table of primes, not of answers.
     """
-    found: list[tuple[int, int]] = []
+    prime_powers: list[tuple[int, int]] = []
     if number.bit_length() > 256:
         raise TooBig("a number too large to factor")
     for prime in _PRIMES:
@@ -53,15 +53,15 @@ def _factored(number: int) -> tuple[tuple[int, int], ...]:
             number //= prime
             count += 1
         if count:
-            found.append((prime, count))
+            prime_powers.append((prime, count))
     if number > 1:
         if number > 1_000_000:
             root = math.isqrt(number)
             if root * root == number:
-                found.extend((prime, 2 * count) for prime, count in _factored(root))
-                return tuple(found)
-        found.append((number, 1))
-    return tuple(found)
+                prime_powers.extend((prime, 2 * count) for prime, count in _factored(root))
+                return tuple(prime_powers)
+        prime_powers.append((number, 1))
+    return tuple(prime_powers)
 
 
 _PRIMES = tuple(n for n in range(2, 1000) if all(n % d for d in range(2, math.isqrt(n) + 1)))

@@ -137,12 +137,12 @@ def _power(base: Value, exponent: Node, values: dict[str, float], imaginary: boo
         if exponent.op == "num" and exponent.value > 0 and value == 0 and error == 0:
             return 0.0, 0.0
         raise Undefined("a power of something near zero")
-    whole = (
+    is_integer = (
         not isinstance(raised, complex) and raised == int(raised) if abs(raised) < 1e15 else False
     )
     if isinstance(value, complex) or isinstance(raised, complex):
         result = cmath.exp(raised * cmath.log(value))
-    elif value < 0 and not whole:
+    elif value < 0 and not is_integer:
         if (
             not isinstance(exponent.value, int)
             and exponent.op == "num"
@@ -188,8 +188,8 @@ def _function(name: str, arguments: list[Value]) -> Value:
             result = math.exp(log)
             return result, result * 1e-11
         case "gcd" | "lcm" if all(real == int(real) and abs(real) < 1e15 for real in reals):
-            whole = [int(real) for real in reals]
-            return float(math.gcd(*whole) if name == "gcd" else math.lcm(*whole)), 0.0
+            integers = [int(real) for real in reals]
+            return float(math.gcd(*integers) if name == "gcd" else math.lcm(*integers)), 0.0
         case "floor" | "ceil" if abs(reals[0] - round(reals[0])) > error:
             return float(math.floor(reals[0]) if name == "floor" else math.ceil(reals[0])), 0.0
         case _:

@@ -101,8 +101,8 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
     total: Sum = {}
     for first, first_coefficient in left.items():
         for second, second_coefficient in right.items():
-            monomial, carried = _merged(first, second)
-            value = total.get(monomial, 0) + first_coefficient * second_coefficient * carried
+            monomial, coefficient = _merged(first, second)
+            value = total.get(monomial, 0) + first_coefficient * second_coefficient * coefficient
             check_size(value)
             total[monomial] = exact(value)
     if len(total) > MAX_TERMS:
@@ -136,12 +136,12 @@ def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Exact]:
     if not second:
         return first, 1
     exponents = dict(first)
-    carried: Exact = 1
+    coefficient: Exact = 1
     for key, exponent in second:
         total = exponents.get(key, 0) + exponent
         if key[0][0] == "p" or key[0] == ("c", "i"):
             single, given_off = _single(key, total)
-            carried *= given_off
+            coefficient *= given_off
             total = single[0][1] if single else 0
         if total:
             exponents[key] = exact(total)
@@ -150,7 +150,7 @@ def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Exact]:
     items = exponents.items()
     return tuple(items) if len(items) < 2 else tuple(
         sorted(items, key=lambda item: repr(item[0]))
-    ), carried
+    ), coefficient
 
 
 def _unfolded(terms: Sum, meter: Meter) -> Sum:
@@ -166,11 +166,11 @@ def _unfolded(terms: Sum, meter: Meter) -> Sum:
             )
             continue
         key, exponent = folded
-        whole = math.floor(exponent)
-        left = exponent - whole
-        rest = tuple((k, left if k == key else e) for k, e in monomial if k != key or left)
-        opened = _raised(dict(_frozen_of(key[0])), whole, meter)
-        total = plus(total, times({rest: coefficient}, opened, meter))
+        integer_part = math.floor(exponent)
+        fraction = exponent - integer_part
+        rest = tuple((k, fraction if k == key else e) for k, e in monomial if k != key or fraction)
+        expanded = _raised(dict(_frozen_of(key[0])), integer_part, meter)
+        total = plus(total, times({rest: coefficient}, expanded, meter))
     return total
 
 
@@ -226,11 +226,11 @@ def rational_power(terms: Sum, exponent: Exact, meter: Meter) -> Sum:
         return {}
     if len(terms) == 1:
         return _power_of_term(*next(iter(terms.items())), exponent, meter)
-    whole = exponent.denominator == 1
-    if whole and exponent > 0 and len(terms) ** min(int(exponent), 8) <= MAX_PRODUCTS:
+    is_integer = exponent.denominator == 1
+    if is_integer and exponent > 0 and len(terms) ** min(int(exponent), 8) <= MAX_PRODUCTS:
         return _raised(terms, int(exponent), meter)
     # With the content taken out, sqrt(2x+2) and sqrt(2) sqrt(x+1) share a base.
-    content, primitive = primitive_part(terms, signed=whole)
+    content, primitive = primitive_part(terms, signed=is_integer)
     outside = _power_of_term(ONE, content, exponent, meter)
     return times(outside, atom(("r", frozen(primitive)), exponent), meter)
 
@@ -249,18 +249,18 @@ def primitive_part(terms: Sum, *, signed: bool) -> tuple[Fraction, Sum]:
 
 
 def _power_of_term(monomial: Monomial, coefficient: Exact, exponent: Exact, meter: Meter) -> Sum:
-    whole = exponent.denominator == 1
-    if whole:
+    is_integer = exponent.denominator == 1
+    if is_integer:
         check_power(coefficient, int(exponent))
         result = constant(Fraction(coefficient) ** int(exponent))
     else:
         result = _root_of_number(coefficient, exponent, meter)
     for (base, symbolic), power in monomial:
         # A root splits over factors only if these cannot be negative.
-        if not whole and not _may_combine(base, power):
+        if not is_integer and not _may_combine(base, power):
             return atom(("r", frozen({monomial: coefficient})), exponent)
-        raised, carried = _single((base, symbolic), power * exponent)
-        result = times(result, {raised: carried}, meter)
+        raised, root_coefficient = _single((base, symbolic), power * exponent)
+        result = times(result, {raised: root_coefficient}, meter)
     return result
 
 
@@ -270,9 +270,9 @@ def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Mono
     """
     base, symbolic = key
     if not symbolic and base[0] == "p":
-        whole = math.floor(exponent)
-        rest = exponent - whole
-        return (((key, rest),) if rest else ONE), small_power(int(str(base[1])), whole)
+        integer_part = math.floor(exponent)
+        rest = exponent - integer_part
+        return (((key, rest),) if rest else ONE), small_power(int(str(base[1])), integer_part)
     if not symbolic and base == ("c", "i") and exponent.denominator == 1:
         rest = exponent % 2
         return (((key, rest),) if rest else ONE), (1, 1, -1, -1)[int(exponent) % 4]
@@ -303,10 +303,10 @@ def _root_of_number(value: Exact, exponent: Exact, meter: Meter) -> Sum:
             raise TooBig("an even root of a negative number")
     for prime, multiplicity in prime_exponents(magnitude(value)):
         total = multiplicity * exponent
-        whole = math.floor(total)
-        result = scaled(result, small_power(prime, whole))
-        if total != whole:
-            result = times(result, atom(("p", prime), total - whole), meter)
+        integer_part = math.floor(total)
+        result = scaled(result, small_power(prime, integer_part))
+        if total != integer_part:
+            result = times(result, atom(("p", prime), total - integer_part), meter)
     return result
 
 

@@ -66,9 +66,15 @@ def _inverse_function(parser: Parser, letter: str) -> bool:
     """
     if letter.split("_")[0] not in _FUNCTION_LETTERS or not parser.at("op", "^"):
         return False
-    wanted = [("op", "^"), ("op", "-"), ("num", "1"), ("open", "(")]
-    braced = [*wanted[:1], ("group", "{"), *wanted[1:3], ("endgroup", "}"), *wanted[3:]]
-    for shape in (wanted, braced):
+    inverse_tokens = [("op", "^"), ("op", "-"), ("num", "1"), ("open", "(")]
+    braced = [
+        *inverse_tokens[:1],
+        ("group", "{"),
+        *inverse_tokens[1:3],
+        ("endgroup", "}"),
+        *inverse_tokens[3:],
+    ]
+    for shape in (inverse_tokens, braced):
         if [parser.ahead(step)[:2] for step in range(len(shape))] == shape:
             parser.position += len(shape) - 1
             return True
@@ -117,20 +123,22 @@ def _kinds_inside(parser: Parser) -> list[str]:
 
 def function(parser: Parser) -> Node:
     """Read a known function with base, exponent and arguments."""
-    called = parser.take().value
-    base = _log_base(parser) if called in {"log", "lg"} and parser.here.kind == "sub" else None
+    function_name = parser.take().value
+    base = (
+        _log_base(parser) if function_name in {"log", "lg"} and parser.here.kind == "sub" else None
+    )
     exponent_: Node | None = None
     if parser.accept("op", "^"):
         exponent_ = exponent(parser)
-    if called in _INVERSE and exponent_ == nodes.MINUS_ONE:
-        called, exponent_ = _INVERSE[called], None
+    if function_name in _INVERSE and exponent_ == nodes.MINUS_ONE:
+        function_name, exponent_ = _INVERSE[function_name], None
     if base is None and parser.here.kind == "sub":
         parser.take()
         # `\max_{x} f`: with something below, the function is only a name.
-        called = f"{called}_{subscript(parser)}"
-        return Node("call", tuple(_arguments(parser, called)), 0, called)
-    arguments = [_in_radians(each) for each in _arguments(parser, called)]
-    node = _applied(called, arguments, base)
+        function_name = f"{function_name}_{subscript(parser)}"
+        return Node("call", tuple(_arguments(parser, function_name)), 0, function_name)
+    arguments = [_in_radians(converted) for converted in _arguments(parser, function_name)]
+    node = _applied(function_name, arguments, base)
     return node if exponent_ is None else nodes.power(node, exponent_)
 
 
@@ -141,14 +149,14 @@ def _in_radians(angle: Node) -> Node:
     return nodes.mul(angle.args[0], nodes.const("pi"), nodes.num(Fraction(1, 180)))
 
 
-def _applied(called: str, arguments: list[Node], base: Node | None) -> Node:
-    if called == "cis":
+def _applied(function_name: str, arguments: list[Node], base: Node | None) -> Node:
+    if function_name == "cis":
         return nodes.power(nodes.const("e"), nodes.mul(nodes.const("i"), *arguments))
-    if called == "exp":
+    if function_name == "exp":
         return nodes.power(nodes.const("e"), nodes.mul(*arguments))
     if base is not None:
         arguments = [*arguments, base]
-    return nodes.func("log" if called == "lg" else called, *arguments)
+    return nodes.func("log" if function_name == "lg" else function_name, *arguments)
 
 
 def _log_base(parser: Parser) -> Node:
@@ -158,19 +166,19 @@ def _log_base(parser: Parser) -> Node:
     return argument(parser, digit=split and after not in {"num", "sym", "open", "group", "cmd"})
 
 
-def _arguments(parser: Parser, called: str) -> list[Node]:
+def _arguments(parser: Parser, function_name: str) -> list[Node]:
     if parser.here.kind == "open" and parser.here.value in "({[":
-        opened = parser.take().value
+        bracket = parser.take().value
         items = items_inside(parser)
-        close(parser, opened)
+        close(parser, bracket)
         return items
     if parser.at("op", "-"):
         parser.take()
-        return [nodes.neg(parser.deeper(lambda inner: _bare_argument(inner, called)))]
-    return [_bare_argument(parser, called)]
+        return [nodes.neg(parser.deeper(lambda inner: _bare_argument(inner, function_name)))]
+    return [_bare_argument(parser, function_name)]
 
 
-def _bare_argument(parser: Parser, called: str) -> Node:
+def _bare_argument(parser: Parser, function_name: str) -> Node:
     r"""Read the argument of `\sin 2x`: the following product, up to an operator or another
     function.
     """
@@ -183,7 +191,7 @@ def _bare_argument(parser: Parser, called: str) -> Node:
     ):
         factors.append(parser.inside(PRODUCT))
     node = nodes.mul(*factors)
-    angle = called in _ANGLE_FUNCTIONS and nodes.has(node, "const")
+    angle = function_name in _ANGLE_FUNCTIONS and nodes.has(node, "const")
     if angle and parser.at("op", "/") and parser.ahead().kind == "num":
         parser.take()
         node = nodes.over(node, exact_numeral(parser.take().value))

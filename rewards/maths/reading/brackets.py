@@ -17,18 +17,18 @@ def items_inside(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
     """Read values separated by commas; with `bar_ends` a bar ends the list instead of starting a
     value.
     """
-    kept, parser.bar_ends = parser.bar_ends, bar_ends
+    outer_bar_ends, parser.bar_ends = parser.bar_ends, bar_ends
     items = [parser.inside()]
     while parser.accept("sep"):
         if parser.here.kind in {"close", "dots"}:
             break
         items.append(parser.inside())
-    parser.bar_ends = kept
+    parser.bar_ends = outer_bar_ends
     return items
 
 
-def closing(parser: Parser, opened: str) -> str:
-    """Consume the bracket that closes `opened` and return the bracket; half-open intervals mix
+def closing(parser: Parser, opener: str) -> str:
+    """Consume the bracket that closes `opener` and return the bracket; half-open intervals mix
     kinds.
     """
     token = parser.here
@@ -39,16 +39,16 @@ def closing(parser: Parser, opened: str) -> str:
         parser.take()
         return ")"
     if token.kind == "end":
-        return _CLOSING[opened]
+        return _CLOSING[opener]
     raise Unreadable(f"a bracket is not closed before {token.value or token.kind!r}")
 
 
-def close(parser: Parser, opened: str) -> None:
-    if opened == "{":
+def close(parser: Parser, opener: str) -> None:
+    if opener == "{":
         if not parser.accept("close", "}") and not parser.accept("endgroup"):
             parser.expect("close")
     else:
-        closing(parser, opened)
+        closing(parser, opener)
 
 
 def bracket(parser: Parser) -> Node:
@@ -68,7 +68,7 @@ def bracket(parser: Parser) -> Node:
         if len(items) > 1:
             return Node("bracket", tuple(items), 0, "()")
         return Node("call", tuple(items), 0, "mean")
-    opened = "(" if token.value in "(]" else "["
+    opener = "(" if token.value in "(]" else "["
     if parser.accept("close"):
         return Node("bracket", (), 0, "()")
     french, parser.french = (
@@ -77,15 +77,15 @@ def bracket(parser: Parser) -> Node:
     )
     items = items_inside(parser)
     parser.french = french
-    closed = closing(parser, opened)
+    closed = closing(parser, opener)
     if len(items) > 1:
-        return Node("bracket", tuple(items), 0, opened + closed)
+        return Node("bracket", tuple(items), 0, opener + closed)
     if parser.here.kind == "sub" and items[0].op == "num":
         parser.take()
         return based(parser, str(items[0].value))
     if items[0].op == "list":
-        return Node("bracket", items[0].args, 0, opened + closed)
-    if opened + closed in {"[)", "(]"}:
+        return Node("bracket", items[0].args, 0, opener + closed)
+    if opener + closed in {"[)", "(]"}:
         raise Unreadable("a half-open bracket around one value")
     return items[0]
 
@@ -113,9 +113,9 @@ def _braces(parser: Parser) -> Node:
 
 def _elements(parser: Parser) -> list[Node]:
     """Read items in braces, where a bar or a colon ends the list (`{x | x > 0}`)."""
-    kept, parser.colon_ends = parser.colon_ends, True
+    outer_colon_ends, parser.colon_ends = parser.colon_ends, True
     items = items_inside(parser, bar_ends=True)
-    parser.colon_ends = kept
+    parser.colon_ends = outer_colon_ends
     return items
 
 
@@ -173,10 +173,10 @@ def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:
     sizes = {len(group) for group in groups}
     if len(sizes) != 1 or sizes == {1}:
         return None
-    named = all(item.op == "rel" and item.note == "=" for group in groups for item in group)
+    all_equations = all(item.op == "rel" and item.note == "=" for group in groups for item in group)
     names = {tuple(item.args[:1] for item in group) for group in groups}
     plain = strong == {";"} and all(item.op in {"num", "dec"} for item in items)
-    if not (plain or (named and len(names) == 1)):
+    if not (plain or (all_equations and len(names) == 1)):
         return None
     return tuple(Node("list", tuple(group), 0, ",") for group in groups)
 
@@ -228,16 +228,16 @@ def prescripted(parser: Parser) -> Node:
         lower = argument(parser)
         if symbol.value == "C":
             return nodes.func("binom", upper, lower)
-        left = nodes.add(upper, nodes.neg(lower))
-        return nodes.over(nodes.func("factorial", upper), nodes.func("factorial", left))
+        lowered = nodes.add(upper, nodes.neg(lower))
+        return nodes.over(nodes.func("factorial", upper), nodes.func("factorial", lowered))
     return Node("call", (parser.expression(POWER),), 0, before)
 
 
 def absolute(parser: Parser) -> Node:
     """Read `|x|`, or a norm between double bars."""
     bars = parser.take().value
-    kept, parser.bar_ends = parser.bar_ends, True
+    outer_bar_ends, parser.bar_ends = parser.bar_ends, True
     node = parser.inside(SUM - 1)
-    parser.bar_ends = kept
+    parser.bar_ends = outer_bar_ends
     parser.expect("bar", bars)
     return nodes.func("abs", node) if bars == "|" else Node("call", (node,), 0, "norm")

@@ -113,12 +113,12 @@ def binary(parser: Parser, left: Node) -> Node:
 
 def modulus(parser: Parser, left: Node) -> Node | None:
     r"""Read a modulus after a value: `3 \pmod 7`, `3 (mod 7)`."""
-    opened = parser.here.kind == "open"
-    if opened and parser.ahead().kind != "mod":
+    has_bracket = parser.here.kind == "open"
+    if has_bracket and parser.ahead().kind != "mod":
         return None
-    note = parser.ahead(opened).value if opened else parser.here.value
-    parser.position += 1 + opened
+    note = parser.ahead(has_bracket).value if has_bracket else parser.here.value
+    parser.position += 1 + has_bracket
     divisor = argument(parser)
-    if opened:
+    if has_bracket:
         parser.expect("close")
     return Node("mod", (left, divisor), 0, note)

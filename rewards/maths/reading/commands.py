@@ -20,9 +20,9 @@ _DIFFERENTIALS = frozenset({"d", "partial"})
 def command(parser: Parser) -> Node:
     """Read the next command with all arguments; an unknown command is kept as a name."""
     name = parser.take().value
-    known = parser.grammar.commands.get(name)
-    if known is not None:
-        return parser.count(known(parser))
+    handler = parser.grammar.commands.get(name)
+    if handler is not None:
+        return parser.count(handler(parser))
     if name in {"end", "forall", "exists", "therefore", "because", "not", "choose"}:
         raise Unreadable(f"the command \\{name}")
     arguments: list[Node] = []
@@ -65,8 +65,8 @@ def _derivative(parser: Parser) -> Node | None:
         body = parser.inside(PRODUCT) if parser.here.kind in STARTS else nodes.sym("")
     if body.op == "sym" and order in {"1", "2", "3"} and under in {"dx", f"dx^{order}"}:
         return nodes.sym(body.note + "'" * int(order))
-    worked = nodes.sym(variable.value) in nodes.walk(body) or letter.value == "d"
-    if order == "1" and plain and worked:
+    is_derivative = nodes.sym(variable.value) in nodes.walk(body) or letter.value == "d"
+    if order == "1" and plain and is_derivative:
         return nodes.func("derivative", body, nodes.sym(variable.value))
     return call(f"{letter.value} {order} {under}", body)
 
@@ -212,8 +212,8 @@ def _differential(parser: Parser) -> str:
             tokens[place : place + 2] = [mark]
             return after.value
         alone = tokens[place - 1].kind == "group" and tokens[place + 2].kind == "endgroup"
-        one = [mark._replace(kind="num", value="1")] if alone else []
-        tokens[place : place + 2] = one
+        unit = [mark._replace(kind="num", value="1")] if alone else []
+        tokens[place : place + 2] = unit
         end = place
         while tokens[end].kind != "end" and level > 0:
             level += {"group": 1, "open": 1, "endgroup": -1, "close": -1}.get(tokens[end].kind, 0)

@@ -39,7 +39,7 @@ def environment(parser: Parser) -> Node:
 
 
 def _rows(parser: Parser) -> list[list[Node]]:
-    kept, parser.bar_ends = parser.bar_ends, False
+    outer_bar_ends, parser.bar_ends = parser.bar_ends, False
     rows: list[list[Node]] = [[]]
     while parser.here.kind != "end":
         token = parser.here
@@ -54,7 +54,7 @@ def _rows(parser: Parser) -> list[list[Node]]:
             parser.take()
         else:
             rows[-1].append(parser.deeper(_cell))
-    parser.bar_ends = kept
+    parser.bar_ends = outer_bar_ends
     filled = [row for row in rows if row]
     if not filled:
         raise Unreadable("an empty matrix")

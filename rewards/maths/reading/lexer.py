@@ -88,10 +88,10 @@ def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> No
     position, depth, spaced = 0, 0, worded
     while position < len(source):
         # Inside brackets a comma separates items: 1,234 is one number at the top level only.
-        found = (_BRACKETED if depth else _TOP_LEVEL).match(source, position)
-        if found is None or found.lastgroup is None:
+        match = (_BRACKETED if depth else _TOP_LEVEL).match(source, position)
+        if match is None or match.lastgroup is None:
             raise Unreadable(f"unexpected character {source[position]!r}")
-        kind, value, position = found.lastgroup, found[0], found.end()
+        kind, value, position = match.lastgroup, match[0], match.end()
         if kind == "space":
             spaced = True
             continue
@@ -116,8 +116,8 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
     elif kind == "run":
         _letters(value, spaced, worded, tokens)
     elif kind == "sign":
-        known = SIGNS.get(value)
-        if known is None:
+        sign = SIGNS.get(value)
+        if sign is None:
             if value.isalpha():
                 tokens.append(Token("word", value.casefold(), spaced))
                 return
@@ -127,13 +127,13 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
                 tokens.append(Token("sign", value, spaced))
                 return
             raise Unreadable(f"unexpected character {value!r}")
-        tokens.append(Token(known[0], known[1], spaced))
+        tokens.append(Token(sign[0], sign[1], spaced))
     elif kind == "esc":
-        known = ESCAPES.get(value)
-        if known is None:
+        sign = ESCAPES.get(value)
+        if sign is None:
             raise Unreadable(f"unknown command {value!r}")
-        if known[0] != "space":
-            tokens.append(Token(known[0], known[1], spaced))
+        if sign[0] != "space":
+            tokens.append(Token(sign[0], sign[1], spaced))
     elif kind == "dots":
         tokens.append(Token("dots", "", spaced))
     else:
@@ -257,10 +257,10 @@ def _argument(source: str, position: int) -> tuple[int, int, int]:
     if position >= len(source) or source[position] != "{":
         return position, min(position + 1, len(source)), min(position + 1, len(source))
     depth = 0
-    for found in _BRACES.finditer(source, position):
-        depth += {"{": 1, "}": -1}.get(found[0], 0)
+    for brace in _BRACES.finditer(source, position):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0:
-            return position + 1, found.start(), found.end()
+            return position + 1, brace.start(), brace.end()
     return position + 1, len(source), len(source)
 
 

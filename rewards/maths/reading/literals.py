@@ -20,18 +20,18 @@ _BASE_NAMES = {
 
 def number(parser: Parser) -> Node:
     """Read a numeral with any attached marks: repeating decimals, mixed fractions, a base."""
-    written = parser.take().value
-    if len(written) > MAX_DIGITS:
+    numeral = parser.take().value
+    if len(numeral) > MAX_DIGITS:
         raise TooBig(f"a number of more than {MAX_DIGITS} digits")
-    if _repeats(parser, written):
-        return _repeating(parser, written)
-    node = exact_numeral(written)
+    if _repeats(parser, numeral):
+        return _repeating(parser, numeral)
+    node = exact_numeral(numeral)
     if node.op == "num" and isinstance(node.value, int):
         node = _mixed(parser, node)
     if parser.here.kind != "sub":
         return node
     parser.take()
-    return based(parser, written)
+    return based(parser, numeral)
 
 
 def point_first(parser: Parser) -> Node:
@@ -44,12 +44,12 @@ def point_first(parser: Parser) -> Node:
 
 def based(parser: Parser, digits: str) -> Node:
     """Read the base that follows and return the number with these digits in that base."""
-    named = subscript(parser).strip("() ").lower()
-    base = _BASE_NAMES.get(named)
+    base_name = subscript(parser).strip("() ").lower()
+    base = _BASE_NAMES.get(base_name)
     if base is None:
-        if not named.isdigit() or len(named) > 3:
-            raise Unreadable(f"a number with the subscript {named!r}")
-        base = int(named)
+        if not base_name.isdigit() or len(base_name) > 3:
+            raise Unreadable(f"a number with the subscript {base_name!r}")
+        base = int(base_name)
     return Node("based", (), base, digits)
 
 
@@ -96,9 +96,9 @@ def _goes_on(parser: Parser) -> bool:
     return half or (parser.ahead().kind == "word" and parser.ahead().value in NUMBER_WORDS)
 
 
-def _repeats(parser: Parser, written: str) -> bool:
+def _repeats(parser: Parser, numeral: str) -> bool:
     if parser.here.kind == "dots":
-        return is_repeating(written)
+        return is_repeating(numeral)
     offset = 1 if parser.at("sign", ".") else 0
     token = parser.ahead(offset)
     return (
@@ -108,26 +108,26 @@ def _repeats(parser: Parser, written: str) -> bool:
     )
 
 
-def _repeating(parser: Parser, written: str) -> Node:
+def _repeating(parser: Parser, numeral: str) -> Node:
     if parser.accept("dots"):
-        return repeating(written, written[-1])
+        return repeating(numeral, numeral[-1])
     if parser.accept("sign"):
-        written += "."
+        numeral += "."
     parser.take()
     digits = subscript(parser)
     while parser.at("cmd", "dot"):
         parser.take()
         digits += subscript(parser)
-    if "." not in written or not digits.isdigit() or len(digits) > 100:
+    if "." not in numeral or not digits.isdigit() or len(digits) > 100:
         raise Unreadable("a bar over something that is not decimals")
-    return repeating(written, digits)
+    return repeating(numeral, digits)
 
 
-def _mixed(parser: Parser, whole: Node) -> Node:
+def _mixed(parser: Parser, integer: Node) -> Node:
     r"""Read a mixed fraction: `2\frac13` and `2 1/3` are 7/3. Any other factor after a whole number
     is left for the product.
     """
-    token, start, made = parser.here, parser.position, parser.made
+    token, start, outer_made = parser.here, parser.position, parser.made
     if token.kind == "cmd" and token.value in FRACTIONS:
         parser.take()
         part = parser.deeper(fraction)
@@ -139,12 +139,12 @@ def _mixed(parser: Parser, whole: Node) -> Node:
     ):
         top, bottom = exact_numeral(token.value), exact_numeral(parser.ahead(2).value)
         if top.op != "num" or bottom.op != "num" or not bottom.value:
-            return whole
+            return integer
         parser.position += 3
         part = nodes.num(Fraction(top.value) / bottom.value)
     else:
-        return whole
+        return integer
     if part.op == "num" and 0 < part.value < 1:
-        return nodes.num(whole.value + part.value)
-    parser.position, parser.made = start, made
-    return whole
+        return nodes.num(integer.value + part.value)
+    parser.position, parser.made = start, outer_made
+    return integer

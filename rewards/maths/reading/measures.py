@@ -64,11 +64,11 @@ def counted(parser: Parser, node: Node) -> Node | None:
     if not words_in_brackets(parser):
         return None
     parser.take()
-    made = with_unit(parser, node)
-    if made is None or parser.here.kind != "close":
+    quantity = with_unit(parser, node)
+    if quantity is None or parser.here.kind != "close":
         raise Unreadable("words in brackets after a value")
     parser.take()
-    return made
+    return quantity
 
 
 def words_in_brackets(parser: Parser) -> bool:
@@ -101,21 +101,21 @@ def _compound(parser: Parser, node: Node) -> Node:
     """Add the next quantity of the same dimension and a smaller unit: `1 hour 30 minutes`, `1 hour
     and 30 minutes`.
     """
-    joined = parser.here.kind in {"word", "sep"} and parser.here.value in {"and", ","}
-    if parser.ahead(joined).kind != "num" or node.args[0].op not in EXACT:
+    has_separator = parser.here.kind in {"word", "sep"} and parser.here.value in {"and", ","}
+    if parser.ahead(has_separator).kind != "num" or node.args[0].op not in EXACT:
         return node
     first = dimension(node.note)
-    start, made = parser.position, parser.made
-    parser.position += joined
+    start, outer_made = parser.position, parser.made
+    parser.position += has_separator
     second = parser.expression(SUM) if first is not None else node
     scale = dimension(second.note) if second.op == "quantity" else None
     fits = first and scale and scale[1] == first[1] and scale[0] < first[0]
     if first and scale and fits and second.args[0].op in EXACT:
         total = Fraction(node.args[0].value) * first[0] / scale[0] + second.args[0].value
         return second._replace(args=(nodes.num(total),))
-    if not joined:
+    if not has_separator:
         raise Unreadable("two quantities side by side")
-    parser.position, parser.made = start, made
+    parser.position, parser.made = start, outer_made
     return node
 
 

@@ -91,14 +91,14 @@ def to_latex(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_TABLE)
 
 
-def _numbered(found: re.Match[str]) -> str:
+def _numbered(match: re.Match[str]) -> str:
     """Write circled numbers as a list: `②③` becomes `2, 3`."""
-    return ", ".join(str(ord(mark) - ord("①") + 1) for mark in found[0] if "①" <= mark <= "⑳")
+    return ", ".join(str(ord(mark) - ord("①") + 1) for mark in match[0] if "①" <= mark <= "⑳")
 
 
-def _vulgar(found: re.Match[str]) -> str:
-    top, _, bottom = unicodedata.normalize("NFKC", found[0]).partition("⁄")
-    return rf"\frac{{{top}}}{{{bottom}}}" if bottom else found[0]
+def _vulgar(match: re.Match[str]) -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", match[0]).partition("⁄")
+    return rf"\frac{{{top}}}{{{bottom}}}" if bottom else match[0]
 
 
 _EDGES = " \t\r\n.,;:*_`\"'"
@@ -139,7 +139,7 @@ def points_for_commas(text: str) -> str:
     '1234.5'
     """
     return _COMMA_DECIMAL.sub(
-        lambda found: found[0].replace(".", "").replace("{,}", ".").replace(",", "."), text
+        lambda match: match[0].replace(".", "").replace("{,}", ".").replace(",", "."), text
     )
 
 

@@ -11,44 +11,44 @@ MAX_DIGITS = 2000
 MAX_EXPONENT = 1000
 
 
-def exact_numeral(written: str) -> Node:
+def exact_numeral(numeral: str) -> Node:
     """Return an integer as `num`, and a decimal as `dec` with the written digits.
 
     >>> exact_numeral("0.50")
     Node(op='dec', args=(), value=Fraction(1, 2), note='0.50')
     """
-    if written.isdigit():
-        if len(written) > MAX_DIGITS:
+    if numeral.isdigit():
+        if len(numeral) > MAX_DIGITS:
             raise TooBig(f"a number of more than {MAX_DIGITS} digits")
-        return Node("num", (), int(written))
-    mantissa, _, exponent = written.lower().partition("e")
+        return Node("num", (), int(numeral))
+    mantissa, _, exponent = numeral.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or abs(int(exponent[:8] or 0)) > MAX_EXPONENT:
         raise TooBig(f"a number beyond {MAX_DIGITS} digits or ten to the {MAX_EXPONENT}")
-    value = Fraction(written)
+    value = Fraction(numeral)
     if exponent:
         return Node("num", (), int(value) if value.denominator == 1 else value)
-    return Node("dec", (), value, written)
+    return Node("dec", (), value, numeral)
 
 
-def is_repeating(written: str) -> bool:
+def is_repeating(numeral: str) -> bool:
     """Return whether the decimals before dots plainly repeat a single digit: 0.333...
 
     >>> is_repeating("0.333"), is_repeating("3.14")
     (True, False)
     """
-    decimals = written.partition(".")[2]
+    decimals = numeral.partition(".")[2]
     return len(decimals) >= 3 and len(set(decimals[-3:])) == 1
 
 
-def repeating(written: str, digits: str) -> Node:
-    """Return the value of `written` followed by `digits` repeated forever.
+def repeating(numeral: str, digits: str) -> Node:
+    """Return the value of `numeral` followed by `digits` repeated forever.
 
     >>> repeating("0.1", "6").value
     Fraction(1, 6)
     """
-    decimals = len(written.partition(".")[2])
+    decimals = len(numeral.partition(".")[2])
     period = Fraction(int(digits), (10 ** len(digits) - 1) * 10**decimals)
-    return Node("num", (), Fraction(written.rstrip(".") or "0") + period)
+    return Node("num", (), Fraction(numeral.rstrip(".") or "0") + period)
 
 
 def from_words(words: list[str]) -> Node | None:
@@ -81,9 +81,9 @@ def from_words(words: list[str]) -> Node | None:
 def _fraction(words: list[str]) -> Node | None:
     if "and" in words:
         place = words.index("and")
-        whole, part = from_words(words[:place]), _fraction(words[place + 1 :])
-        fits = whole is not None and part is not None and part.value < 1
-        return Node("num", (), whole.value + part.value) if whole and part and fits else None
+        integer, part = from_words(words[:place]), _fraction(words[place + 1 :])
+        fits = integer is not None and part is not None and part.value < 1
+        return Node("num", (), integer.value + part.value) if integer and part and fits else None
     bottom = FRACTION_WORDS[words[-1]]
     if words[:-1] in ([], ["a"], ["one"]):
         return Node("num", (), Fraction(1, bottom))

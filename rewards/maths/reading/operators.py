@@ -99,11 +99,19 @@ def _step(first: Node, second: Node) -> Exact | None:
     """
     if first.op == second.op == "num":
         return nodes.magnitude(second.value - first.value)
-    (stem, one), (other, two) = (node.note.rpartition("_")[::2] for node in (first, second))
-    found = _INDEX.fullmatch(one), _INDEX.fullmatch(two)
-    if not stem or stem != other or not found[0] or not found[1] or found[0][1] != found[1][1]:
+    (stem, first_index), (second_stem, second_index) = (
+        node.note.rpartition("_")[::2] for node in (first, second)
+    )
+    indices = _INDEX.fullmatch(first_index), _INDEX.fullmatch(second_index)
+    if (
+        not stem
+        or stem != second_stem
+        or not indices[0]
+        or not indices[1]
+        or indices[0][1] != indices[1][1]
+    ):
         return None
-    return abs(int(found[0][2] or 0) - int(found[1][2] or 0))
+    return abs(int(indices[0][2] or 0) - int(indices[1][2] or 0))
 
 
 _INDEX = re.compile(r"([A-Za-z]*)([+-]?\d{1,6})?")

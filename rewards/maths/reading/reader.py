@@ -104,11 +104,11 @@ def _labelled(cleaned: str) -> Node | None:
     not fit.
     """
     depth, letter = 0, next((i for i, c in enumerate(cleaned) if c.isalpha()), len(cleaned))
-    for found in _BRACKETS_AND_EQUALS.finditer(cleaned):
-        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(found[0], 0)
-        if found[0] != "=" or depth or found.start() <= letter:
+    for bracket in _BRACKETS_AND_EQUALS.finditer(cleaned):
+        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(bracket[0], 0)
+        if bracket[0] != "=" or depth or bracket.start() <= letter:
             continue
-        label, rest = cleaned[: found.start()], cleaned[found.end() :]
+        label, rest = cleaned[: bracket.start()], cleaned[bracket.end() :]
         if _DENIED.search(label):
             return None
         try:
@@ -159,7 +159,7 @@ def read_formula(cleaned: str) -> Node:
     except Unreadable:
         if _SHORT_UNITS.search(cleaned) is None:
             raise
-    return _parsed(_SHORT_UNITS.sub(lambda found: " ".join(found[0]), cleaned))
+    return _parsed(_SHORT_UNITS.sub(lambda match: " ".join(match[0]), cleaned))
 
 
 _SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])[a-z]{2}(?![A-Za-z}])")

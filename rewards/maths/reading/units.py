@@ -24,9 +24,9 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     >>> read_unit(tokenize("miles per hour"), 0)[1], read_unit(tokenize("red eggs"), 0)[1]
     ('mi/h', 'red eggs')
     """
-    known = _known_unit(tokens, position)
-    if known is not None:
-        return known
+    unit = _known_unit(tokens, position)
+    if unit is not None:
+        return unit
     words: list[str] = []
     while tokens[position].kind == "word" and not (
         tokens[position].value in CONNECTIVES or tokens[position].value in QUALIFIERS
@@ -51,10 +51,10 @@ def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
     parts: list[str] = []
     sign = ""
     while True:
-        found = _one_unit(tokens, position)
-        if found is None:
+        single_unit = _one_unit(tokens, position)
+        if single_unit is None:
             return (position, "".join(parts)) if parts and not sign else None
-        position, unit = found
+        position, unit = single_unit
         parts.append(sign + unit)
         token = tokens[position]
         if token[:2] == ("op", "/") and tokens[position + 1][:2] == ("open", "("):
@@ -84,11 +84,11 @@ def _divisor(tokens: list[Token], position: int) -> tuple[int, str] | None:
     while tokens[position].kind != "close":
         if tokens[position].kind == "op" and tokens[position].value in "*·×":
             position += 1
-        found = _one_unit(tokens, position)
-        if found is None:
+        unit = _one_unit(tokens, position)
+        if unit is None:
             return None
-        position = found[0]
-        parts.append("/" + found[1])
+        position = unit[0]
+        parts.append("/" + unit[1])
     return (position + 1, "".join(parts)) if parts else None
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 
-def words(written: str) -> frozenset[str]:
+def words(listing: str) -> frozenset[str]:
     """Return the words of a text as a set."""
-    return frozenset(written.split())
+    return frozenset(listing.split())
 
 
 FUNCTIONS = words(

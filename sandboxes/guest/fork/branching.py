@@ -104,8 +104,8 @@ def _handle_child_signal(process: Tracee, handler: int) -> None:
     process.forget()
 
 
-def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
-    """Confine a stopped process to the directory `own` and the readable files, by Landlock.
+def restrict(process: Tracee, root: str, readable: list[str], own_folder: str) -> None:
+    """Confine a stopped process to the directory `own_folder` and the readable files, by Landlock.
 
     Its signals and abstract sockets can reach no processes but those that it starts.
 
@@ -119,42 +119,47 @@ def restrict(process: Tracee, root: str, readable: list[str], own: str) -> None:
     # The Landlock domain decides which files of /proc the process may open.
     allowed = [
         (root + place, rights if os.path.isdir(root + place) else rights & _OF_A_FILE)
-        for place, rights in [*rules, ("/dev", _READ | 0b10), ("/proc", _READ | 0b10), (own, _ALL)]
+        for place, rights in [
+            *rules,
+            ("/dev", _READ | 0b10),
+            ("/proc", _READ | 0b10),
+            (own_folder, _ALL),
+        ]
         if os.path.exists(root + place)
     ]
     # The ruleset is made here and handed over, since the program's filter refuses to add rules.
     ruleset = sc.landlock_ruleset(_ALL, allowed, scoped=_SCOPED)
     try:
-        given = _give(process, ruleset)
+        remote_ruleset = _give(process, ruleset)
     finally:
         os.close(ruleset)
-    process.call(_LANDLOCK_RESTRICT, given, 0)
-    process.call(_CLOSE, given)
+    process.call(_LANDLOCK_RESTRICT, remote_ruleset, 0)
+    process.call(_CLOSE, remote_ruleset)
     process.forget()
 
 
 def _give(process: Tracee, descriptor: int) -> int:
     """Hand a descriptor of this process to a stopped process, and return the new number."""
-    near, far = _two(process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
-    there = os.pidfd_open(process.pid)
+    remote_end, far = _two(process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
+    process_descriptor = os.pidfd_open(process.pid)
     try:
-        with socket.socket(fileno=sc.pidfd_getfd(there, far)) as end:
+        with socket.socket(fileno=sc.pidfd_getfd(process_descriptor, far)) as end:
             socket.send_fds(end, [b"r"], [descriptor])
     finally:
-        os.close(there)
+        os.close(process_descriptor)
     byte, control = process.put(bytes(8)), process.put(bytes(_CONTROL_BYTES))
     vector = process.put(struct.pack("<QQ", byte, 1))
     # struct msghdr: no name, one vector, room for the control message of one descriptor
     header = struct.pack("<QQQQQQQ", 0, 0, vector, 1, control, _CONTROL_BYTES, 0)
-    process.call(_RECVMSG, near, process.put(header), 0)
-    (given,) = struct.unpack("<i", process.take(control + 16, 4))  # behind struct cmsghdr
-    process.call(_CLOSE, near)
+    process.call(_RECVMSG, remote_end, process.put(header), 0)
+    (received,) = struct.unpack("<i", process.take(control + 16, 4))  # behind struct cmsghdr
+    process.call(_CLOSE, remote_end)
     process.call(_CLOSE, far)
     process.forget()
-    return int(given)
+    return int(received)
 
 
-def settle_branch(branch: Tracee, own: str) -> list[int]:
+def settle_branch(branch: Tracee, own_folder: str) -> list[int]:
     """Give a new branch separate descriptors, directory, session and signals.
 
     Returns:
@@ -163,17 +168,19 @@ def settle_branch(branch: Tracee, own: str) -> list[int]:
     _occupy(branch)
     process = os.pidfd_open(branch.pid)
     try:
-        here, there = _two(branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
-        ends = [
-            _keep(branch, process, LINE, here, there),
-            *(_new_pipe(branch, process, at) for at in (1, 2)),
+        line_end, remote_line_end = _two(
+            branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER
+        )
+        descriptors = [
+            _keep(branch, process, LINE, line_end, remote_line_end),
+            *(_new_pipe(branch, process, number) for number in (1, 2)),
         ]
     finally:
         os.close(process)
-    branch.call(_CHDIR, branch.put(os.fsencode(own) + b"\0"))
+    branch.call(_CHDIR, branch.put(os.fsencode(own_folder) + b"\0"))
     branch.call(_SETSID)
     _handle_child_signal(branch, 0)
-    return ends
+    return descriptors
 
 
 def _occupy(branch: Tracee) -> None:
@@ -202,10 +209,10 @@ def _two(branch: Tracee, call: int, *arguments: int) -> tuple[int, int]:
     return first, second
 
 
-def _keep(branch: Tracee, process: int, number: int, kept: int, taken: int) -> int:
-    """Leave `kept` to the branch as descriptor `number`, and take `taken` out of the branch."""
-    end = sc.pidfd_getfd(process, taken)
-    branch.call(_DUP2, kept, number)
-    branch.call(_CLOSE, kept)
-    branch.call(_CLOSE, taken)
+def _keep(branch: Tracee, process: int, number: int, our_end: int, remote_end: int) -> int:
+    """Leave `our_end` to the branch as descriptor `number`; take `remote_end` out of the branch."""
+    end = sc.pidfd_getfd(process, remote_end)
+    branch.call(_DUP2, our_end, number)
+    branch.call(_CLOSE, our_end)
+    branch.call(_CLOSE, remote_end)
     return end

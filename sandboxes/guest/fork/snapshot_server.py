@@ -106,14 +106,14 @@ class SnapshotServer:
             _join(branch.pid, request["group"])
             # Group, descriptors and domain are in place before the branch runs its first
             # instruction.
-            ends = branching.settle_branch(branch, f"{request['to']}/{policy.FILES}")
+            descriptors = branching.settle_branch(branch, f"{request['to']}/{policy.FILES}")
             branching.restrict(branch, _root(request), request["readable"], request["to"])
             process = os.pidfd_open(branch.pid)
             branch.release()
         except BaseException:
             branch.kill()
             raise
-        return {"pid": branch.pid}, [*ends, process]
+        return {"pid": branch.pid}, [*descriptors, process]
 
     def _drop(self, request: dict[str, Any]) -> Answer:
         if frozen := self._frozen.pop(request["frozen"], None):
@@ -180,8 +180,8 @@ def _in_slot(request: dict[str, Any], work: Callable[[], None], *, as_program: b
         finally:
             os._exit(code)
     os.close(writer)
-    with os.fdopen(reader, "rb") as said:
-        problem = said.read().decode("utf-8", "replace")
+    with os.fdopen(reader, "rb") as reply:
+        problem = reply.read().decode("utf-8", "replace")
     if os.waitpid(helper, 0)[1] != 0:
         raise OSError(problem or "the helper ended at once")
 

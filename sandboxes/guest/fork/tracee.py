@@ -134,9 +134,9 @@ class Tracee:
         """Return the address at which the C library keeps the number of the thread."""
         base = self._saved[_FS_BASE]
         block = os.pread(self._memory, 0x400, base)
-        own = own_number(self.pid)
+        own_pid = own_number(self.pid)
         for place in range(0x200, len(block) - 4, 4):
-            if struct.unpack_from("<i", block, place)[0] == own:
+            if struct.unpack_from("<i", block, place)[0] == own_pid:
                 return int(base + place)
         # the offset of `tid` in glibc's struct pthread
         return int(base + 0x2D0)
@@ -191,13 +191,13 @@ class Tracee:
     def has_ended(self) -> bool:
         """Return whether the process has ended; an ended process is reaped by this call."""
         try:
-            found, status = os.waitpid(self.pid, os.WNOHANG | _ANY_CHILD)
-            ended = bool(found) and not os.WIFSTOPPED(status)
+            waited_pid, status = os.waitpid(self.pid, os.WNOHANG | _ANY_CHILD)
+            has_ended = bool(waited_pid) and not os.WIFSTOPPED(status)
         except ChildProcessError:
-            ended = True
-        if ended:
+            has_ended = True
+        if has_ended:
             self._close()
-        return ended
+        return has_ended
 
     def _close(self) -> None:
         if self._memory >= 0:
@@ -241,10 +241,10 @@ def _wait(pid: int) -> int:
     deadline, tries = time.monotonic() + _STOP_TIMEOUT_S, 0
     while time.monotonic() < deadline:
         tries += 1
-        found, status = os.waitpid(pid, os.WNOHANG | _ANY_CHILD)
-        if found and os.WIFSTOPPED(status):
+        waited_pid, status = os.waitpid(pid, os.WNOHANG | _ANY_CHILD)
+        if waited_pid and os.WIFSTOPPED(status):
             return status
-        if found:
+        if waited_pid:
             raise TraceFault("the process has ended")
         os.sched_yield() if tries < _QUICK_TRIES else time.sleep(0.0001)
     raise TraceFault("the process does not stop")

@@ -210,11 +210,11 @@ def _limit(plan: JailPlan) -> None:
         limits.append((resource.RLIMIT_NPROC, plan.processes))
     if plan.address_space_bytes:
         limits.append((resource.RLIMIT_AS, plan.address_space_bytes))
-    for which, value in limits:
-        hard = resource.getrlimit(which)[1]
+    for resource_number, value in limits:
+        hard = resource.getrlimit(resource_number)[1]
         # A lower limit of the host stays: raising a hard limit needs a capability.
         lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (lowest, lowest))
+        resource.setrlimit(resource_number, (lowest, lowest))
 
 
 def _give_up_identity(plan: JailPlan) -> None:

@@ -199,8 +199,8 @@ class _Filter:
         self.absent |= {ALLOWED[name] for name in _INOTIFY}
 
     def takes_no_uncounted_memory(self) -> None:
-        others = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
-        self.restrict(_SETSOCKOPT, 2, _WHOLE, others)
+        other_options = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
+        self.restrict(_SETSOCKOPT, 2, _WHOLE, other_options)
         self.restrict(_FCNTL, 1, _WHOLE, _FCNTL_UNCOUNTED)
         self.absent |= {ALLOWED[name] for name in (*_INOTIFY, "memfd_create")}
 

@@ -40,7 +40,10 @@ class ArgumentRule:
         return [
             (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * self.argument),
             (0x54, 0, 0, self.mask),  # A &= mask
-            *((_JUMP_EQUAL, last - at + 1, 0, value) for at, value in enumerate(self.expected)),
+            *(
+                (_JUMP_EQUAL, last - position + 1, 0, value)
+                for position, value in enumerate(self.expected)
+            ),
             (_RETURN, 0, 0, refuse(self.error)),
             (_RETURN, 0, 0, ALLOW),
         ]

@@ -116,14 +116,14 @@ def setns(namespace: int, kind: int) -> None:
 
 def pidfd_getfd(process: int, descriptor: int) -> int:
     """Copy a descriptor of another process."""
-    taken = _libc.syscall(_NR_PIDFD_GETFD, process, descriptor, 0)
-    return _check(taken, f"pidfd_getfd({descriptor})")
+    copied = _libc.syscall(_NR_PIDFD_GETFD, process, descriptor, 0)
+    return _check(copied, f"pidfd_getfd({descriptor})")
 
 
-def share_anything(one: int, other: int) -> bool:
+def share_anything(first: int, second: int) -> bool:
     """Return whether two processes share memory, descriptors, directories or signal handlers."""
     kinds = (_KCMP_VM, _KCMP_FILES, _KCMP_FS, _KCMP_SIGHAND)
-    compared = [_libc.syscall(_NR_KCMP, one, other, kind, 0, 0) for kind in kinds]
+    compared = [_libc.syscall(_NR_KCMP, first, second, kind, 0, 0) for kind in kinds]
     return any(_check(result, "kcmp()") == 0 for result in compared)
 
 
@@ -141,16 +141,16 @@ def ptrace_read(request: int, pid: int, size: int) -> bytes:
 
 def ptrace_write(request: int, pid: int, data: bytes) -> None:
     """Make a request that reads an argument from memory."""
-    given = ctypes.create_string_buffer(data, len(data))
-    ptrace(request, pid, ctypes.addressof(given))
+    buffer = ctypes.create_string_buffer(data, len(data))
+    ptrace(request, pid, ctypes.addressof(buffer))
 
 
 def drop_capabilities() -> None:
     """Empty the effective, permitted, inheritable and ambient sets of this process."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
-    nothing = ctypes.create_string_buffer(24)
-    _check(_libc.capset(header, nothing), "capset(0)")
+    no_capabilities = ctypes.create_string_buffer(24)
+    _check(_libc.capset(header, no_capabilities), "capset(0)")
 
 
 def drop_bounding_set() -> None:

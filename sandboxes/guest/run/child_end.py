@@ -23,18 +23,18 @@ class ChildEnd:
         """
         if self._signals >= 0:
             return self._signals
-        ended = os.pidfd_open(child)
-        self._watch.register(ended, select.EPOLLIN)
-        return ended
+        process_end = os.pidfd_open(child)
+        self._watch.register(process_end, select.EPOLLIN)
+        return process_end
 
-    def has_come(self, ended: int, child: int) -> bool:
-        """Return whether `child` has ended, once `ended` was readable. This does not reap the
+    def has_come(self, process_end: int, child: int) -> bool:
+        """Return whether `child` has ended, once `process_end` was readable. This does not reap the
         child.
         """
         if self._signals < 0:
-            os.close(ended)
+            os.close(process_end)
             return True
-        os.read(ended, 512)
+        os.read(process_end, 512)
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def forget(self) -> None:

@@ -81,8 +81,8 @@ def lock_down(plan: JailPlan) -> None:
         sc.drop_capabilities()
         sc.prctl(sc.PR_SET_DUMPABLE, 1)
     if plan.address_space_bytes:
-        most = policy.DESCRIPTORS_UNCOUNTED
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        max_descriptors = policy.DESCRIPTORS_UNCOUNTED
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max_descriptors, max_descriptors))
         signals = policy.SIGNALS_UNCOUNTED
         resource.setrlimit(resource.RLIMIT_SIGPENDING, (signals, signals))
     if plan.scoped_signals:

@@ -24,39 +24,44 @@ def copy_tree(source: str, target: str) -> None:
     waiting = [(os.open(source, _FOLDER), os.open(target, _FOLDER))]
     try:
         while waiting:
-            here, there = waiting.pop()
+            source_folder, target_folder = waiting.pop()
             try:
-                waiting += _copy_folder(here, there)
+                waiting += _copy_folder(source_folder, target_folder)
             finally:
-                os.close(here)
-                os.close(there)
+                os.close(source_folder)
+                os.close(target_folder)
     finally:
         for pair in waiting:
             for descriptor in pair:
                 os.close(descriptor)
 
 
-def _copy_folder(here: int, there: int) -> list[tuple[int, int]]:
+def _copy_folder(source_folder: int, target_folder: int) -> list[tuple[int, int]]:
     """Copy the files of a folder; return the folders inside, opened on both sides."""
     below: list[tuple[int, int]] = []
-    for name in os.listdir(here):
-        about = os.stat(name, dir_fd=here, follow_symlinks=False)
-        if stat.S_ISDIR(about.st_mode):
-            os.mkdir(name, 0o700, dir_fd=there)
+    for name in os.listdir(source_folder):
+        entry_stat = os.stat(name, dir_fd=source_folder, follow_symlinks=False)
+        if stat.S_ISDIR(entry_stat.st_mode):
+            os.mkdir(name, 0o700, dir_fd=target_folder)
             below.append(
-                (os.open(name, _FOLDER, dir_fd=here), os.open(name, _FOLDER, dir_fd=there))
+                (
+                    os.open(name, _FOLDER, dir_fd=source_folder),
+                    os.open(name, _FOLDER, dir_fd=target_folder),
+                )
             )
-        elif stat.S_ISLNK(about.st_mode):
-            os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
-        elif stat.S_ISREG(about.st_mode):
-            read = os.open(name, _READ, dir_fd=here)
+        elif stat.S_ISLNK(entry_stat.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source_folder), name, dir_fd=target_folder)
+        elif stat.S_ISREG(entry_stat.st_mode):
+            read = os.open(name, _READ, dir_fd=source_folder)
             write = -1
             try:
-                write = os.open(name, _WRITE, stat.S_IMODE(about.st_mode) & 0o777, dir_fd=there)
+                write = os.open(
+                    name, _WRITE, stat.S_IMODE(entry_stat.st_mode) & 0o777, dir_fd=target_folder
+                )
                 if stat.S_ISREG(os.fstat(read).st_mode):
                     while os.sendfile(write, read, None, _AT_ONCE_BYTES):
                         pass
-                    os.utime(write, ns=(about.st_atime_ns, about.st_mtime_ns))
+                    os.utime(write, ns=(entry_stat.st_atime_ns, entry_stat.st_mtime_ns))
             finally:
                 os.close(read)
                 if write >= 0:

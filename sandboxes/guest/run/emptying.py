@@ -69,12 +69,12 @@ def _entries(folder: int) -> list[tuple[str, bool]]:
 
     A new descriptor begins at the first entry, wherever `folder` has been read to.
     """
-    again = os.open(".", _FOLDER, dir_fd=folder)
+    reopened = os.open(".", _FOLDER, dir_fd=folder)
     try:
-        with os.scandir(again) as found:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+        with os.scandir(reopened) as scan:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
     finally:
-        os.close(again)
+        os.close(reopened)
 
 
 def empty_as(uid: int, gid: int, folders: tuple[str, ...]) -> None:

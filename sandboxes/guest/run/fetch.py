@@ -23,7 +23,7 @@ def run(request: Request) -> int:
     """Write a JSON line {path, size | refused} per path in `options["paths"]`, then the bytes."""
     paths: list[str] = request.options["paths"]  # type: ignore[assignment]
     room: int = request.options["limit_bytes"]  # type: ignore[assignment]
-    with os.fdopen(1, "wb", closefd=False) as out:
+    with os.fdopen(1, "wb", closefd=False) as output:
         for path in paths:
             data = read(path, room)
             answer = (
@@ -31,10 +31,10 @@ def run(request: Request) -> int:
                 if isinstance(data, str)
                 else {"path": path, "size": len(data)}
             )
-            out.write(json.dumps(answer).encode() + b"\n")
+            output.write(json.dumps(answer).encode() + b"\n")
             if isinstance(data, bytes):
                 room -= len(data)
-                out.write(data)
+                output.write(data)
     return 0
 
 
@@ -47,12 +47,12 @@ def read(path: str, room: int) -> bytes | str:
     except OSError as error:
         return f"cannot be opened ({error.strerror}); links are not followed"
     try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
+        file_stat = os.fstat(descriptor)
+        if not stat.S_ISREG(file_stat.st_mode):
             return "is not a regular file"
-        if about.st_size > room:
-            return f"is too large: {about.st_size} bytes, {room} left"
-        size = about.st_size
+        if file_stat.st_size > room:
+            return f"is too large: {file_stat.st_size} bytes, {room} left"
+        size = file_stat.st_size
         parts: list[bytes] = []
         while size > 0 and (part := os.read(descriptor, min(size, 1 << 20))):
             parts.append(part)
@@ -64,14 +64,14 @@ def read(path: str, room: int) -> bytes | str:
 
 def _open(path: str) -> int:
     *folders, name = path.split("/")
-    here = os.open(".", _FOLDER)
+    parent = os.open(".", _FOLDER)
     for folder in folders:
-        if not stat.S_ISDIR(os.lstat(folder, dir_fd=here).st_mode):  # gVisor would follow a link
+        if not stat.S_ISDIR(os.lstat(folder, dir_fd=parent).st_mode):  # gVisor would follow a link
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", folder)
-        below = os.open(folder, _FOLDER, dir_fd=here)
-        os.close(here)
-        here = below
+        below = os.open(folder, _FOLDER, dir_fd=parent)
+        os.close(parent)
+        parent = below
     try:
-        return os.open(name, _FILE, dir_fd=here)
+        return os.open(name, _FILE, dir_fd=parent)
     finally:
-        os.close(here)
+        os.close(parent)

@@ -40,10 +40,10 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
     os.close(supervisor)
     control.close()
     requests.close()
-    ended = os.pidfd_open(slot)
+    slot_end = os.pidfd_open(slot)
     watch = select.poll()
     watch.register(driver, select.POLLIN)
-    watch.register(ended, select.POLLIN)
+    watch.register(slot_end, select.POLLIN)
     watch.poll()
     os.kill(slot, signal.SIGKILL)  # safe: the pid cannot be reused before we have waited
     os.waitpid(slot, 0)
@@ -92,8 +92,8 @@ def _refuse(control: socket.socket, error: BaseException) -> None:
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
-    where = f"{place.tb_frame.f_code.co_name}:{place.tb_lineno}" if place else "?"
-    control.send(b"failed:" + f"{type(error).__name__} in {where}: {error}".encode()[:2000])
+    location = f"{place.tb_frame.f_code.co_name}:{place.tb_lineno}" if place else "?"
+    control.send(b"failed:" + f"{type(error).__name__} in {location}: {error}".encode()[:2000])
     os._exit(1)
 
 

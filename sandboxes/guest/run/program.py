@@ -29,10 +29,10 @@ def run(request: Request) -> int:
 
 def give_full_depth() -> None:
     """Raise the recursion limit by the frames of ours below the program, which must not count."""
-    ours, frame = 0, sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    own_depth, frame = 0, sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None:
-        ours, frame = ours + 1, frame.f_back
-    sys.setrecursionlimit(_RECURSION_LIMIT + ours)
+        own_depth, frame = own_depth + 1, frame.f_back
+    sys.setrecursionlimit(_RECURSION_LIMIT + own_depth)
 
 
 _RECURSION_LIMIT = sys.getrecursionlimit()

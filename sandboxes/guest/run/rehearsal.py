@@ -29,13 +29,13 @@ print('warm', f(1), x)
 
 def run() -> None:
     """Rehearse runs and gradings; standard output must be /dev/null."""
-    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     null = os.open("/dev/null", os.O_RDWR)
     for number in range(_TIMES):
         sc.prctl(sc.PR_SET_DUMPABLE, 0)
         request = Request(mode=PYTHON, blobs=[_PROGRAM], streams=["out", "err"])
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null, null]))]
-        near.sendmsg([encode(request, number)], rights)
+        our_end.sendmsg([encode(request, number)], rights)
         received, streams = receive(far, number)
         children.place(streams)
         for descriptor in streams.values():
@@ -45,14 +45,14 @@ def run() -> None:
         _rehearse_grading()
     sys.modules.pop("solution", None)
     os.close(null)
-    near.close()
+    our_end.close()
     far.close()
 
 
 def _rehearse_grading() -> None:
     """Play both ends of a grading, with each answer written before the question."""
-    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    server = solution_server.SolutionServer(near.detach())
+    our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    server = solution_server.SolutionServer(our_end.detach())
     server.line.tell_core(_NOWHERE)
     server.load(_SOLUTION)
     harness = testing.TestHarness(far.detach())

@@ -70,8 +70,10 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
             tree.body.pop()
         exec(compile(tree, program.NAME, "exec", dont_inherit=True), namespace)
         if isinstance(last, ast.Expr):
-            shown = compile(ast.Expression(last.value), program.NAME, "eval", dont_inherit=True)
-            sys.displayhook(eval(shown, namespace))
+            expression = compile(
+                ast.Expression(last.value), program.NAME, "eval", dont_inherit=True
+            )
+            sys.displayhook(eval(expression, namespace))
     except BaseException as error:
         program.report(error, source.encode("utf-8", "replace"))
         return {"ok": False}
@@ -124,8 +126,8 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
     for name in ("random", "numpy.random"):
         if module := sys.modules.get(name):
             module.seed()
-    here = os.getcwd()
-    os.environ.update(HOME=here, TMPDIR=here)
+    working_folder = os.getcwd()
+    os.environ.update(HOME=working_folder, TMPDIR=working_folder)
     if tempfile := sys.modules.get("tempfile"):
         vars(tempfile).update(tempdir=None)
     return None
@@ -138,10 +140,10 @@ _copies: list[int] = []
 def _reap_copies() -> None:
     for copy in tuple(_copies):
         try:
-            over = os.waitpid(copy, os.WNOHANG)[0] == copy
+            has_ended = os.waitpid(copy, os.WNOHANG)[0] == copy
         except ChildProcessError:
-            over = True
-        if over:
+            has_ended = True
+        if has_ended:
             _copies.remove(copy)
 
 

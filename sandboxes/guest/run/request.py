@@ -112,8 +112,8 @@ def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int
             descriptors.frombytes(rights)
         if data == IN_FILE:
             data = _read_all(descriptors.pop())
-        wanted, mode, blobs, files, options, streams = marshal.loads(data)
-        if wanted == number:
+        descriptor_count, mode, blobs, files, options, streams = marshal.loads(data)
+        if descriptor_count == number:
             request = Request(mode=mode, blobs=blobs, files=files, options=options, streams=streams)
             return request, dict(zip(streams, descriptors, strict=True))
         for descriptor in descriptors:

@@ -99,8 +99,8 @@ class GuestSlot:
             os.pwrite(self.weight, weight, 0)
 
     def _finish(self, child: int) -> None:
-        ended = self.child_end.expect(child)
-        while not self._wait(ended, child):
+        process_end = self.child_end.expect(child)
+        while not self._wait(process_end, child):
             pass
         # A held run (a session) outlives its first process; wait for the order that kills it.
         while self.held == self.number:
@@ -128,12 +128,12 @@ class GuestSlot:
                 namespaces.renew_work(self.plan)
             self.clean_mark = self._mark()
 
-    def _wait(self, ended: int, child: int) -> bool:
+    def _wait(self, process_end: int, child: int) -> bool:
         """Wait for the child's end or an order; return True once the child has ended."""
         ready = [descriptor for descriptor, _ in self.watch.poll()]
-        if ready != [ended]:
+        if ready != [process_end]:
             self._obey(self.control.recv(64))
-        return ended in ready and self.child_end.has_come(ended, child)
+        return process_end in ready and self.child_end.has_come(process_end, child)
 
     def _obey(self, order: bytes) -> None:
         if not order:
@@ -180,11 +180,11 @@ def _container_folders() -> tuple[str, ...]:
     return (*policy.CONTAINER_FOLDERS, policy.SHARED)
 
 
-def _reap(which: int, options: int) -> int | None:
+def _reap(id_type: int, options: int) -> int | None:
     """Wait for a child: 1 if a child has ended, 0 if none has so far (WNOHANG), None without
     any.
     """
     try:
-        return int(os.waitpid(which, options)[0] > 0)
+        return int(os.waitpid(id_type, options)[0] > 0)
     except ChildProcessError:
         return None

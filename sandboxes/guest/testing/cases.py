@@ -27,9 +27,9 @@ def run_cases(names: Mapping[str, object], seen: set[object]) -> str:
         suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(kind))
     result = unittest.TestResult()
     suite.run(result)
-    bad = [*result.failures, *result.errors]
-    if bad:
-        case, text = bad[0]
+    problems = [*result.failures, *result.errors]
+    if problems:
+        case, text = problems[0]
         return f"{case.id().rpartition('.')[2]}: {text.strip().rpartition(chr(10))[2]}"
     if result.unexpectedSuccesses:
         return "a test passed that was expected to fail"

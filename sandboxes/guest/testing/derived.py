@@ -82,8 +82,12 @@ def handle_of(item: object) -> object | None:
 
     The answer is also None once the tests have changed the value.
     """
-    held: Any = sys.modules.get(f"{__package__}.derived_values")
-    if held is None or not isinstance(item, held.Derived) or held.is_changed(item):
+    derived_values: Any = sys.modules.get(f"{__package__}.derived_values")
+    if (
+        derived_values is None
+        or not isinstance(item, derived_values.Derived)
+        or derived_values.is_changed(item)
+    ):
         return None
     handle: object = vars(item)["ludus_handle_"]
     return handle
@@ -91,8 +95,8 @@ def handle_of(item: object) -> object | None:
 
 def called(item: object) -> object:
     """Note that the tests made a value by calling a class of the solution."""
-    held: Any = sys.modules.get(f"{__package__}.derived_values")
-    if held is not None and isinstance(item, held.Derived):
+    derived_values: Any = sys.modules.get(f"{__package__}.derived_values")
+    if derived_values is not None and isinstance(item, derived_values.Derived):
         vars(item)["ludus_called_"] = True
     return item
 
@@ -106,8 +110,8 @@ def bare(item: object) -> object | None:
     for kind, make in _BARE.items():
         if isinstance(item, kind):
             return make(item)
-    for where, build in _BARE_BY_NAME.items():
-        module, _, name = where.partition(".")
+    for kind_name, build in _BARE_BY_NAME.items():
+        module, _, name = kind_name.partition(".")
         base = getattr(sys.modules.get(module), name, None)
         if base is not None and isinstance(item, base):
             return build(base, item)
@@ -126,13 +130,15 @@ def parts_of(item: object) -> tuple[str, object] | None:
 
 def defined_anew(kind: type) -> set[str]:
     """Return the names that the solution's classes among the bases of a class define."""
-    found = {name for base in kind.__mro__ if base.__module__ == MODULE for name in vars(base)}
+    overridden = {name for base in kind.__mro__ if base.__module__ == MODULE for name in vars(base)}
     enum: Any = sys.modules.get("enum")
     # how a member is written is the enumeration's to say, whoever defines it
-    return found.union(_TEXTS) if enum is not None and issubclass(kind, enum.Enum) else found
+    return (
+        overridden.union(_TEXTS) if enum is not None and issubclass(kind, enum.Enum) else overridden
+    )
 
 
-def as_plain(item: object, used: str, *, anew: bool) -> object | None:
+def as_plain(item: object, operation: str, *, anew: bool) -> object | None:
     """Return the data that answers a use of an object in the object's place; None if nothing does.
 
     That is the object itself if it derives from plain data, or a copy of its items if it is a
@@ -144,10 +150,10 @@ def as_plain(item: object, used: str, *, anew: bool) -> object | None:
         anew: whether an object that derives from plain data answers even for what its class defines
             anew; the tests' side then notes that (`Derived`).
     """
-    own = used in defined_anew(type(item))
+    is_overridden = operation in defined_anew(type(item))
     if bare(item) is not None:
-        return None if own and not anew else item
-    if own and used not in _ABSTRACT:
+        return None if is_overridden and not anew else item
+    if is_overridden and operation not in _ABSTRACT:
         return None
     if isinstance(item, UserString):
         return str(item.data)

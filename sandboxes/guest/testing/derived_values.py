@@ -55,8 +55,8 @@ class Derived:
             raise line_of(self.ludus_handle_).cannot_judge(
                 "change data that belongs to an object of the solution"
             )
-        found = getattr(self.ludus_handle_, name)
-        return _refreshing(self, found) if isinstance(found, Handle) else found
+        value = getattr(self.ludus_handle_, name)
+        return _refreshing(self, value) if isinstance(value, Handle) else value
 
     def __setattr__(self, name: str, value: object) -> None:
         if "ludus_handle_" in vars(self):
@@ -70,10 +70,10 @@ class Derived:
     def __deepcopy__(self, _: object) -> object:
         return self._ludus_copied("deepcopy")
 
-    def _ludus_copied(self, how: str) -> object:
+    def _ludus_copied(self, method: str) -> object:
         if not isinstance(self, _MUTABLE):
             return self
-        return line_of(self.ludus_handle_).ask("operate", how, (token_of(self.ludus_handle_),))
+        return line_of(self.ludus_handle_).ask("operate", method, (token_of(self.ludus_handle_),))
 
 
 def forget() -> None:
@@ -87,8 +87,8 @@ def build(parts: list[object]) -> object:
     handle, names, plain = parts
     if not isinstance(handle, Handle) or type(names) is not str:
         return plain
-    if (known := _known(handle, plain)) is not None:
-        return known
+    if (existing := _known(handle, plain)) is not None:
+        return existing
     defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
     base = type(plain)
     if (base, defined) not in _KINDS:
@@ -97,36 +97,36 @@ def build(parts: list[object]) -> object:
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
     kind = _KINDS[base, defined]
-    own: Any = vars(plain) if isinstance(plain, rare_values.Member) else {}
-    made: Derived
+    attributes: Any = vars(plain) if isinstance(plain, rare_values.Member) else {}
+    derived: Derived
     if isinstance(plain, deque):
-        made = kind(plain, plain.maxlen)
+        derived = kind(plain, plain.maxlen)
     elif isinstance(plain, datetime.timedelta):
-        made = kind(plain.days, plain.seconds, plain.microseconds)
+        derived = kind(plain.days, plain.seconds, plain.microseconds)
     elif isinstance(plain, datetime.date):
-        made = kind.fromisoformat(plain.isoformat())
+        derived = kind.fromisoformat(plain.isoformat())
     else:
-        made = kind(plain)
-    vars(made).update(own, ludus_handle_=handle, ludus_content_=values.content(plain))
-    return _MADE.setdefault(token_of(handle), made)
+        derived = kind(plain)
+    vars(derived).update(attributes, ludus_handle_=handle, ludus_content_=values.content(plain))
+    return _MADE.setdefault(token_of(handle), derived)
 
 
 def _known(handle: Handle, plain: object) -> Derived | None:
     """Return the value that already stands for the object, with the present content; else None."""
-    known = _MADE.get(token_of(handle))
-    if known is None or not isinstance(known, type(plain)):
+    existing = _MADE.get(token_of(handle))
+    if existing is None or not isinstance(existing, type(plain)):
         return None
     if isinstance(plain, _MUTABLE):
         parts = values.parts_of(plain)
         if parts:
-            values.replace(known, parts[1])
-        vars(known)["ludus_content_"] = values.content(plain)
-        return known
+            values.replace(existing, parts[1])
+        vars(existing)["ludus_content_"] = values.content(plain)
+        return existing
     exact: Any = next((kind for kind in (int, float, str) if isinstance(plain, kind)), None)
-    same = exact is not None and exact.__eq__(plain, known) is True
+    same = exact is not None and exact.__eq__(plain, existing) is True
     if not same:
         del _MADE[token_of(handle)]
-    return known if same else None
+    return existing if same else None
 
 
 def is_changed(value: Derived) -> bool:
@@ -139,14 +139,14 @@ def _method(base: type, name: str) -> Callable[..., object]:
         return _text(_TEXTS[name])
     inherited: Any = getattr(base, name, None)
 
-    def plain(self: Derived, *operands: object, **named: object) -> object:
+    def plain(self: Derived, *operands: object, **keywords: object) -> object:
         if self.ludus_called_:
             line_of(self.ludus_handle_).note_own(token_of(self.ludus_handle_), name)
         if inherited is None and name.startswith("__"):
             return NotImplemented
         if inherited is None:
             raise AttributeError(name)
-        return inherited(self, *operands, **named)
+        return inherited(self, *operands, **keywords)
 
     return plain
 
@@ -154,10 +154,10 @@ def _method(base: type, name: str) -> Callable[..., object]:
 def _text(verb: str) -> Callable[..., str]:
     def ask(self: Derived, *form: str) -> str:
         line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
-        found = line.ask("operate", verb, (token, *form))
-        if type(found) is not str:
+        result = line.ask("operate", verb, (token, *form))
+        if type(result) is not str:
             raise line.refuse(token, verb)
-        return found
+        return result
 
     return ask
 
@@ -165,9 +165,9 @@ def _text(verb: str) -> Callable[..., str]:
 def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
     """Return a method of the solution that renews the value's content after each call."""
 
-    def call(*arguments: object, **named: object) -> object:
+    def call(*arguments: object, **keywords: object) -> object:
         try:
-            return method(*arguments, **named)
+            return method(*arguments, **keywords)
         finally:
             handle = value.ludus_handle_
             line_of(handle).ask("as_plain", token_of(handle), "")  # `build` renews what is in it

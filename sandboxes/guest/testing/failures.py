@@ -65,12 +65,12 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
 
 
 def _attributes(error: BaseException) -> dict[str, object]:
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
         if not name.startswith("__"):
             with suppress(Exception):  # a property that raises counts as absent
-                found[name] = getattr(error, name)
-    return found
+                attributes[name] = getattr(error, name)
+    return attributes
 
 
 def build(parts: list[object]) -> BaseException:
@@ -82,16 +82,16 @@ def build(parts: list[object]) -> BaseException:
     positional: Any = arguments
     try:
         # `__init__` is not called: a class of the solution may want other arguments there.
-        made: BaseException = kind.__new__(kind, *positional)
-        made.args = positional
-        if isinstance(made, OSError):
-            made.filename = attributes.pop("filename", None)
+        error: BaseException = kind.__new__(kind, *positional)
+        error.args = positional
+        if isinstance(error, OSError):
+            error.filename = attributes.pop("filename", None)
     except TypeError:
-        made = RuntimeError(kind.__name__, *positional)
-    vars(made).update(attributes)
+        error = RuntimeError(kind.__name__, *positional)
+    vars(error).update(attributes)
     if type(text) is str:
-        vars(made)[_TEXT] = text
-    return made
+        vars(error)[_TEXT] = text
+    return error
 
 
 def class_of(base: object, chain: object) -> type[BaseException]:
@@ -105,26 +105,26 @@ def class_of(base: object, chain: object) -> type[BaseException]:
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
         # The genuine class, where this side has the class; else None.
-        known: type[BaseException] | None
-        found: Any = None
+        existing: type[BaseException] | None
+        candidate: Any = None
         root = module.partition(".")[0]
         if module == own_module:
-            found = own_names.get(name) or getattr(sys.modules.get(module), name, None)
+            candidate = own_names.get(name) or getattr(sys.modules.get(module), name, None)
         elif root in sys.stdlib_module_names and root not in _OUTCOMES:
-            found = getattr(sys.modules.get(module), name, None)
-        if not isinstance(found, type):
-            known = None
+            candidate = getattr(sys.modules.get(module), name, None)
+        if not isinstance(candidate, type):
+            existing = None
         else:
-            known = found if issubclass(found, Exception) else None
-        kind = known or _stand_in(module, name, kind, builtin)
+            existing = candidate if issubclass(candidate, Exception) else None
+        kind = existing or _stand_in(module, name, kind, builtin)
     return kind  # type: ignore[no-any-return]
 
 
 def _text(error: BaseException) -> str:
     """Return the text that came along, or the text of the built-in class."""
-    said = vars(error).get(_TEXT)
-    if type(said) is str:
-        return said
+    message = vars(error).get(_TEXT)
+    if type(message) is str:
+        return message
     base: Any = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
     return str(base.__str__(error))
 
@@ -132,8 +132,8 @@ def _text(error: BaseException) -> str:
 def _stand_in(
     module: str, name: str, kind: type[BaseException], builtin: type[BaseException]
 ) -> type[BaseException]:
-    made = _STAND_INS.get((module, name))
-    if made is None:
-        made = type(name, (kind,), {"__str__": _text, "__module__": module})
-        _STAND_INS[module, name] = made
-    return made if issubclass(made, builtin) else type(name, (made, builtin), {})
+    existing = _STAND_INS.get((module, name))
+    if existing is None:
+        existing = type(name, (kind,), {"__str__": _text, "__module__": module})
+        _STAND_INS[module, name] = existing
+    return existing if issubclass(existing, builtin) else type(name, (existing, builtin), {})

@@ -72,13 +72,13 @@ class TestHarness(TestsLine):
         with without_solution():
             from .idioms import examine
 
-            found = examine(self.trees(), self.interface)
-        if found.problem:
-            raise BrokenTests(f"the tests cannot be judged: they {found.problem}")
-        if found.output or found.chance or found.stdin or found.lent:
+            imports = examine(self.trees(), self.interface)
+        if imports.problem:
+            raise BrokenTests(f"the tests cannot be judged: they {imports.problem}")
+        if imports.output or imports.chance or imports.stdin or imports.lent:
             from .surroundings import Surroundings
 
-            self._surroundings = Surroundings(self._ask_safely, found)
+            self._surroundings = Surroundings(self._ask_safely, imports)
 
     def _ask_safely(self, verb: str, *arguments: object) -> object:
         try:
@@ -102,23 +102,23 @@ class TestHarness(TestsLine):
         words = all_names(tests)
         self._run_prelude(str(job["prelude"]))
         self.begin(job, words)
-        wanted = words - _BUILTIN_NAMES - set(self.names)
-        for name in wanted & _TRUSTED_FUNCTIONS.keys():
+        missing = words - _BUILTIN_NAMES - set(self.names)
+        for name in missing & _TRUSTED_FUNCTIONS.keys():
             self._import(name)
-        if suspects := wanted & MODULE_NAMES:
+        if suspects := missing & MODULE_NAMES:
             for name in suspects & self._modules_used():
                 self._import(name)
         try:
-            known = set(self.names)
-            self.resolve(sorted(wanted - known))
-            if known.issuperset(self.names):
+            known_names = set(self.names)
+            self.resolve(sorted(missing - known_names))
+            if known_names.issuperset(self.names):
                 self._resolve_builtin(words)
         except BrokenTests:
             raise
         except BaseException as error:
             self._failure = f"the solution does not load: {describe(error)}"
             self._check_solution(error)
-        classes = any(isinstance(held, ClassHandle) for held in self._handles.values())
+        classes = any(isinstance(handle, ClassHandle) for handle in self._handles.values())
         return self._marked() if classes else tests
 
     def _marked(self) -> list[CodeType]:
@@ -171,9 +171,9 @@ class TestHarness(TestsLine):
         """
         names = sorted(words & _BUILTIN_NAMES)
         kinds = self.ask("resolve", names)
-        found = [name for name in kinds if name in names] if isinstance(kinds, dict) else []
-        if len(found) == 1:
-            self.resolve(found)
+        builtin_names = [name for name in kinds if name in names] if isinstance(kinds, dict) else []
+        if len(builtin_names) == 1:
+            self.resolve(builtin_names)
 
     def _import(self, name: str) -> None:
         try:
@@ -195,14 +195,14 @@ class TestHarness(TestsLine):
         import ast
 
         bases: set[str] = set()
-        others: set[str] = set()
+        module_names: set[str] = set()
         for tree in self.trees():
             nodes = list(ast.walk(tree))
             attributes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
             for node in nodes:
                 if isinstance(node, ast.Name):
-                    (bases if id(node) in attributes else others).add(node.id)
-        return bases - others
+                    (bases if id(node) in attributes else module_names).add(node.id)
+        return bases - module_names
 
     # --- names ------------------------------------------------------------------
 
@@ -216,24 +216,24 @@ class TestHarness(TestsLine):
                 self._define(name, kind)
 
     def _define(self, name: str, kind: tuple[object, ...]) -> None:
-        what, *detail = kind
-        if what == "module":
+        category, *detail = kind
+        if category == "module":
             root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
             if root in sys.stdlib_module_names:
                 self._import(name)
-        elif what == "exception" and self.interface.makes(name):
+        elif category == "exception" and self.interface.makes(name):
             if self.interface.is_exception(name):
                 self._failure = ""
                 raise BrokenTests(
                     f"the tests cannot be judged: they make exceptions of the solution's {name}"
                 )
             self.names[name] = MisplacedClass(self, str(detail[2]), name)
-        elif what == "exception" and len(detail) == 3:
+        elif category == "exception" and len(detail) == 3:
             stand_in = failures.class_of(*detail[:2])
             self._exceptions[stand_in] = value_wire.Ready("h" + str(detail[2])[1:])
             self.names[name] = stand_in
-        elif what in ("class", "function"):
-            self.names[name] = self._callable(name, str(detail[0]), is_class=what == "class")
+        elif category in ("class", "function"):
+            self.names[name] = self._callable(name, str(detail[0]), is_class=category == "class")
         else:
             self.names[name] = self._values[name] = detail[0]
 
@@ -241,14 +241,14 @@ class TestHarness(TestsLine):
         """Return the proxy of a function or class, which decides what a call may do."""
         self._check(token)
         if not is_class:
-            made: Handle = FunctionHandle(self, token, name)
+            handle: Handle = FunctionHandle(self, token, name)
         elif self._may_be_class(name):
-            made = NamedClass(self, token)
+            handle = NamedClass(self, token)
             if name in self.interface.classes:
-                proxies.adopt(made)
+                proxies.adopt(handle)
         else:
-            made = MisplacedClass(self, token, name)
-        return self._handles.setdefault(token, made)
+            handle = MisplacedClass(self, token, name)
+        return self._handles.setdefault(token, handle)
 
     def _may_be_class(self, name: str) -> bool:
         capital = name[:1].isupper() and name != self._job.get("entry_point")
@@ -299,9 +299,9 @@ class TestHarness(TestsLine):
             BrokenTests: the test failed after it used what a class that derives from plain data
                 defines anew, where the plain value answered instead.
         """
-        own, self._own_use = self._own_use, ""
-        if own and problem:
-            raise BrokenTests(own)
+        own_use, self._own_use = self._own_use, ""
+        if own_use and problem:
+            raise BrokenTests(own_use)
         return problem
 
     def check_error(self, error: BaseException) -> None:
@@ -356,15 +356,15 @@ class SolutionModule(ModuleType):
 
 def all_names(codes: list[CodeType]) -> set[str]:
     """Return every name, attribute and argument that the tests may look up."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(codes)
     while waiting:
         code = waiting.pop()
-        found.update(code.co_names)
+        names.update(code.co_names)
         if code.co_argcount:
-            found.update(code.co_varnames[: code.co_argcount])
+            names.update(code.co_varnames[: code.co_argcount])
         waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return found
+    return names
 
 
 _BUILTIN_NAMES = frozenset(dir(builtins))

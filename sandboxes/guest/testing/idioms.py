@@ -148,13 +148,13 @@ class _Reader:
             return "match patterns of the solution's classes"
         return "use groups of exceptions" if isinstance(node, ast.TryStar) else ""
 
-    def _of_change(self, called: ast.expr) -> str:
+    def _of_change(self, function: ast.expr) -> str:
         """Find a change of data reached through an object: the data is a copy, and the change is
         lost.
         """
-        if not isinstance(called, ast.Attribute) or called.attr not in CHANGING_METHODS:
+        if not isinstance(function, ast.Attribute) or function.attr not in CHANGING_METHODS:
             return ""
-        return _CHANGES if self._is_inside(called.value) else ""
+        return _CHANGES if self._is_inside(function.value) else ""
 
     def _is_inside(self, node: ast.expr) -> bool:
         """Return whether an expression is what an attribute or method of an object under test
@@ -168,15 +168,19 @@ class _Reader:
             return False
         return self._interface.is_object(node.value) or self._is_inside(node.value)
 
-    def _of_error(self, called: ast.expr) -> str:
+    def _of_error(self, function: ast.expr) -> str:
         """Find calls of the methods of the solution's exceptions, which do not cross."""
-        if not isinstance(called, ast.Attribute) or called.attr in dir(BaseException):
+        if not isinstance(function, ast.Attribute) or function.attr in dir(BaseException):
             return ""
-        value = called.value
+        value = function.value
         caught = isinstance(value, ast.Name) and value.id in self._errors
-        told = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
-        plain = called.attr in PLAIN_ATTRIBUTES
-        return "call methods of the solution's exceptions" if caught or (told and not plain) else ""
+        reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
+        plain = function.attr in PLAIN_ATTRIBUTES
+        return (
+            "call methods of the solution's exceptions"
+            if caught or (reads_error and not plain)
+            else ""
+        )
 
     def _of_mock(self, node: ast.Attribute) -> str:
         """Find mocks that are passed to the solution, which gets only a function without
@@ -184,16 +188,16 @@ class _Reader:
         """
         if {"Mock", "MagicMock", "AsyncMock"}.isdisjoint(self._interface.bound):
             return ""
-        said = node.attr.startswith("assert_") or node.attr in _OF_MOCKS
+        asserts = node.attr.startswith("assert_") or node.attr in _OF_MOCKS
         of_part = isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)
-        if said and of_part and node.value.value.id not in ("self", "mock"):  # type: ignore[attr-defined]
+        if asserts and of_part and node.value.value.id not in ("self", "mock"):  # type: ignore[attr-defined]
             return "pass a mock whose attributes the solution uses"
         return ""
 
     def _of_import(self, node: ast.Import | ast.ImportFrom) -> str:
         if isinstance(node, ast.Import):
-            found = [_OF_MODULES.get(alias.name.partition(".")[0], "") for alias in node.names]
-            return next((reason for reason in found if reason), "")
+            idioms = [_OF_MODULES.get(alias.name.partition(".")[0], "") for alias in node.names]
+            return next((reason for reason in idioms if reason), "")
         module = (node.module or "").partition(".")[0]
         names = {alias.name for alias in node.names}
         if names & _CAPTURING:
@@ -244,8 +248,8 @@ class _Reader:
             return _FILES
         if base in ("builtins", "io", "codecs") and node.attr == "open":
             return _FILES
-        known = node.attr in _OF_NAMES and node.attr not in ("open",)
-        return _OF_NAMES[node.attr] if known else ""
+        is_known_name = node.attr in _OF_NAMES and node.attr not in ("open",)
+        return _OF_NAMES[node.attr] if is_known_name else ""
 
     def _of_patch(self, call: ast.Call) -> str:
         """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and similar
@@ -309,7 +313,7 @@ def uncalled(trees: list[ast.Module]) -> str:
     """Find functions of the tests with assertions that are never called: nothing would be
     tested.
     """
-    used = {
+    used_names = {
         node.id
         for tree in trees
         for node in ast.walk(tree)
@@ -323,7 +327,7 @@ def uncalled(trees: list[ast.Module]) -> str:
         idle += [
             node.name
             for node in defined
-            if node.name not in used
+            if node.name not in used_names
             and (node.name == "check" or node.name.startswith("test"))
             and any(isinstance(inner, (ast.Assert, ast.Raise)) for inner in ast.walk(node))
         ]

@@ -92,17 +92,17 @@ class Interface:
                 self.bound.add(node.name)
                 if not isinstance(node, ast.ClassDef):
                     inside = list(ast.walk(node))
-                    given = [
+                    returned = [
                         part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))
                     ]
-                    self._helpers[node.name] = given
+                    self._helpers[node.name] = returned
                     for argument in (part for part in inside if isinstance(part, ast.arg)):
                         self.bound.add(argument.arg)
                     if any(
                         isinstance(mark, ast.AST) and "fixture" in ast.dump(mark)
                         for mark in node.decorator_list
                     ):
-                        self._values.setdefault(node.name, []).extend(given)
+                        self._values.setdefault(node.name, []).extend(returned)
             elif isinstance(node, ast.ExceptHandler) and node.name:
                 self.bound.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
@@ -124,8 +124,8 @@ class Interface:
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             self._bind(node.target, node.value)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            several = isinstance(node.iter, (ast.List, ast.Tuple, ast.Set))
-            for value in node.iter.elts if several else [None]:  # type: ignore[attr-defined]
+            is_literal = isinstance(node.iter, (ast.List, ast.Tuple, ast.Set))
+            for value in node.iter.elts if is_literal else [None]:  # type: ignore[attr-defined]
                 self._bind(node.target, value)
         elif isinstance(node, ast.withitem) and node.optional_vars:
             self._bind(node.optional_vars, node.context_expr)
@@ -134,10 +134,10 @@ class Interface:
 
     def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            given = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-            same = len(given) == len(target.elts)
+            elements = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            same = len(elements) == len(target.elts)
             for number, part in enumerate(target.elts):
-                self._bind(part, given[number] if same else None)
+                self._bind(part, elements[number] if same else None)
         elif key := variable_of(target):
             self._values.setdefault(key, []).append(value)
 
@@ -145,9 +145,9 @@ class Interface:
         """Record that `check(f)` passes the solution's `f` as the parameter `candidate`."""
         for node in self._nodes:
             if isinstance(node, ast.FunctionDef) and node.name == call.func.id:  # type: ignore[attr-defined]
-                for parameter, given in zip(node.args.args, call.args, strict=False):
-                    if isinstance(given, ast.Name) and given.id != parameter.arg:
-                        self._renamed[parameter.arg] = given.id
+                for parameter, argument in zip(node.args.args, call.args, strict=False):
+                    if isinstance(argument, ast.Name) and argument.id != parameter.arg:
+                        self._renamed[parameter.arg] = argument.id
 
     def free(self, node: ast.expr) -> str:
         """Return the solution's name that an expression is; empty for other expressions."""
@@ -158,8 +158,8 @@ class Interface:
         name = self._renamed.get(node.id, node.id)
         if name != node.id:
             return name
-        known = name in self.bound or name in _BUILTINS or name in self.modules
-        return "" if known or name in MODULE_NAMES or name in ALIASES else name
+        is_defined = name in self.bound or name in _BUILTINS or name in self.modules
+        return "" if is_defined or name in MODULE_NAMES or name in ALIASES else name
 
     # --- where a value comes from ---------------------------------------------
 
@@ -198,8 +198,8 @@ class Interface:
         ]
 
     def _same(self, values: list[ast.expr | None], depth: int) -> str:
-        made = {self.origin(value, depth - 1) for value in values}
-        return made.pop() if len(made) == 1 else ""
+        origins = {self.origin(value, depth - 1) for value in values}
+        return origins.pop() if len(origins) == 1 else ""
 
     def is_object(self, node: ast.expr) -> bool:
         """Return whether an expression is sure to be an object of a class or maker under test."""
@@ -208,9 +208,9 @@ class Interface:
     def _loose_origin(self, node: ast.expr) -> str:
         """Return the origin of an expression, also if the value is calculated from an object."""
         if isinstance(node, ast.Name):
-            given = [value for value in self._given(node.id) if not mentions(value, node.id)]
-            made = {self._loose_origin(value) if value else "" for value in given}
-            return made.pop() if len(made) == 1 else ""
+            values = [value for value in self._given(node.id) if not mentions(value, node.id)]
+            origins = {self._loose_origin(value) if value else "" for value in values}
+            return origins.pop() if len(origins) == 1 else ""
         if isinstance(node, ast.BinOp):
             return self._loose_origin(node.left) or self._loose_origin(node.right)
         if isinstance(node, ast.UnaryOp):
@@ -236,11 +236,11 @@ class Interface:
         plain = PLAIN_ATTRIBUTES | (
             ARRAY_ATTRIBUTES if not self.bound.isdisjoint(("np", "numpy")) else frozenset()
         )
-        objects |= {name for name, found in uses.items() if found - plain}
-        like = {
+        objects |= {name for name, places in uses.items() if places - plain}
+        same_kind = {
             self._compares_its_like(node) for node in self._nodes if isinstance(node, ast.Compare)
         }
-        objects |= like - self._compared()
+        objects |= same_kind - self._compared()
         self._decide(objects - {"", self._function} | (objects & {self._function} & set(uses)))
         self.attributes |= everywhere - plain
         for name in self._shown:
@@ -259,12 +259,12 @@ class Interface:
         parent = self._parents.get(node)
         if not isinstance(node.ctx, ast.Load):
             return True
-        called = isinstance(parent, ast.Call) and parent.func is node
-        if node.attr in PLAIN_METHODS and not called and not node.attr.startswith("_"):
+        is_called = isinstance(parent, ast.Call) and parent.func is node
+        if node.attr in PLAIN_METHODS and not is_called and not node.attr.startswith("_"):
             return True
         origin = self.origin(node.value)
         capital = origin[:1].isupper()
-        statement = called and isinstance(self._parents.get(parent), ast.Expr)  # type: ignore[arg-type]
+        statement = is_called and isinstance(self._parents.get(parent), ast.Expr)  # type: ignore[arg-type]
         bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
         return capital and (statement or bare)
 
@@ -274,12 +274,12 @@ class Interface:
         That is so in `evens.index(4) == 2`, but not in `name.startswith("a")`, where the result
         itself is the outcome of the test.
         """
-        called = self._parents.get(node)
-        if not isinstance(called, ast.Call) or called.func is not node:
+        call = self._parents.get(node)
+        if not isinstance(call, ast.Call) or call.func is not node:
             return False
         if node.attr in PREDICATES or self.origin(node.value) not in self.classes:
             return False
-        return not isinstance(self._parents.get(called), _DECIDING)
+        return not isinstance(self._parents.get(call), _DECIDING)
 
     def _asked_for(self, call: ast.Call, everywhere: set[str]) -> set[str]:
         """Return the classes that `isinstance` or `issubclass` names; record attributes named by
@@ -295,12 +295,12 @@ class Interface:
 
     def _decide(self, objects: set[str]) -> None:
         names = self.names
-        shown = names & objects
-        self.makers |= shown
-        self.classes |= shown
-        self._shown = shown | self.makers
-        against = self._compared()
-        for name in names - objects - against - {self._function}:
+        shown_objects = names & objects
+        self.makers |= shown_objects
+        self.classes |= shown_objects
+        self._shown = shown_objects | self.makers
+        compared = self._compared()
+        for name in names - objects - compared - {self._function}:
             if name[:1].isupper():
                 self.classes.add(name)
 
@@ -309,8 +309,8 @@ class Interface:
 
         These names make plain values.
         """
-        found: set[str] = set()
-        alike = {
+        compared: set[str] = set()
+        same_kind = {
             inner
             for node in self._nodes
             if isinstance(node, ast.Compare) and self._compares_its_like(node)
@@ -318,16 +318,16 @@ class Interface:
         }
         for node in self._nodes:
             if isinstance(node, ast.Assert):
-                found.add(self.origin(node.test))
+                compared.add(self.origin(node.test))
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-                found.add(self.origin(node.left))
+                compared.add(self.origin(node.left))
             elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
                 origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
-                found |= origins if len(origins) > 1 else set()
-            elif isinstance(node, ast.BinOp) and node not in alike:
+                compared |= origins if len(origins) > 1 else set()
+            elif isinstance(node, ast.BinOp) and node not in same_kind:
                 origins = {self.origin(node.left), self.origin(node.right)}
-                found |= origins if len(origins) > 1 else set()
-        return found
+                compared |= origins if len(origins) > 1 else set()
+        return compared
 
     def _compares_its_like(self, node: ast.Compare) -> str:
         """Return the CapWords name whose results (or values calculated from results) are on all

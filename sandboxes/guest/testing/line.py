@@ -15,11 +15,11 @@ class Line(Protocol):
         """Send a request to the solution; re-raise what the solution raised."""
         ...
 
-    def check_attribute(self, token: object, name: str, *, known: bool) -> None:
+    def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
         """Raise an error unless the task names this attribute of objects."""
         ...
 
-    def adopt(self, maker: str, made: Handle) -> None:
+    def adopt(self, maker: str, handle: Handle) -> None:
         """Register an object that a function of the solution has returned."""
         ...
 

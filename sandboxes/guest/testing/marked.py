@@ -29,30 +29,30 @@ def operate(name: str, left: object, right: object) -> object:
         for side in (left, right):
             if isinstance(side, Handle) and not is_known(side):
                 return operate_on_plain(name, side, (left, right))
-        found = forward(name, left, right)
-        if name == "contains" and isinstance(left, Handle) and type(found) is not bool:
+        result = forward(name, left, right)
+        if name == "contains" and isinstance(left, Handle) and type(result) is not bool:
             raise line_of(left).refuse(token_of(left), "in")
-        return found
+        return result
     function: Callable[[object, object], object] = getattr(operator, name)
     return function(left, right)
 
 
-def compare(name: str, meant: bool, left: object, right: object) -> object:
+def compare(name: str, means_objects: bool, left: object, right: object) -> object:
     """Carry out a comparison that the tests themselves write down.
 
-    `meant`: the tests' syntax shows that objects under test are compared.
+    `means_objects`: the tests' syntax shows that objects under test are compared.
     """
     left, right = _plain_side(left, name), _plain_side(right, name)
-    for side, other in ((left, right), (right, left)):
+    for side, opposite in ((left, right), (right, left)):
         if not isinstance(side, Handle):
             continue
         if name not in ("eq", "ne"):
-            alike = is_known(side) and isinstance(other, Handle) and is_known(other)
-            if meant and alike:
+            both_known = is_known(side) and isinstance(opposite, Handle) and is_known(opposite)
+            if means_objects and both_known:
                 idiom = f"compare objects of the solution by {SIGNS[name]}"
                 raise line_of(side).cannot_judge(idiom)
             raise line_of(side).refuse(token_of(side), SIGNS[name])
-        if meant and is_known(side) and other is not None and has_own(side, "__eq__"):
+        if means_objects and is_known(side) and opposite is not None and has_own(side, "__eq__"):
             raise line_of(side).cannot_judge(OWN_EQUALITY)
     function: Callable[[object, object], object] = getattr(operator, name)
     return function(left, right)

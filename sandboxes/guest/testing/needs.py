@@ -19,18 +19,18 @@ def missing_modules(sources: Iterable[str]) -> list[str]:
     """
     import ast  # a large module that is rarely needed
 
-    named: set[str] = set()
+    module_names: set[str] = set()
     for source in sources:
         waiting: list[ast.AST] = [ast.parse(source)]
         while waiting:
             node = waiting.pop()
             if isinstance(node, ast.Import):
-                named.update(alias.name for alias in node.names)
+                module_names.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                named.add(node.module or "")
+                module_names.add(node.module or "")
             if not isinstance(node, ast.Try):
                 waiting += ast.iter_child_nodes(node)
-    return sorted({name.partition(".")[0] for name in named if not is_installed(name)})
+    return sorted({name.partition(".")[0] for name in module_names if not is_installed(name)})
 
 
 def is_installed(name: str) -> bool:
@@ -70,8 +70,8 @@ _LACKING = re.compile(r"No module named '(\w+)")
 
 def lacking_of(message: str) -> str:
     """Return the well-known module that an import error names, or an empty text."""
-    found = _LACKING.search(message)
-    return found[1] if found and found[1] in WELL_KNOWN else ""
+    match = _LACKING.search(message)
+    return match[1] if match and match[1] in WELL_KNOWN else ""
 
 
 def lacking(message: str) -> str:

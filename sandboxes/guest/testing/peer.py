@@ -81,10 +81,12 @@ class Peer:
             elif kind == "!":
                 # An answer may change the arguments of this request (`known`), and nothing else
                 # that the tests hold.
-                found = list(value_wire.Decoder(self._find, encoder.containers).values(tokens))
-                if len(found) != 1:
+                reply_values = list(
+                    value_wire.Decoder(self._find, encoder.containers).values(tokens)
+                )
+                if len(reply_values) != 1:
                     raise value_wire.Malformed("an answer is one value")
-                return found[0]
+                return reply_values[0]
             else:
                 self._raise(tokens)
 
@@ -113,10 +115,10 @@ class Peer:
         self._line.close()
 
     def _raise(self, tokens: list[value_wire.Token]) -> None:
-        found = list(value_wire.Decoder(self._find).values(tokens))
-        if len(found) != 1 or not isinstance(found[0], BaseException):
+        error_values = list(value_wire.Decoder(self._find).values(tokens))
+        if len(error_values) != 1 or not isinstance(error_values[0], BaseException):
             raise value_wire.Malformed("an answer that is not an exception")
-        raise Answer(found[0])
+        raise Answer(error_values[0])
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
         verb, *rest = tokens
@@ -129,10 +131,10 @@ class Peer:
             if self._depth > _DEEPEST:
                 raise RecursionError("calls back and forth are nested too deeply")
             result = self._serve(str(verb), arguments)
-            known = decoder.containers
-            encoder = value_wire.Encoder(self._name, known, ["!"])
+            containers = decoder.containers
+            encoder = value_wire.Encoder(self._name, containers, ["!"])
             for number, old in enumerate(before):
-                if old is not None and values.changed(known[number], old):
+                if old is not None and values.changed(containers[number], old):
                     encoder.update(number)
             encoder.add(result)
             answer = encoder.tokens

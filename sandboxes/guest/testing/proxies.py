@@ -36,11 +36,11 @@ class Handle:
         object.__setattr__(self, "_known", token[0] == "o")
         object.__setattr__(self, "_called", False)
 
-    def __call__(self, *arguments: object, **named: object) -> object:
+    def __call__(self, *arguments: object, **keywords: object) -> object:
         line, token = line_of(self), token_of(self)
         return (
-            line.ask("call", token, arguments, named)
-            if named
+            line.ask("call", token, arguments, keywords)
+            if keywords
             else line.ask("call", token, arguments)
         )
 
@@ -53,7 +53,7 @@ class Handle:
             plain = as_plain(self, name)
             if hasattr(plain, name):
                 return getattr(plain, name)
-        line_of(self).check_attribute(token_of(self), name, known=is_known(self))
+        line_of(self).check_attribute(token_of(self), name, is_known=is_known(self))
         return line_of(self).ask("attribute", token_of(self), name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -172,20 +172,20 @@ def line_of(handle: Handle) -> Line:
 
 def is_known(handle: Handle) -> bool:
     """Return whether an object is of a class or maker under test."""
-    known: bool = object.__getattribute__(handle, "_known")
-    return known
+    is_known_handle: bool = object.__getattribute__(handle, "_known")
+    return is_known_handle
 
 
 def is_called(handle: Handle) -> bool:
     """Return whether the tests made an object by calling a class by name."""
-    called: bool = object.__getattribute__(handle, "_called")
-    return called
+    was_called: bool = object.__getattribute__(handle, "_called")
+    return was_called
 
 
 def is_function(handle: object) -> bool:
     """Return whether an object is a function or class that the tests name."""
-    named = isinstance(handle, ClassHandle) and is_known(handle)
-    return named or isinstance(handle, FunctionHandle)
+    is_known_class = isinstance(handle, ClassHandle) and is_known(handle)
+    return is_known_class or isinstance(handle, FunctionHandle)
 
 
 class FunctionHandle(Handle):
@@ -197,17 +197,17 @@ class FunctionHandle(Handle):
         super().__init__(line, token)
         object.__setattr__(self, "_asked_as", name)
 
-    def __call__(self, *arguments: object, **named: object) -> object:
-        made = super().__call__(*arguments, **named)
-        if isinstance(made, Handle) and not is_known(made):
-            line_of(self).adopt(object.__getattribute__(self, "_asked_as"), made)
-        return made
+    def __call__(self, *arguments: object, **keywords: object) -> object:
+        result = super().__call__(*arguments, **keywords)
+        if isinstance(result, Handle) and not is_known(result):
+            line_of(self).adopt(object.__getattribute__(self, "_asked_as"), result)
+        return result
 
 
-def adopt(made: Handle) -> None:
+def adopt(result: Handle) -> None:
     """Register an object as under test, together with all other objects of the same class."""
-    if line_of(made).ask("declare", token_of(made)) is True:
-        object.__setattr__(made, "_known", True)
+    if line_of(result).ask("declare", token_of(result)) is True:
+        object.__setattr__(result, "_known", True)
 
 
 class ClassHandle(Handle):
@@ -221,11 +221,11 @@ class NamedClass(ClassHandle):
 
     __slots__ = ()
 
-    def __call__(self, *arguments: object, **named: object) -> object:
-        made = super().__call__(*arguments, **named)
-        if isinstance(made, Handle):
-            object.__setattr__(made, "_called", True)
-        return derived.called(made)
+    def __call__(self, *arguments: object, **keywords: object) -> object:
+        result = super().__call__(*arguments, **keywords)
+        if isinstance(result, Handle):
+            object.__setattr__(result, "_called", True)
+        return derived.called(result)
 
 
 class MisplacedClass(FunctionHandle):
@@ -233,7 +233,7 @@ class MisplacedClass(FunctionHandle):
 
     __slots__ = ()
 
-    def __call__(self, *arguments: object, **named: object) -> object:
+    def __call__(self, *arguments: object, **keywords: object) -> object:
         raise line_of(self).refuse(token_of(self), "a class where a function is asked for")
 
 
@@ -252,13 +252,13 @@ for _kind in (Handle, FunctionHandle, ClassHandle, NamedClass, MisplacedClass):
 def _signature(self: Handle) -> object:
     import inspect
 
-    said: Any = line_of(self).ask("signature", token_of(self))
+    signature: Any = line_of(self).ask("signature", token_of(self))
     empty = inspect.Parameter.empty
     parameters = [
         inspect.Parameter(
             name, getattr(inspect.Parameter, kind), default=default[0] if default else empty
         )
-        for name, kind, default in said
+        for name, kind, default in signature
     ]
     return inspect.Signature(parameters)
 
@@ -277,24 +277,24 @@ def forward(name: str, *operands: object) -> object:
     return operate_on_plain(name, first, operands)
 
 
-def operate_on_plain(name: str, refused: Handle, operands: tuple[object, ...]) -> object:
+def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) -> object:
     """Apply an operation here, to what the operands' classes leave to plain data."""
     plain = [
         item if not isinstance(item, Handle) else as_plain(item, f"__{name.rstrip('_')}__")
         for item in operands
     ]
     if any(item is None for item in plain):
-        raise line_of(refused).refuse(token_of(refused), name)
+        raise line_of(handle).refuse(token_of(handle), name)
     from .operations import OPERATIONS
 
     return OPERATIONS[name](*plain)
 
 
-def _exactly(kind: type, handle: Handle, name: str, *more: object) -> Any:
-    found = forward(name, handle, *more)
-    if type(found) is not kind:
+def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
+    result = forward(name, handle, *operands)
+    if type(result) is not kind:
         raise line_of(handle).refuse(token_of(handle), name)
-    return found
+    return result
 
 
 def _pair(name: str, left: object, right: object) -> object:
@@ -304,8 +304,8 @@ def _pair(name: str, left: object, right: object) -> object:
     for side in (left, right):
         if isinstance(side, Handle) and not is_known(side):
             return operate_on_plain(name, side, (left, right))
-    for side, other in ((left, right), (right, left)):
-        if isinstance(side, Handle) and not isinstance(other, Handle):
+    for side, opposite in ((left, right), (right, left)):
+        if isinstance(side, Handle) and not isinstance(opposite, Handle):
             return operate_on_plain(name, side, (left, right))
     return forward(name, left, right)
 
@@ -313,11 +313,11 @@ def _pair(name: str, left: object, right: object) -> object:
 SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-def as_plain(handle: Handle, used: str) -> object | None:
+def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     if is_function(handle) or not (is_known(handle) or is_called(handle)):
         return None
-    plain = line_of(handle).ask("as_plain", token_of(handle), used, is_called(handle))
+    plain = line_of(handle).ask("as_plain", token_of(handle), operation, is_called(handle))
     if isinstance(plain, Handle):
         return None
     return derived.called(plain) if is_called(handle) else plain
@@ -334,25 +334,25 @@ def has_own(handle: Handle, name: str) -> bool:
 
 
 def _binary(name: str, *, reflected: bool) -> Callable[[Handle, object], object]:
-    def apply(self: Handle, other: object) -> object:
-        return _pair(name, other, self) if reflected else _pair(name, self, other)
+    def apply(self: Handle, operand: object) -> object:
+        return _pair(name, operand, self) if reflected else _pair(name, self, operand)
 
     return apply
 
 
 def _ordering(name: str) -> Callable[[Handle, object], bool]:
-    def apply(self: Handle, other: object) -> bool:
-        found = _pair(name, self, other)
-        if type(found) is not bool:
+    def apply(self: Handle, operand: object) -> bool:
+        pair = _pair(name, self, operand)
+        if type(pair) is not bool:
             raise line_of(self).refuse(token_of(self), SIGNS[name])
-        return found
+        return pair
 
     return apply
 
 
 def _unary(name: str) -> Callable[..., object]:
-    def apply(self: Handle, *more: object) -> object:
-        return forward(name, self, *more)
+    def apply(self: Handle, *operands: object) -> object:
+        return forward(name, self, *operands)
 
     return apply
 

@@ -84,10 +84,11 @@ def stand_in(item: object) -> object | None:
     if parts is None:
         return None
     name, member, value = parts[1]
-    made: Any = next(made for kind, made in _MEMBERS.items() if type(value) is kind)(value)
-    made.kind, made.name, made.value = name, member, value
-    standing: object = made
-    return standing
+    make: Any = next(twin for kind, twin in _MEMBERS.items() if type(value) is kind)
+    twin = make(value)
+    twin.kind, twin.name, twin.value = name, member, value
+    result: object = twin
+    return result
 
 
 def parts_of(item: object) -> tuple[str, list[object]] | None:
@@ -108,15 +109,15 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
 
 def _by_name(item: Any) -> tuple[str, list[object]] | None:
     kind = type(item)
-    where = f"{kind.__module__}.{kind.__name__}"
-    if where == "array.array":
+    qualified_name = f"{kind.__module__}.{kind.__name__}"
+    if qualified_name == "array.array":
         return "A", [item.typecode, item.tolist()]
-    if where in _TEXTUAL:
-        return "x", [where, str(item)]
-    if where == "builtins.slice":
-        return "x", [where, [item.start, item.stop, item.step]]
-    if where == "datetime.timezone":
-        return "x", [where, item.utcoffset(None)]
+    if qualified_name in _TEXTUAL:
+        return "x", [qualified_name, str(item)]
+    if qualified_name == "builtins.slice":
+        return "x", [qualified_name, [item.start, item.stop, item.step]]
+    if qualified_name == "datetime.timezone":
+        return "x", [qualified_name, item.utcoffset(None)]
     return None
 
 
@@ -138,12 +139,12 @@ def titled(item: object) -> str:
     The methods themselves do not cross.
     """
     kind = type(item)
-    own = [
+    method_names = [
         name
-        for name, held in vars(kind).items()
-        if callable(held) and name[0] != "_" and name not in dir(tuple)
+        for name, attribute in vars(kind).items()
+        if callable(attribute) and name[0] != "_" and name not in dir(tuple)
     ]
-    return " ".join([kind.__name__, *own[:_MAX_FIELDS]])
+    return " ".join([kind.__name__, *method_names[:_MAX_FIELDS]])
 
 
 def left_behind(item: object) -> tuple[str, ...]:
@@ -199,11 +200,11 @@ def check_attributes(values: Iterable[object]) -> None:
         raise TypeError("a value whose attributes are objects of the solution")
 
 
-def all_plain(found: Iterable[object]) -> bool:
+def all_plain(items: Iterable[object]) -> bool:
     """Return whether values are plain data at every depth."""
     from . import values  # which uses this module
 
-    waiting, seen = list(found), set[int]()
+    waiting, seen = list(items), set[int]()
     while waiting:
         item = waiting.pop()
         if type(item) in values.BARE or id(item) in seen:
@@ -228,15 +229,15 @@ def _named_tuple(parts: list[object]) -> object:
         raise TypeError("a named tuple without names")
     check_attributes(values)
     name, *methods = name.split(" ")
-    own: Any = own_names.get(name)
-    if isinstance(own, type) and issubclass(own, tuple):
-        kind: Any = own
+    own_class: Any = own_names.get(name)
+    if isinstance(own_class, type) and issubclass(own_class, tuple):
+        kind: Any = own_class
     else:
         if (name, fields) not in _KINDS:
             # mypy wants a literal name, which a value of the solution has not
-            made: Any = collections.namedtuple(name, fields)  # type: ignore[misc] # pyright: ignore
-            setattr(made, _LACKS, tuple(methods))
-            _KINDS[name, fields] = made
+            tuple_class: Any = collections.namedtuple(name, fields)  # type: ignore[misc] # pyright: ignore
+            setattr(tuple_class, _LACKS, tuple(methods))
+            _KINDS[name, fields] = tuple_class
         kind = _KINDS[name, fields]
     return kind(*values)
 
@@ -245,14 +246,14 @@ def _member(parts: list[object]) -> object:
     kind, name, value = parts
     if type(kind) is not str or type(name) is not str:
         raise TypeError("a member without names")
-    own: Any = own_names.get(kind)
-    if isinstance(own, type) and hasattr(own, "_member_map_"):
-        return own(value)
+    own_class: Any = own_names.get(kind)
+    if isinstance(own_class, type) and hasattr(own_class, "_member_map_"):
+        return own_class(value)
     key = (kind, name, repr(value))
     if key not in _KINDS:
-        made: Any = _MEMBERS[type(value)](value)
-        made.kind, made.name, made.value = kind, name, value
-        _KINDS[key] = made
+        member: Any = _MEMBERS[type(value)](value)
+        member.kind, member.name, member.value = kind, name, value
+        _KINDS[key] = member
     return _KINDS[key]
 
 
@@ -265,27 +266,27 @@ def _array(parts: list[object]) -> object:
     import array
 
     code, items = parts
-    made: Any = array.array
-    return made(code, items)
+    buffer: Any = array.array
+    return buffer(code, items)
 
 
 def _textual(parts: list[object]) -> object:
-    where, text = parts
-    if where == "builtins.slice":
-        ends: Any = text
-        return slice(*ends)
-    if where == "datetime.timezone":
+    class_name, text = parts
+    if class_name == "builtins.slice":
+        text_value: Any = text
+        return slice(*text_value)
+    if class_name == "datetime.timezone":
         offset: Any = text
         return datetime.timezone(offset)
-    if type(where) is not str or type(text) is not str:
+    if type(class_name) is not str or type(text) is not str:
         raise TypeError("a value without its text")
-    return _TEXTUAL[where](text)
+    return _TEXTUAL[class_name](text)
 
 
 def _namespace(parts: list[object]) -> object:
-    named: Any = _pairs(parts)
-    check_attributes(named.values())
-    return SimpleNamespace(**named)
+    attributes: Any = _pairs(parts)
+    check_attributes(attributes.values())
+    return SimpleNamespace(**attributes)
 
 
 def _derived(parts: list[object]) -> object:

@@ -71,13 +71,15 @@ class RemoteAsyncIterator:
         return answer[0]
 
 
-def generate(line: IteratorLine, token: str, *, ahead: bool) -> Generator[object, object, object]:
+def generate(
+    line: IteratorLine, token: str, *, prefetch: bool
+) -> Generator[object, object, object]:
     """Represent a generator of the solution by a generator on this side.
 
-    `ahead`: items may be drawn before they are wanted, since nothing is sent or thrown into the
+    `prefetch`: items may be drawn before they are wanted, since nothing is sent or thrown into the
     generator.
     """
-    if ahead:
+    if prefetch:
         yield from RemoteIterator(line, token)
         return None
     number, sent = int(token[1:]), None

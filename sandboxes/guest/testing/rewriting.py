@@ -27,9 +27,9 @@ _EQUAL: dict[type, str] = {ast.Eq: "eq", ast.NotEq: "ne"}
 
 def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
     """Return the test with marks; `tree` itself is changed."""
-    found = _Rewriter(interface).visit(tree)
-    assert isinstance(found, ast.Module)
-    return ast.fix_missing_locations(found)
+    rewritten_tree = _Rewriter(interface).visit(tree)
+    assert isinstance(rewritten_tree, ast.Module)
+    return ast.fix_missing_locations(rewritten_tree)
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -40,9 +40,9 @@ class _Rewriter(ast.NodeTransformer):
         return self._interface.is_object(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        meant = self._is_object(node.left) or self._is_object(node.right)
+        means_objects = self._is_object(node.left) or self._is_object(node.right)
         self.generic_visit(node)
-        if not meant:
+        if not means_objects:
             return node
         return _call(OPERATE, node, _BINARY[type(node.op)], node.left, node.right)
 
@@ -60,29 +60,25 @@ class _Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         kind, right = type(node.ops[0]), node.comparators[0]
         sides = (node.left, right)
-        meant = any(map(self._interface.means_objects, sides))
+        means_objects = any(map(self._interface.means_objects, sides))
         contains = kind in (ast.In, ast.NotIn) and self._is_object(right)
         self.generic_visit(node)
         right = node.comparators[0]
         if contains:
-            called = _call(OPERATE, node, "contains", right, node.left)
-            return (
-                called
-                if kind is ast.In
-                else ast.copy_location(ast.UnaryOp(ast.Not(), called), called)
-            )
-        if kind in _ORDER or (kind in _EQUAL and meant):
+            call = _call(OPERATE, node, "contains", right, node.left)
+            return call if kind is ast.In else ast.copy_location(ast.UnaryOp(ast.Not(), call), call)
+        if kind in _ORDER or (kind in _EQUAL and means_objects):
             name = {**_ORDER, **_EQUAL}[kind]
-            sure = ast.copy_location(ast.Constant(meant), node)
+            sure = ast.copy_location(ast.Constant(means_objects), node)
             return _call(COMPARE, node, name, sure, node.left, right)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = node.func.id if isinstance(node.func, ast.Name) and not node.keywords else ""
-        asked = {("type", 1): TYPE, ("isinstance", 2): INSTANCE}.get((name, len(node.args)))
-        if asked and name not in self._interface.bound:
-            node.func = ast.copy_location(ast.Name(asked, ast.Load()), node.func)
+        operation = {("type", 1): TYPE, ("isinstance", 2): INSTANCE}.get((name, len(node.args)))
+        if operation and name not in self._interface.bound:
+            node.func = ast.copy_location(ast.Name(operation, ast.Load()), node.func)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -96,8 +92,8 @@ def _loaded(target: ast.Name) -> ast.Name:
     return ast.copy_location(ast.Name(target.id, ast.Load()), target)
 
 
-def _call(name: str, at: ast.AST, *arguments: Any) -> ast.Call:
-    given: list[ast.expr] = [
+def _call(name: str, location: ast.AST, *arguments: Any) -> ast.Call:
+    call_arguments: list[ast.expr] = [
         ast.Constant(part) if isinstance(part, str) else part for part in arguments
     ]
-    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), given, []), at)
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), call_arguments, []), location)

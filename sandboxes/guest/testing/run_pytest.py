@@ -51,8 +51,8 @@ class _Results:
         """Run a test that is a coroutine function."""
         from .cases import run_async
 
-        given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-        return run_async(pyfuncitem.obj, given) or None
+        fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        return run_async(pyfuncitem.obj, fixtures) or None
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Examine the exception of a test before pytest makes a text."""
@@ -113,8 +113,8 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
         raise BrokenTests(results.unusable)
     # Check whether tests failed because a module is missing here, by the tests' own fault.
     sources: list[str] = job["tests"]  # type: ignore[assignment]
-    said = [results.problem, *(detail for _, detail, _ in results.found.values())]
-    if any("ModuleNotFoundError" in text for text in said) and (
+    details = [results.problem, *(detail for _, detail, _ in results.found.values())]
+    if any("ModuleNotFoundError" in text for text in details) and (
         lacking := needs.missing_modules(sources)
     ):
         raise BrokenTests(needs.not_installed(lacking))

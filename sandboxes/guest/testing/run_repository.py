@@ -67,11 +67,11 @@ def run(request: Request) -> int:
             right = type(name) is str and type(passed) is bool and type(detail) is str
             if right and type(seconds) in (int, float):
                 rows.append({"id": name, "passed": passed, "detail": detail, "seconds": seconds})
-    ended = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    exit_code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     with os.fdopen(REPORT, "w") as report:
         for row in rows:
             report.write(json.dumps(row) + "\n")
-        report.write(json.dumps({"ended": ended}) + "\n")
+        report.write(json.dumps({"ended": exit_code}) + "\n")
     return 0
 
 
@@ -79,9 +79,9 @@ def _work(pytest: Any, options: Mapping[str, object], writer: int) -> None:
     """Run the tests in the repository's process; never returns."""
     code = 1
     try:
-        here = os.getcwd()
+        folder = os.getcwd()
         paths: list[str] = options["paths"]  # type: ignore[assignment]
-        sys.path += [os.path.normpath(os.path.join(here, path)) for path in paths]
+        sys.path += [os.path.normpath(os.path.join(folder, path)) for path in paths]
         # A plugin that the repository installs would run in every test.
         os.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         os.environ.pop("PYTEST_ADDOPTS", None)

@@ -86,8 +86,8 @@ class TestsLine:
         self.line.close()
         rare_values.forget()
         failures.own_names = {}
-        for held in (self.names, self._handles, self._exceptions, self._values):
-            held.clear()
+        for table in (self.names, self._handles, self._exceptions, self._values):
+            table.clear()
 
     # --- asking -----------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class TestsLine:
                     if name in self._values and self.names.get(name) is old and not same:
                         self.names[name] = self._values[name] = value
 
-    def check_attribute(self, token: object, name: str, *, known: bool) -> None:
+    def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
         """Check whether the task names this attribute of objects.
 
         Args:
@@ -141,8 +141,8 @@ class TestsLine:
             ObjectRefused: the tests use the attribute of plain data.
             AttributeError: the tests do not use the name at all: a library looks for something.
         """
-        asked = self.interface
-        if name in asked.attributes or (known and name in asked.data_methods):
+        interface = self.interface
+        if name in interface.attributes or (is_known and name in interface.data_methods):
             return
         raise (
             self.refuse(token, f".{name}") if name in self.interface.said else AttributeError(name)
@@ -152,9 +152,9 @@ class TestsLine:
         """Note that the test has failed: an object crossed where a value was meant."""
         if not self._wrong:
             kind = self.ask("kind", token)
-            said = "".join(filter(str.isprintable, str(kind)[:_KIND_LETTERS]))
+            kind_name = "".join(filter(str.isprintable, str(kind)[:_KIND_LETTERS]))
             self._wrong = (
-                f"an object of the solution's type {said} came where plain data are expected: "
+                f"an object of the solution's type {kind_name} came where plain data are expected: "
                 f"`{use}` of it would be the solution's to decide"
             )
         return ObjectRefused(self._wrong)
@@ -215,10 +215,10 @@ class TestsLine:
         sources: list[str] = self._job["tests"]  # type: ignore[assignment]
         return list(map(ast.parse, sources))
 
-    def adopt(self, maker: str, made: Handle) -> None:
+    def adopt(self, maker: str, handle: Handle) -> None:
         """Register an object that a function returned as under test, where the tests say so."""
         if maker in self.interface.makers:
-            proxies.adopt(made)
+            proxies.adopt(handle)
 
     def own_values(self) -> set[str]:
         """Return the names of the solution's globals that are data, and may change."""
@@ -241,8 +241,8 @@ class TestsLine:
         if verb == "about":
             return str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
         if verb == "callback" and callable(target) and not isinstance(target, Iterator):
-            positional, named = arguments[1:]
-            return target(*positional, **named)  # type: ignore[misc,arg-type]
+            positional, keywords = arguments[1:]
+            return target(*positional, **keywords)  # type: ignore[misc,arg-type]
         raise value_wire.Malformed(f"no such request: {verb[:20]!r}")
 
     def _name(self, item: object) -> str:
@@ -257,7 +257,7 @@ class TestsLine:
         crosses = callable(item) or (isinstance(item, Iterator) and not readable)
         if not crosses or isinstance(item, type):
             raise self.cannot_judge(f"pass a {type(item).__name__} of their own to the solution")
-        number = next((n for n, held in enumerate(self._callbacks) if held is item), None)
+        number = next((n for n, callback in enumerate(self._callbacks) if callback is item), None)
         if number is None:
             number = len(self._callbacks)
             self._callbacks.append(item)
@@ -272,19 +272,19 @@ class TestsLine:
         self._check(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
-        known = self._handles.get(f"h{token[1:]}" if token[0] == "o" else token)
-        if known is None:
-            known = self._handles[f"h{token[1:]}" if token[0] == "o" else token] = self._proxy(
+        existing = self._handles.get(f"h{token[1:]}" if token[0] == "o" else token)
+        if existing is None:
+            existing = self._handles[f"h{token[1:]}" if token[0] == "o" else token] = self._proxy(
                 token
             )
         elif token[0] == "o":
-            object.__setattr__(known, "_known", True)
-        return known
+            object.__setattr__(existing, "_known", True)
+        return existing
 
     def _proxy(self, token: str) -> object:
         if token[0] == "g":
-            ahead = self.interface.attributes.isdisjoint(("send", "throw", "close"))
-            return remote_iterators.generate(self, token, ahead=ahead)
+            prefetch = self.interface.attributes.isdisjoint(("send", "throw", "close"))
+            return remote_iterators.generate(self, token, prefetch=prefetch)
         kinds: dict[str, Any] = {
             "h": Handle, "o": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
             "y": remote_iterators.RemoteAsyncIterator,

@@ -74,11 +74,11 @@ class SolutionServer:
             self._failure = error
 
     def _name(self, item: object) -> str:
-        known = self._numbers.get(id(item))
-        if known is None:
-            known = self._numbers[id(item)] = len(self._objects)
+        number = self._numbers.get(id(item))
+        if number is None:
+            number = self._numbers[id(item)] = len(self._objects)
             self._objects.append(item)
-        return f"{self._kind_of(item)}{known}"
+        return f"{self._kind_of(item)}{number}"
 
     def _kind_of(self, item: object) -> str:
         """Return the letter by which the tests' side knows the uses of an object
@@ -107,11 +107,11 @@ class SolutionServer:
         if number in self._callbacks:
             return self._callbacks[number]
 
-        def callback(*arguments: object, **named: object) -> object:
-            return self._ask("callback", number, arguments, named)
+        def callback(*arguments: object, **keywords: object) -> object:
+            return self._ask("callback", number, arguments, keywords)
 
-        about: Any = self._ask("about", number)
-        name, text = about
+        details: Any = self._ask("about", number)
+        name, text = details
         callback.__name__ = callback.__qualname__ = str(name)
         callback.__doc__ = text
         self._callbacks[number] = callback
@@ -140,11 +140,11 @@ class SolutionServer:
         """Return what each name is: (kind, detail)."""
         if self._failure is not None:
             raise self._failure
-        found = {name: self._kind(self.names[name]) for name in names if name in self.names}
+        kinds = {name: self._kind(self.names[name]) for name in names if name in self.names}
         for name in names:
-            if name not in found and (method := self._method_of_solution(name)):
-                found[name] = "function", self._name(method)
-        return found
+            if name not in kinds and (method := self._method_of_solution(name)):
+                kinds[name] = "function", self._name(method)
+        return kinds
 
     def _method_of_solution(self, name: str) -> Callable[..., object] | None:
         """Return a method of `class Solution`, where a function of that name is asked for.
@@ -157,8 +157,8 @@ class SolutionServer:
         if not callable(getattr(kind, name, None)) or name in dir(object):
             return None
 
-        def method(*arguments: object, **named: object) -> object:
-            return getattr(kind(), name)(*arguments, **named)
+        def method(*arguments: object, **keywords: object) -> object:
+            return getattr(kind(), name)(*arguments, **keywords)
 
         return method
 
@@ -183,16 +183,16 @@ class SolutionServer:
         self,
         target: object,
         arguments: tuple[object, ...],
-        named: Mapping[str, object] = MappingProxyType({}),
+        keywords: Mapping[str, object] = MappingProxyType({}),
     ) -> object:
         """Call an object that the tests hold."""
         program.give_full_depth()
-        made = target(*arguments, **named)  # type: ignore[operator]
+        result = target(*arguments, **keywords)  # type: ignore[operator]
         made_here = isinstance(target, type) and target in self._classes
-        if made_here and type(made) in self._classes:
-            crosses = hasattr(made, "_fields") or rare_values.is_member(made)
-            return made if crosses else value_wire.Ready(self._name(made))
-        return made
+        if made_here and type(result) in self._classes:
+            crosses = hasattr(result, "_fields") or rare_values.is_member(result)
+            return result if crosses else value_wire.Ready(self._name(result))
+        return result
 
     def operate(self, name: str, operands: tuple[object, ...]) -> object:
         """Apply an operator or built-in function."""
@@ -232,9 +232,9 @@ class SolutionServer:
         usual += [getattr(enum.Enum, name)] if enum else []
         return getattr(kind, name) not in usual if not isinstance(target, type) else False
 
-    def as_plain(self, target: object, used: str, anew: bool = False) -> object | None:
+    def as_plain(self, target: object, operation: str, anew: bool = False) -> object | None:
         """A value that answers a use in the object's place (`derived.as_plain`)."""
-        return derived.as_plain(target, used, anew=anew)
+        return derived.as_plain(target, operation, anew=anew)
 
     def kind(self, target: object) -> str:
         """Return the name of an object's class, for messages."""
@@ -269,10 +269,10 @@ class SolutionServer:
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
         # A group of `groupby` is empty once the next group is drawn.
-        most = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
+        max_items = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
         for item in iterator:
             items.append(item)
-            if len(items) >= most:
+            if len(items) >= max_items:
                 return items, True
         return items, False
 

@@ -40,9 +40,9 @@ class Surroundings:
 
     def show_output(self) -> None:
         """Print here what the solution has printed."""
-        said = self._ask("printed")
-        if type(said) is tuple and len(said) == 2:
-            for text, stream in zip(said, (sys.stdout, sys.stderr), strict=True):
+        printed = self._ask("printed")
+        if type(printed) is tuple and len(printed) == 2:
+            for text, stream in zip(printed, (sys.stdout, sys.stderr), strict=True):
                 if type(text) is str and text:
                     stream.write(text)
 
@@ -51,8 +51,8 @@ class Surroundings:
         setstate: Callable[..., None] = random.setstate
 
         def shared(function: Callable[..., None]) -> Callable[..., None]:
-            def act(*arguments: object, **named: object) -> None:
-                function(*arguments, **named)
+            def act(*arguments: object, **keywords: object) -> None:
+                function(*arguments, **keywords)
                 self._ask("set_chance", random.getstate())
 
             return act
@@ -64,9 +64,9 @@ def _current(module: str, name: str) -> Callable[..., object]:
     """Return a function that calls whatever has that name at the time of the call."""
     place = importlib.import_module(module)
 
-    def call(*arguments: object, **named: object) -> object:
+    def call(*arguments: object, **keywords: object) -> object:
         function: Callable[..., object] = getattr(place, name)
-        return function(*arguments, **named)
+        return function(*arguments, **keywords)
 
     return call
 
@@ -91,11 +91,11 @@ class Printed:
 
     def take(self) -> tuple[str, ...]:
         """Return the text of both streams, which are empty afterwards."""
-        found = tuple(stream.getvalue()[:MAX_LETTERS] for stream in self.streams)
+        texts = tuple(stream.getvalue()[:MAX_LETTERS] for stream in self.streams)
         for stream in self.streams:
             stream.seek(0)
             stream.truncate()
-        return found
+        return texts
 
 
 class LentInput(io.TextIOBase):

@@ -73,10 +73,10 @@ class Encoder:
     """
 
     def __init__(
-        self, name: Name, known: Iterable[object] = (), tokens: list[Token] | None = None
+        self, name: Name, known_items: Iterable[object] = (), tokens: list[Token] | None = None
     ) -> None:
         self.tokens: list[Token] = tokens or []
-        self.containers: list[object] = list(known)
+        self.containers: list[object] = list(known_items)
         self._numbers = {id(container): number for number, container in enumerate(self.containers)}
         self._open: set[int] = set()
         self._name = name
@@ -123,31 +123,31 @@ class Encoder:
         """Append a value whose class derives from plain data, or the value's name; False for
         others.
         """
-        if (standing := derived.handle_of(item)) is not None:
-            self.tokens.append(self._name(standing))
+        if (handle := derived.handle_of(item)) is not None:
+            self.tokens.append(self._name(handle))
             return True
         if id(item) in self._open:
             self.tokens.append(self._name(item))  # it contains itself
             return True
-        opened = derived.parts_of(item)
-        if opened is None:
+        parts = derived.parts_of(item)
+        if parts is None:
             return False
         self._open.add(id(item))
-        names, value = opened
+        names, value = parts
         work.append((True, item, f"{derived.TAG}3"))
         work += [(False, value, ""), (False, names, ""), (False, Ready(self._name(item)), "")]
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
-        opened = parts_of(item) if id(item) not in self._open else None
-        if opened is None:
+        new_parts = parts_of(item) if id(item) not in self._open else None
+        if new_parts is None:
             token = buffer(item)
             if token is NOT_SCALAR:
                 self.tokens.append(self._name(item))
             else:
                 self._append(token, item)  # type: ignore[arg-type]
             return
-        tag, parts = opened
+        tag, parts = new_parts
         if _all_bare(parts):
             self._append([tag, *parts], item)  # type: ignore[list-item]
             return
@@ -164,15 +164,15 @@ class Encoder:
     def update(self, number: int) -> None:
         """Append the present content of container `number`, to replace the other side's content."""
         item = self.containers[number]
-        opened = parts_of(item)
-        if opened is None:
+        parts = parts_of(item)
+        if parts is None:
             token = buffer(item)
             self.tokens += [token, f"={number} 1"]  # type: ignore[list-item]
             self.containers.append(None)  # the other side numbers the copy that it reads
             return
-        for part in opened[1]:
+        for part in parts[1]:
             self.add(part)
-        self.tokens.append(f"={number} {len(opened[1])}")
+        self.tokens.append(f"={number} {len(parts[1])}")
 
 
 def _all_bare(parts: list[object]) -> bool:
@@ -220,8 +220,8 @@ def loads(data: bytes) -> list[Token]:
 class Decoder:
     """Builds values from tokens; `containers` are numbered as in the encoder."""
 
-    def __init__(self, find: Find, known: Iterable[object] = ()) -> None:
-        self.containers: list[object] = list(known)
+    def __init__(self, find: Find, known_items: Iterable[object] = ()) -> None:
+        self.containers: list[object] = list(known_items)
         self._find = find
 
     def values(self, tokens: Iterable[Token]) -> Iterator[object]:

@@ -63,8 +63,8 @@ def scalar(item: object) -> object:
         return item
     if isinstance(item, int):
         # Methods of the base types are called by name here: a subclass could answer as it likes.
-        whole = int.__add__(item, 0)
-        return whole if is_small(whole) else f"i{whole:x}"
+        integer = int.__add__(item, 0)
+        return integer if is_small(integer) else f"i{integer:x}"
     if isinstance(item, str):
         return "s" + str.__str__(item)
     if isinstance(item, float):
@@ -112,9 +112,9 @@ def _numpy_token(item: object, family: str, tag: str) -> object:
 
 def parts_of(item: object) -> tuple[str, list[object]] | None:
     """Return the tag and the items of a container; None for other values."""
-    known: Any = item
-    if tag := TAGS.get(type(known)):
-        return tag, list(known)
+    typed_item: Any = item
+    if tag := TAGS.get(type(typed_item)):
+        return tag, list(typed_item)
     if isinstance(item, Counter):
         return "C", [part for pair in dict.items(item) for part in pair]
     if isinstance(item, dict):
@@ -180,10 +180,10 @@ def _deque(parts: list[object]) -> deque[object]:
 
 
 def _counter(parts: list[object]) -> Counter[object]:
-    counted: Counter[object] = Counter()
+    counter: Counter[object] = Counter()
     values: Any = _pairs(parts)  # a count may be any value
-    dict.update(counted, values)
-    return counted
+    dict.update(counter, values)
+    return counter
 
 
 BUILD: dict[str, Callable[[list[object]], object]] = {
@@ -216,14 +216,14 @@ def replace(container: object, parts: list[object]) -> None:
         _replace_buffer(container, *parts)
 
 
-def _replace_buffer(held: Any, new: Any) -> None:
-    if isinstance(held, bytearray) and type(new) is bytearray:
-        held[:] = new
+def _replace_buffer(old: Any, new: Any) -> None:
+    if isinstance(old, bytearray) and type(new) is bytearray:
+        old[:] = new
         return
     numpy: Any = sys.modules.get("numpy")
-    if numpy is None or type(new) is not numpy.ndarray or not isinstance(held, numpy.ndarray):
+    if numpy is None or type(new) is not numpy.ndarray or not isinstance(old, numpy.ndarray):
         raise Malformed("an update of something that cannot change")
-    array: Any = held
+    array: Any = old
     if array.shape != new.shape:
         array.resize(new.shape, refcheck=False)
     array[...] = new.astype(array.dtype, casting="no")

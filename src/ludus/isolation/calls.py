@@ -110,8 +110,8 @@ class AnyWorker:
         if error is None:
             job.future.set_result(answer.result())
             return
-        lost = isinstance(error, WorkerLost) and error.end is not WorkerEnd.UNSTARTED
-        if lost and not self._stopping:
+        was_lost = isinstance(error, WorkerLost) and error.end is not WorkerEnd.UNSTARTED
+        if was_lost and not self._stopping:
             job.losses += 1
             if job.losses < MAX_LOSSES:
                 self._waiting.appendleft(job)
@@ -139,14 +139,16 @@ class AnyWorker:
         can_spawn = len(self.group.workers) < self.group.limits.processes
         if alone and can_spawn:
             return self.group.spawn()
-        most = SIDE_BY_SIDE if self.group.is_async and not alone else 1
+        max_calls = SIDE_BY_SIDE if self.group.is_async and not alone else 1
         free = [
-            one
-            for one in self.group.workers
-            if one.busy < most and one not in self._alone and self.group.takes_more(one)
+            worker
+            for worker in self.group.workers
+            if worker.busy < max_calls
+            and worker not in self._alone
+            and self.group.takes_more(worker)
         ]
         if free:
-            return min(free, key=lambda one: one.busy)
+            return min(free, key=lambda worker: worker.busy)
         return self.group.spawn() if can_spawn else None
 
 

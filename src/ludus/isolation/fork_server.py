@@ -45,7 +45,7 @@ def main() -> None:
     gc.freeze()
     channel.send(control, {"ready": os.getpid()})
     templates: set[int] = set()
-    orphans = system.Orphans(template.GRACE_S, own=set())
+    orphans = system.Orphans(template.GRACE_S, own_pids=set())
     try:
         while True:
             if _is_asked(control, owner):
@@ -101,10 +101,10 @@ def _fork_template(control: socket.socket, owner: int) -> int:
 def _reap(templates: set[int]) -> None:
     for pid in list(templates):
         try:
-            ended, _ = os.waitpid(pid, os.WNOHANG)
+            ended_pid, _ = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
-            ended = pid
-        if ended:
+            ended_pid = pid
+        if ended_pid:
             templates.discard(pid)
 
 

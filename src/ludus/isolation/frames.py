@@ -89,8 +89,8 @@ class FrameReader(asyncio.Protocol):
         self._end(exc)
 
     def _header(self, data: memoryview | bytes) -> memoryview | bytes:
-        taken = _HEADER.size - len(self._head)
-        self._head += bytes(data[:taken])
+        missing = _HEADER.size - len(self._head)
+        self._head += bytes(data[:missing])
         if len(self._head) == _HEADER.size:
             mark, call, tag, thread_number, size, checksum = _HEADER.unpack(self._head)
             if mark != MARK or size > self._max_body:
@@ -99,7 +99,7 @@ class FrameReader(asyncio.Protocol):
             self._expected = (call, tag, thread_number, checksum)
             if not size:
                 self._finish()
-        return data[taken:]
+        return data[missing:]
 
     def _body(self, data: memoryview | bytes) -> memoryview | bytes:
         part = data if len(data) <= self._missing else memoryview(data)[: self._missing]
@@ -140,11 +140,11 @@ class FrameWriter:
         Raises:
             OSError: the other side is gone.
         """
-        left = memoryview(pack(call, tag, 0, body))
+        unsent = memoryview(pack(call, tag, 0, body))
         with self._lock:
-            while left:
+            while unsent:
                 try:
-                    left = left[os.write(self._descriptor, left) :]
+                    unsent = unsent[os.write(self._descriptor, unsent) :]
                 except BlockingIOError:
                     poll = select.poll()
                     poll.register(self._descriptor, select.POLLOUT)

@@ -67,11 +67,11 @@ class ForkServer:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        with theirs:
+        self._control, server_end = socket.socketpair()
+        with server_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ludus.isolation.fork_server"],
-                stdin=theirs.fileno(),
+                stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
                 env=_environment(),
@@ -95,12 +95,12 @@ class ForkServer:
         Raises:
             OSError: the fork server is gone.
         """
-        ours, theirs = socket.socketpair()
-        with self._lock, theirs:
+        our_end, worker_end = socket.socketpair()
+        with self._lock, worker_end:
             self._control.settimeout(CONTROL_TIMEOUT_S)
-            socket.send_fds(self._control, [b"t"], [theirs.fileno()])
+            socket.send_fds(self._control, [b"t"], [worker_end.fileno()])
             reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
-        return int(reply["pid"]), ours
+        return int(reply["pid"]), our_end
 
     def close(self) -> None:
         """End the fork server and all processes below."""
@@ -199,22 +199,22 @@ class Template:
         Raises:
             OSError: the template is gone.
         """
-        ours, theirs = socket.socketpair()
-        output, written = os.pipe()
+        our_end, worker_end = socket.socketpair()
+        output, output_end = os.pipe()
         try:
-            with self._lock, theirs:
+            with self._lock, worker_end:
                 self._control.settimeout(CONTROL_TIMEOUT_S)
-                socket.send_fds(self._control, [b"f"], [theirs.fileno(), written])
+                socket.send_fds(self._control, [b"f"], [worker_end.fileno(), output_end])
                 reply = channel.receive(
                     self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S
                 )
         except BaseException:
-            ours.close()
+            our_end.close()
             os.close(output)
             raise
         finally:
-            os.close(written)
-        return Forked(int(reply["pid"]), ours, output)
+            os.close(output_end)
+        return Forked(int(reply["pid"]), our_end, output)
 
     def reap(self, pid: int) -> Death:
         """End the worker `pid`, if still alive, and return how the worker ended."""
@@ -223,10 +223,14 @@ class Template:
                 self._control.settimeout(CONTROL_TIMEOUT_S)
                 self._control.sendall(b"r")
                 channel.send(self._control, {"pid": pid})
-                told = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
+                reply = channel.receive(
+                    self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S
+                )
         except (OSError, TimeoutError):
             return Death(known=False)
-        return Death(told["signal"], told["code"], told["cpu_s"]) if told else Death(known=False)
+        return (
+            Death(reply["signal"], reply["code"], reply["cpu_s"]) if reply else Death(known=False)
+        )
 
     def close(self) -> None:
         """End the template, and with it the remaining workers."""

@@ -68,8 +68,8 @@ class CallLate(Exception):
 class WorkerLost(Exception):
     """The worker process ended before the call was answered."""
 
-    def __init__(self, end: WorkerEnd, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, end: WorkerEnd, reason: str) -> None:
+        super().__init__(reason)
         self.end = end
 
 
@@ -178,10 +178,10 @@ class WorkerProcess:
             self._send(number, call)
         return future
 
-    def stop(self, end: WorkerEnd, why: str) -> None:
-        """Kill the process; waiting callers are told `why`."""
+    def stop(self, end: WorkerEnd, reason: str) -> None:
+        """Kill the process; waiting callers are told `reason`."""
         if self.end is None:
-            self.end, self.why = end, why
+            self.end, self.why = end, reason
         self._kill()
 
     async def ended(self) -> None:
@@ -256,11 +256,11 @@ class WorkerProcess:
     def _gave_up(self, number: int) -> None:
         """Note that a late call has ended; calls past their deadline behind it are late now."""
         self._late.discard(number)
-        held, self._held = self._held, []
-        for other in held:
-            if call := self._open.get(other):
+        calls, self._held = self._held, []
+        for given_up in calls:
+            if call := self._open.get(given_up):
                 self._late.clear()
-                self._deadline(other, call.timeout_s)
+                self._deadline(given_up, call.timeout_s)
 
     def _give_up(self, timeout_s: float) -> None:
         self.stop(WorkerEnd.LATE, f"a call in its process did not end within {timeout_s:g} s")
@@ -303,9 +303,9 @@ class WorkerProcess:
         else:
             self._finish(self.end, self.why)
 
-    def _finish(self, end: WorkerEnd, why: str) -> None:
+    def _finish(self, end: WorkerEnd, reason: str) -> None:
         """Tell every waiting caller that the process has ended, and log the end once."""
-        self.end, self.why = end, why
+        self.end, self.why = end, reason
         calls, self._open = list(self._open.values()), {}
         waiting = [call for call in calls if not call.future.done()]
         if end is not WorkerEnd.STOPPED:
@@ -315,7 +315,7 @@ class WorkerProcess:
                 self.label,
                 self.pid,
                 end,
-                why,
+                reason,
                 self.sessions,
                 len(calls),
                 f"; it printed last: {last}" if last else "",
@@ -324,7 +324,7 @@ class WorkerProcess:
             if call.timer is not None:
                 call.timer.cancel()
         for call in waiting:
-            call.future.set_exception(WorkerLost(end, why))
+            call.future.set_exception(WorkerLost(end, reason))
         self._ended.set()
         self._on_change(self)
 

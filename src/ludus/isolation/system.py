@@ -70,28 +70,28 @@ class Orphans:
         own: children that are not orphans.
     """
 
-    def __init__(self, grace_s: float, own: set[int]) -> None:
+    def __init__(self, grace_s: float, own_pids: set[int]) -> None:
         self._grace_s = grace_s
-        self._own = own
+        self._own = own_pids
         self._found: dict[int, float] = {}
 
-    def look(self, known: set[int]) -> None:
+    def look(self, known_pids: set[int]) -> None:
         """Find new orphans, reap those that have ended, and kill those whose time is over.
 
         Args:
             known: further children that are not orphans.
         """
         now = time.monotonic()
-        for pid in set(children()) - known - self._own:
+        for pid in set(children()) - known_pids - self._own:
             self._found.setdefault(pid, now)
-        for pid, found in list(self._found.items()):
-            if now - found > self._grace_s:
+        for pid, first_seen in list(self._found.items()):
+            if now - first_seen > self._grace_s:
                 kill(pid)
             try:
-                ended, _ = os.waitpid(pid, os.WNOHANG)
+                ended_pid, _ = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
-                ended = pid
-            if ended:
+                ended_pid = pid
+            if ended_pid:
                 del self._found[pid]
 
 

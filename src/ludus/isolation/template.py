@@ -59,7 +59,7 @@ class _Template:
         part = self._load() if self.setup["share"] else None
         gc.collect()
         gc.freeze()
-        orphans = system.Orphans(GRACE_S, own=set(system.children()))
+        orphans = system.Orphans(GRACE_S, own_pids=set(system.children()))
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         while True:
@@ -77,8 +77,8 @@ class _Template:
                         self.workers.add(pid)
                         channel.send(self.control, {"pid": pid})
                     case b"r":
-                        asked = channel.receive(self.control)
-                        channel.send(self.control, self._reap(int(asked["pid"])))
+                        order = channel.receive(self.control)
+                        channel.send(self.control, self._reap(int(order["pid"])))
                     case _:
                         raise channel.ChannelClosed("the owner is gone")
             orphans.look(self.workers)
@@ -93,7 +93,7 @@ class _Template:
         before = system.open_descriptors()
         try:
             part: WorkerPart = cloudpickle.loads(self.setup["make"])()
-            about = part.about()
+            description = part.about()
         except BaseException as error:  # also sys.exit(): whatever it is, the owner is told
             # Describe an exception while loading, for the owner.
             if not isinstance(error, LudusError):
@@ -110,14 +110,18 @@ class _Template:
                 },
             )
             os._exit(1)
-        found = []
+        problems = []
         if system.thread_count() > 1:
-            found.append(f"{system.thread_count() - 1} threads")
-        if opened := system.open_descriptors() - before:
-            found.append(f"{len(opened)} open descriptors")
-        told = {"about": about, "is_async": part.is_async, "unshareable": " and ".join(found)}
-        channel.send(self.control, told)
-        if found:
+            problems.append(f"{system.thread_count() - 1} threads")
+        if descriptors := system.open_descriptors() - before:
+            problems.append(f"{len(descriptors)} open descriptors")
+        reply = {
+            "about": description,
+            "is_async": part.is_async,
+            "unshareable": " and ".join(problems),
+        }
+        channel.send(self.control, reply)
+        if problems:
             os._exit(0)
         return part
 

@@ -48,8 +48,8 @@ def run(
         os.close(output)
         system.cap_memory(int(setup["memory_bytes"]))
         random.seed()  # a fork shares the state of the module
-        held: WorkerPart = cloudpickle.loads(setup["make"])() if part is None else part
-        asyncio.run(_Worker(descriptor, held, int(setup["max_body"])).serve())
+        loaded_part: WorkerPart = cloudpickle.loads(setup["make"])() if part is None else part
+        asyncio.run(_Worker(descriptor, loaded_part, int(setup["max_body"])).serve())
     except BaseException:
         traceback.print_exc()
     finally:
@@ -90,8 +90,8 @@ class _Worker:
 
     async def _attend(self, frame: Frame) -> None:
         try:
-            made = self._part.handle(frame.tag, frame.thread_number, frame.body)
-            answer = await made if isinstance(made, Awaitable) else made
+            reply = self._part.handle(frame.tag, frame.thread_number, frame.body)
+            answer = await reply if isinstance(reply, Awaitable) else reply
         except BaseException as error:
             answer = _failed(error)
         self._reply(frame, answer)
@@ -107,8 +107,8 @@ class _Worker:
     def _reply(self, frame: Frame, answer: Answer) -> None:
         tag, body = answer
         if len(body) > self._max_body:
-            said = f"the answer has {len(body)} bytes; at most {self._max_body} are sent"
-            tag, body = FAILED, msgspec.msgpack.encode(Failure(said))
+            message = f"the answer has {len(body)} bytes; at most {self._max_body} are sent"
+            tag, body = FAILED, msgspec.msgpack.encode(Failure(message))
         try:
             self._writer.write(frame.call, tag, body)
         except OSError:

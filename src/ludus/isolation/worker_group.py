@@ -137,8 +137,8 @@ class WorkerGroup:
 
         It is an empty worker while more may be forked, else the worker with the fewest sessions.
         """
-        open_for_more = [one for one in self.workers if self.takes_more(one)]
-        fewest = min(open_for_more, key=lambda one: one.sessions, default=None)
+        open_for_more = [worker for worker in self.workers if self.takes_more(worker)]
+        fewest = min(open_for_more, key=lambda worker: worker.sessions, default=None)
         if fewest is None or (fewest.sessions and len(self.workers) < self.limits.processes):
             return self.spawn()
         return fewest
@@ -150,8 +150,8 @@ class WorkerGroup:
 
     def recycle(self, worker: WorkerProcess) -> None:
         """End `worker` if it is due for recycling and empty."""
-        enough = worker.calls >= self.limits.recycle_after
-        if enough and worker.end is None and worker.is_empty:
+        is_worn = worker.calls >= self.limits.recycle_after
+        if is_worn and worker.end is None and worker.is_empty:
             worker.stop(WorkerEnd.STOPPED, "it has served enough")
 
     def _changed(self, worker: WorkerProcess) -> None:
@@ -170,14 +170,14 @@ class WorkerGroup:
             forked = await loop.run_in_executor(controls, template.fork)
         except (OSError, TimeoutError) as error:
             logger.warning("%s: its template is lost (%s); loading it again", self.label, error)
-            template = await self._live_template(lost=template)
+            template = await self._live_template(lost_template=template)
             forked = await loop.run_in_executor(controls, template.fork)
         self._metrics.worker_starts.labels(self.label).inc()
         return template, forked
 
-    async def _live_template(self, lost: Template | None = None) -> Template:
+    async def _live_template(self, lost_template: Template | None = None) -> Template:
         async with self._loading:
-            if self._template is not None and self._template is not lost:
+            if self._template is not None and self._template is not lost_template:
                 return self._template
             loop = asyncio.get_running_loop()
             if self._template is not None:
@@ -209,7 +209,7 @@ class WorkerGroup:
                     worker.stop(WorkerEnd.STOPPED, "it was idle")
             if self._template is not None and not self._template.alive:
                 with contextlib.suppress(Exception):  # told by `problem`, and tried again
-                    await self._live_template(lost=self._template)
+                    await self._live_template(lost_template=self._template)
             pids = [worker.pid for worker in self.workers if worker.pid]
             self._memory = await loop.run_in_executor(controls, private_memory, pids)
 
