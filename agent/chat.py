@@ -100,10 +100,10 @@ class ChatFormat:
         (self.end_of_turn_id,) = self._encode(self.end_of_turn)
         self.end_of_call: str = self._find_end_of_call()
         (self.end_of_call_id,) = self._encode(self.end_of_call)
-        ends = [self.end_of_turn_id, self.end_of_call_id]
-        every = [*ends, tokenizer.eos_token_id, *stop_ids]
+        end_ids = [self.end_of_turn_id, self.end_of_call_id]
+        all_stop_ids = [*end_ids, tokenizer.eos_token_id, *stop_ids]
         self.stop_token_ids: tuple[int, ...] = tuple(
-            dict.fromkeys(token for token in every if token is not None)
+            dict.fromkeys(token for token in all_stop_ids if token is not None)
         )
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
@@ -112,11 +112,11 @@ class ChatFormat:
         key = b"" if tools else msgspec.msgpack.encode(messages)
         if not 0 < len(key) <= CACHED_BYTES:
             return self._encode(self._render(messages, tools, prompt=True))
-        known = self._prompts.get(key)
-        if known is None:
-            known = self._encode(self._render(messages, tools, prompt=True))
-            _keep(self._prompts, key, known)
-        return list(known)
+        cached = self._prompts.get(key)
+        if cached is None:
+            cached = self._encode(self._render(messages, tools, prompt=True))
+            _keep(self._prompts, key, cached)
+        return list(cached)
 
     def extension(
         self,
@@ -143,13 +143,15 @@ class ChatFormat:
             last = None
         key = msgspec.msgpack.encode((ended, thought, last, new))
         if key in self._extensions:
-            known = self._extensions[key]
-            return None if known is None else list(known)
+            cached = self._extensions[key]
+            return None if cached is None else list(cached)
         text = self._suffix(new, thought=thought)
-        made = None if text is None else self._after_turn(text, new, ended=ended, last=last)
+        extension_ids = (
+            None if text is None else self._after_turn(text, new, ended=ended, last=last)
+        )
         if len(key) <= CACHED_BYTES:
-            _keep(self._extensions, key, None if made is None else list(made))
-        return made
+            _keep(self._extensions, key, None if extension_ids is None else list(extension_ids))
+        return extension_ids
 
     def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
         """Return where the images of `messages` stand in `ids`, the result of `prompt` or
@@ -175,9 +177,9 @@ class ChatFormat:
 
         `tools` are the tools on offer, which some formats need for writing calls.
         """
-        said = turn_text(self.tool_format, message, tools=tools)
+        text = turn_text(self.tool_format, message, tools=tools)
         end = self.end_of_call if message.tool_calls else self.end_of_turn
-        return self._encode(said.removesuffix(end) + end)  # harmony's calls end with the token
+        return self._encode(text.removesuffix(end) + end)  # harmony's calls end with the token
 
     def parse(
         self,
@@ -200,8 +202,8 @@ class ChatFormat:
             marks: whether special tokens stay in the text. They must not where the text is shown
                 again as somebody else's words.
         """
-        kept = [token for token in ids if token not in self.stop_token_ids]
-        text = self.tokenizer.decode(kept, skip_special_tokens=not marks)
+        text_ids = [token for token in ids if token not in self.stop_token_ids]
+        text = self.tokenizer.decode(text_ids, skip_special_tokens=not marks)
         if not calls and not isinstance(self.tool_format, WritesTurns):
             return assistant(text)
         read = self.tool_format.parse(text, complete=complete, tools=tools)
@@ -214,20 +216,20 @@ class ChatFormat:
         token that opens the next message.
         """
         answered = self._render([_STUB_QUESTION, _STUB_ANSWER], [], prompt=False)
-        found = self._first_mark(answered.rpartition(_STUB_ANSWER.text)[2])
-        if found is None:
-            shown = [_STUB_QUESTION, _STUB_ANSWER, _STUB_QUESTION]
-            after = self._render(shown, [], prompt=False).rpartition(_STUB_ANSWER.text)[2]
-            found = self._first_mark(after)
-            self.ends_by_role = found is not None and after.lstrip().startswith(found)
-        if found is None:
+        end_mark = self._first_mark(answered.rpartition(_STUB_ANSWER.text)[2])
+        if end_mark is None:
+            stub_messages = [_STUB_QUESTION, _STUB_ANSWER, _STUB_QUESTION]
+            after = self._render(stub_messages, [], prompt=False).rpartition(_STUB_ANSWER.text)[2]
+            end_mark = self._first_mark(after)
+            self.ends_by_role = end_mark is not None and after.lstrip().startswith(end_mark)
+        if end_mark is None:
             raise ConfigError(
                 "the chat template ends an assistant's turn with "
                 f"{answered.rpartition(_STUB_ANSWER.text)[2]!r}, which holds no "
                 "token of its own: a sampled turn could never end. Use a template that ends turns "
                 "with a special token, such as the tokenizer's eos_token"
             )
-        return found
+        return end_mark
 
     def _find_end_of_call(self) -> str:
         """Return the token that ends a turn with calls: harmony and GLM use one of its own there.
@@ -235,16 +237,18 @@ class ChatFormat:
         A template that cannot show a call, or a result, has none; the probe tells.
         """
         call = ToolCall(name="probe_call", id="call_0")
-        said = assistant("", [call])
-        shown = [_STUB_QUESTION, said]
+        call_message = assistant("", [call])
+        stub_messages = [_STUB_QUESTION, call_message]
         if self.ends_by_role:
-            shown.append(Message(role=Role.TOOL, content=".", tool_call_id=call.id, name=call.name))
+            stub_messages.append(
+                Message(role=Role.TOOL, content=".", tool_call_id=call.id, name=call.name)
+            )
         try:
-            text = self._render(shown, [], prompt=False)
+            text = self._render(stub_messages, [], prompt=False)
         except TemplateRefused:
             return self.end_of_turn
         if self.ends_by_role:
-            bare = self._render(shown[:-1], [], prompt=False)
+            bare = self._render(stub_messages[:-1], [], prompt=False)
             after = text[len(bare) :] if text.startswith(bare) else ""
             return self._first_mark(after) or self.end_of_turn
         if self.end_of_turn in text.rpartition(call.name)[2]:
@@ -277,47 +281,47 @@ class ChatFormat:
         """Return the text between the end of an assistant's turn and the next answer, or None if
         the template rewrites that turn.
         """
-        said = _stub_of(new, thought=thought, apart=self._marks_turns)
-        full = self._render([_STUB_QUESTION, said, *new], [], prompt=True)
-        for before in self._befores(said, full, thought=thought):
+        stub = _stub_of(new, thought=thought, answers_differ=self._marks_turns)
+        full = self._render([_STUB_QUESTION, stub, *new], [], prompt=True)
+        for before in self._befores(stub, full, thought=thought):
             if full.startswith(before):
                 return full[len(before) :]
         return None
 
-    def _befores(self, said: Message, full: str, *, thought: bool) -> list[str]:
+    def _befores(self, stub: Message, full: str, *, thought: bool) -> list[str]:
         """Return the texts that may precede the new messages.
 
         The policy's turn stands there either as sampled or, in templates that drop thoughts,
         without them.
         """
         head = self.opening.rstrip().removesuffix("<think>")
-        begun = len(head) < len(self.opening.rstrip())  # the template opens the thoughts
-        sampled = head if begun else self.opening
-        bare = self._render([_STUB_QUESTION, said], [], prompt=False)
-        end = self.end_of_call if said.tool_calls else self.end_of_turn
+        has_begun = len(head) < len(self.opening.rstrip())  # the template opens the thoughts
+        sampled = head if has_begun else self.opening
+        bare = self._render([_STUB_QUESTION, stub], [], prompt=False)
+        end = self.end_of_call if stub.tool_calls else self.end_of_turn
         # Where calls alone are marked, the template's own way of writing them is as good.
-        whole = turn_text(self.tool_format, said) if self._marks_turns else said.text
-        sampled += whole.removesuffix(end)
+        stub_text = turn_text(self.tool_format, stub) if self._marks_turns else stub.text
+        sampled += stub_text.removesuffix(end)
         if self.ends_by_role:
-            ends = [bare.rstrip()]
+            endings = [bare.rstrip()]
         else:
-            cut = bare.rfind(end)
-            ends = [bare[: cut + len(end)]] if cut >= 0 else []
+            end_position = bare.rfind(end)
+            endings = [bare[: end_position + len(end)]] if end_position >= 0 else []
             closed = full.find(end, len(sampled))
             if full.startswith(sampled) and closed >= 0:
-                ends.append(full[: closed + len(end)])
+                endings.append(full[: closed + len(end)])
         # A template that drops thoughts rewrites such a turn, so only the sampled text will do.
-        return [one for one in ends if not thought or one.startswith(sampled)]
+        return [ending for ending in endings if not thought or ending.startswith(sampled)]
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
     ) -> str:
         if self.images is None:
             refuse_images(messages)
-        rows, offered = self.fallbacks.shape(
+        rows, tool_rows = self.fallbacks.shape(
             [self._row(message) for message in messages], tools, self.tool_format
         )
-        rendered = apply_template(self.tokenizer, rows, offered, prompt=prompt)
+        rendered = apply_template(self.tokenizer, rows, tool_rows, prompt=prompt)
         return expand(rendered, messages, self.images)
 
     def _row(self, message: Message) -> dict[str, Any]:
@@ -345,38 +349,38 @@ class ChatFormat:
         return row
 
     def _encode(self, text: str) -> list[int]:
-        known = self._encoded.get(text)
-        if known is None:
-            known = self.tokenizer.encode(text, add_special_tokens=False)
+        cached = self._encoded.get(text)
+        if cached is None:
+            cached = self.tokenizer.encode(text, add_special_tokens=False)
             if len(text) <= CACHED_BYTES:
-                _keep(self._encoded, text, known)
-        return list(known)
+                _keep(self._encoded, text, cached)
+        return list(cached)
 
 
 _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("~")
 _STUB_THOUGHT = "<think>\n.\n</think>\n\n~"
 
 
-def _stub_of(new: Sequence[Message], *, thought: bool, apart: bool) -> Message:
+def _stub_of(new: Sequence[Message], *, thought: bool, answers_differ: bool) -> Message:
     """Return an assistant's turn that `new` may follow: results follow the calls they answer.
 
-    Thoughts are `apart` from the text in formats that mark whole turns.
+    Thoughts are `answers_differ` from the text in formats that mark whole turns.
     """
     calls: list[ToolCall] = []
     for message in new:
         if message.role is not Role.TOOL:
             break
         calls.append(ToolCall(name=message.name or "f", id=message.tool_call_id))
-    if thought and apart:
+    if thought and answers_differ:
         return Message(role=Role.ASSISTANT, content="~", tool_calls=calls, reasoning=".")
     return assistant(_STUB_THOUGHT if thought else _STUB_ANSWER.text, calls)
 
 
-def _keep(known: dict[K, V], key: K, value: V) -> None:
+def _keep(cache: dict[K, V], key: K, value: V) -> None:
     # A full cache is emptied as a whole, since entries are cheap to compute again.
-    if len(known) >= CACHED:
-        known.clear()
-    known[key] = value
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[key] = value
 
 
 def _special_marks(tokenizer: Tokenizer) -> list[str]:

@@ -65,7 +65,9 @@ def letters_of(messages: Sequence[Message]) -> int:
     """Return the length of a conversation in characters, including calls, thoughts and message
     marks.
     """
-    calls = sum(len(msgspec.json.encode(call)) for one in messages for call in one.tool_calls)
+    calls = sum(
+        len(msgspec.json.encode(call)) for message in messages for call in message.tool_calls
+    )
     texts = sum(len(message.text) + len(message.reasoning) for message in messages)
     images = ESTIMATED_TOKENS * LETTERS_PER_TOKEN * len(images_of(messages))
     return texts + calls + round(images) + LETTERS_PER_MESSAGE * len(messages)
@@ -152,8 +154,8 @@ class ChatPlayer:
         Raises:
             LudusError: the server could not answer; see `ChatClient.complete`.
         """
-        offered = [*tools, *self._context.tools]
-        decision, fresh, refused = self._before_turn(messages, offered), False, False
+        all_tools = [*tools, *self._context.tools]
+        decision, fresh, was_refused = self._before_turn(messages, all_tools), False, False
         while True:
             match decision:
                 case Stop():
@@ -161,28 +163,28 @@ class ChatPlayer:
                 case WriteText():
                     return await self._write_text(decision, messages)
                 case WriteSummary():
-                    return await self._summarize(decision, messages, offered)
+                    return await self._summarize(decision, messages, all_tools)
                 case Delegate():
                     self._summaries += 1
                     decision = decision.resume(await decision.write())
                     continue
                 case Reopen():
                     self._open(decision, len(messages))
-                    fresh, refused = True, False
+                    fresh, was_refused = True, False
                 case None:
                     pass
-            if refused or self._is_full(messages, offered):
+            if was_refused or self._is_full(messages, all_tools):
                 if fresh:  # a window that is full as it opens would be cut forever
                     return Stop.CONTEXT_FULL
-                decision = self._context.when_full(self._history(messages, offered))
+                decision = self._context.when_full(self._history(messages, all_tools))
                 if decision is not None:
                     continue
-                if refused or not self._has_room(messages, offered):
+                if was_refused or not self._has_room(messages, all_tools):
                     return Stop.CONTEXT_FULL
             try:
-                return await self._say(messages, offered, fresh=fresh)
+                return await self._say(messages, all_tools, fresh=fresh)
             except ContextTooLong:
-                decision, refused = None, True
+                decision, was_refused = None, True
 
     def _before_turn(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -206,7 +208,9 @@ class ChatPlayer:
             opens=self._context.opens,
             window=self._window or 0,
             length=self._length(view, tools) if view else 0,
-            measure=lambda shown: self._ruler.prompt(*self._wire.request(shown, tools)),
+            measure=lambda shown_messages: self._ruler.prompt(
+                *self._wire.request(shown_messages, tools)
+            ),
         )
 
     def _is_full(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:
@@ -264,33 +268,33 @@ class ChatPlayer:
         fields: dict[str, Any],
     ) -> None:
         """Let the model continue from `view`, and record the turn."""
-        shown, offer = self._wire.request(view, tools)
+        rows, offer = self._wire.request(view, tools)
         if offer and turn.kind is TurnKind.SUMMARY:
             fields = {**fields, "tool_choice": "none"}
         seed = self._seed * 1_000 + self._asked
-        completion = await self._model.ask(shown, offer, seed, **fields)
+        completion = await self._model.ask(rows, offer, seed, **fields)
         self._asked += 1
         turn.message = self._wire.read(completion, tools)
         turn.finish = Finish.LENGTH if completion.finish == "length" else Finish.STOP
         self.segments[-1].turns.append(turn)
-        said, usage = self._ruler.tokens([turn.message]), completion.usage
+        answer_tokens, usage = self._ruler.tokens([turn.message]), completion.usage
         if usage is None or not usage.prompt_tokens:
-            tokens = self._length(view, tools) + said
+            tokens = self._length(view, tools) + answer_tokens
         else:
-            self._ruler.learn(shown, offer, usage.prompt_tokens)
+            self._ruler.learn(rows, offer, usage.prompt_tokens)
             # Thoughts that stand in the text may be dropped from later requests by the server.
-            spoken = min(usage.completion_tokens, said + MIN_ANSWER_TOKENS)
+            max_answer = min(usage.completion_tokens, answer_tokens + MIN_ANSWER_TOKENS)
             # A count below the estimate leaves tokens out (see MAX_LETTERS_PER_TOKEN).
-            tokens = max(usage.prompt_tokens, self._ruler.prompt(shown, offer)) + spoken
+            tokens = max(usage.prompt_tokens, self._ruler.prompt(rows, offer)) + max_answer
         self._last = _Measured(len(view) + 1, tokens)
 
     def _after(self, turn: Turn, history: History, said_at: int) -> None:
         """Record an action, and let the context manager answer if the action called a context
         tool.
         """
-        said = turn.action or turn.message
-        assert said is not None
-        handled = self._context.handle(said, history)
+        message = turn.action or turn.message
+        assert message is not None
+        handled = self._context.handle(message, history)
         self._unread = []
         if handled is None:
             self._actions.append(said_at)
@@ -301,7 +305,7 @@ class ChatPlayer:
         if handled.reopen:
             self._next = Reopen(handled.messages, "fold")
             return
-        self._base, self._since = [*history.view, said, *handled.messages], said_at
+        self._base, self._since = [*history.view, message, *handled.messages], said_at
         self._unread = handled.messages
 
     async def _summarize(
@@ -345,8 +349,10 @@ class ChatPlayer:
     def _without_last(view: list[Message], segment: Segment) -> list[Message]:
         """Return a window without the last action and everything after."""
         segment.discarded.append(segment.turns.pop())
-        ends = [at for at, one in enumerate(view) if one.role is Role.ASSISTANT]
-        return view[: ends[-1]]
+        answer_positions = [
+            position for position, message in enumerate(view) if message.role is Role.ASSISTANT
+        ]
+        return view[: answer_positions[-1]]
 
     def _before_summary(
         self, step: WriteSummary, messages: Sequence[Message], segment: Segment
@@ -355,24 +361,24 @@ class ChatPlayer:
         self._seen = len(messages)
         view = self._view(messages)
         if self._unread:  # the last turn is a call that the manager has answered
-            said = len(view) - len(self._unread) - 1
+            answered = len(view) - len(self._unread) - 1
         else:
-            said = len(self._base) + self._actions[-1] - self._since
+            answered = len(self._base) + self._actions[-1] - self._since
         if step.drop_last:
             segment.discarded.append(segment.turns.pop())
-            return view[:said]
+            return view[:answered]
         if step.show_newest or self._unread:
             return view
         # The action's answer comes after the summary; servers want one for each call all the same.
-        stubs = [tool_result(ANSWER_FOLLOWS, call) for call in view[said].tool_calls]
-        return [*view[: said + 1], *stubs]
+        stubs = [tool_result(ANSWER_FOLLOWS, call) for call in view[answered].tool_calls]
+        return [*view[: answered + 1], *stubs]
 
-    def _open(self, window: Reopen, since: int) -> None:
+    def _open(self, window: Reopen, first_turn: int) -> None:
         """Begin a window with the messages of `window`."""
         if self.segments:
             self.segments[-1].break_reason = window.reason
         self.segments.append(Segment())
-        self._base, self._since, self._unread = window.messages, since, []
+        self._base, self._since, self._unread = window.messages, first_turn, []
         self._next, self._last = None, _Measured()
 
     def _view(self, messages: Sequence[Message]) -> list[Message]:

@@ -73,8 +73,8 @@ class ChatPolicy:
         self.client = client or ChatClient(base_url, model, **client_options)
         self.send_seed = send_seed
         self.tool_format = find_format(tool_format) if tool_format else None
-        chosen = {"temperature": temperature, "max_tokens": max_tokens, **(sampling or {})}
-        self.sampling = {name: value for name, value in chosen.items() if value is not None}
+        defaults = {"temperature": temperature, "max_tokens": max_tokens, **(sampling or {})}
+        self.sampling = {name: value for name, value in defaults.items() if value is not None}
         self._ruler = Ruler()
 
     def begin(self, *, seed: int = 0) -> ChatPlayer:
@@ -107,11 +107,11 @@ class ChatPolicy:
         """
         if self.window is None:
             return
-        every, wire = [*tools, *self.context.tools], self._wire()
+        all_tools, wire = [*tools, *self.context.tools], self._wire()
         sizes = measure_sizes(
             self.context,
             opening,
-            lambda messages: self._ruler.prompt(*wire.request(messages, every)),
+            lambda messages: self._ruler.prompt(*wire.request(messages, all_tools)),
             window=self.window,
             row=None,  # a summary may run past the working context
             answer=min(self._answer_tokens or ANSWER_TOKENS, ANSWER_TOKENS, self.window // 4),
@@ -126,14 +126,14 @@ class ChatPolicy:
 
     @property
     def _answer_tokens(self) -> int | None:
-        given = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
-        return given if isinstance(given, int) else None
+        max_tokens = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
+        return max_tokens if isinstance(max_tokens, int) else None
 
-    def _fields(self, over: dict[str, Any]) -> dict[str, Any]:
+    def _fields(self, overrides: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a request; a bound on the answer uses the field name that this
         server knows.
         """
-        fields = dict(over)
+        fields = dict(overrides)
         if "max_tokens" in fields and "max_completion_tokens" in self.sampling:
             fields["max_completion_tokens"] = fields.pop("max_tokens")
         return {**self.sampling, **fields}

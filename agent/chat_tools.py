@@ -66,15 +66,15 @@ def wire_names(names: Sequence[str]) -> dict[str, str]:
     >>> wire_names(["math.sqrt", "math_sqrt"])
     {'math.sqrt': 'math_sqrt_2', 'math_sqrt': 'math_sqrt'}
     """
-    made = {name: _REFUSED.sub("_", name)[:_LONGEST_NAME] or "_" for name in names}
-    taken = {name for name, wire in made.items() if name == wire}
-    for name, wire in made.items():
+    cleaned_names = {name: _REFUSED.sub("_", name)[:_LONGEST_NAME] or "_" for name in names}
+    used_names = {name for name, wire in cleaned_names.items() if name == wire}
+    for name, wire in cleaned_names.items():
         number = 1
-        while name != made[name] and made[name] in taken:
+        while name != cleaned_names[name] and cleaned_names[name] in used_names:
             number += 1
-            made[name] = f"{wire[: _LONGEST_NAME - 4]}_{number}"
-        taken.add(made[name])
-    return made
+            cleaned_names[name] = f"{wire[: _LONGEST_NAME - 4]}_{number}"
+        used_names.add(cleaned_names[name])
+    return cleaned_names
 
 
 def _renamed(message: Message, names: dict[str, str]) -> Message:
@@ -114,10 +114,10 @@ class TextTools:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[list[Message], Offer]:
         """See `ToolWire.request`."""
-        shown: list[Message] = []
+        shown_messages: list[Message] = []
         for message in messages:
-            self._show(message, shown, tools)
-        return (_with_system(shown, self.offer(tools)) if tools else shown), []
+            self._show(message, shown_messages, tools)
+        return (_with_system(shown_messages, self.offer(tools)) if tools else shown_messages), []
 
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
         """See `ToolWire.read`."""
@@ -126,9 +126,9 @@ class TextTools:
             return answer
         complete = completion.finish != "length"
         read = self.format.parse(answer.text, complete=complete, tools=tools)
-        made = msgspec.structs.replace(read, reasoning=answer.reasoning)
-        self._written[id(made)] = (made, answer.text)
-        return made
+        message_read = msgspec.structs.replace(read, reasoning=answer.reasoning)
+        self._written[id(message_read)] = (message_read, answer.text)
+        return message_read
 
     def offer(self, tools: Sequence[ToolSpec]) -> str:
         """Return the text that describes the tools and shows an example call."""
@@ -138,25 +138,31 @@ class TextTools:
         example = self.format.render([ToolCall(name=first.name, arguments=arguments)], tools=tools)
         return OFFER.format(tools="\n".join(lines), example=example)
 
-    def _show(self, message: Message, shown: list[Message], tools: Sequence[ToolSpec]) -> None:
-        """Append `message` to `shown`, using only roles that every server knows."""
+    def _show(
+        self, message: Message, shown_messages: list[Message], tools: Sequence[ToolSpec]
+    ) -> None:
+        """Append `message` to `shown_messages`, using only roles that every server knows."""
         if message.role is Role.TOOL:
             text = message.text.replace(RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}")
             result = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}"
             images = message.images
-            if shown and shown[-1].text.startswith(RESULT_OPEN):  # templates want one turn each
-                before = shown.pop()
+            if shown_messages and shown_messages[-1].text.startswith(
+                RESULT_OPEN
+            ):  # templates want one turn each
+                before = shown_messages.pop()
                 result, images = f"{before.text}\n{result}", [*before.images, *images]
-            shown.append(user([TextPart(result), *images] if images else result))
+            shown_messages.append(user([TextPart(result), *images] if images else result))
         elif message.tool_calls:
-            said = self._text_of(message, tools)
-            shown.append(msgspec.structs.replace(message, content=said, tool_calls=[]))
+            text_said = self._text_of(message, tools)
+            shown_messages.append(
+                msgspec.structs.replace(message, content=text_said, tool_calls=[])
+            )
         else:
-            shown.append(message)
+            shown_messages.append(message)
 
     def _text_of(self, message: Message, tools: Sequence[ToolSpec]) -> str:
-        kept, text = self._written.get(id(message), (None, ""))
-        if kept is message:
+        kept_message, text = self._written.get(id(message), (None, ""))
+        if kept_message is message:
             return text
         return turn_text(self.format, message, tools=tools)
 
@@ -166,6 +172,6 @@ def _with_system(messages: list[Message], text: str) -> list[Message]:
     exists.
     """
     if messages and messages[0].role is Role.SYSTEM:
-        said = f"{messages[0].text}\n\n{text}"
-        return [Message(role=Role.SYSTEM, content=said), *messages[1:]]
+        system_text = f"{messages[0].text}\n\n{text}"
+        return [Message(role=Role.SYSTEM, content=system_text), *messages[1:]]
     return [Message(role=Role.SYSTEM, content=text), *messages]

@@ -93,7 +93,7 @@ def refuse_broken(generation: Generation, budget: int) -> None:
             f"the engine gave {ids} tokens with {logprobs} log-probabilities and "
             f"{len(generation.versions)} versions; each token needs one of both"
         )
-    broken = [one for one in generation.logprobs if not math.isfinite(one)]
+    broken = [logprob for logprob in generation.logprobs if not math.isfinite(logprob)]
     if broken:
         raise BrokenGeneration(
             f"{len(broken)} of {ids} log-probabilities of the engine are not finite ({broken[0]}): "

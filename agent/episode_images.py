@@ -48,13 +48,13 @@ def line_of(episode: Episode, beside: Path) -> bytes:
     return line + b"\n"
 
 
-def restored(episode: Episode, beside: Path, known: dict[str, ImagePart]) -> Episode:
+def restored(episode: Episode, folder: Path, images: dict[str, ImagePart]) -> Episode:
     """Return an episode with the images of its file; an image whose file is gone stays a name.
 
     Args:
         episode: an episode as read from a line.
-        beside: the file of the line.
-        known: images that were read before, which share their bytes; more are added.
+        folder: the file of the line.
+        images: images that were read before, which share their bytes; more are added.
 
     Raises:
         ConfigError: a file does not hold the image that its name promises.
@@ -64,9 +64,9 @@ def restored(episode: Episode, beside: Path, known: dict[str, ImagePart]) -> Epi
         name = image.url.removeprefix(PREFIX)
         if not image.url.startswith(PREFIX) or not _NAME.fullmatch(name):
             return image
-        if name not in known:
-            known[name] = _read(beside.parent / FOLDER / name) or image
-        return known[name]
+        if name not in images:
+            images[name] = _read(folder.parent / FOLDER / name) or image
+        return images[name]
 
     return _mapped(episode, read)
 
@@ -101,17 +101,17 @@ def _read(path: Path) -> ImagePart | None:
 
 def _mapped(value: S, change: Callable[[ImagePart], ImagePart]) -> S:
     """Return a struct, list or anything else with every image inside changed."""
-    made: Any = value
+    any_value: Any = value
     if isinstance(value, ImagePart):
-        made = change(value)
+        any_value = change(value)
     elif isinstance(value, msgspec.Struct):
         fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        new = {name: _mapped(one, change) for name, one in fields.items()}
-        if any(new[name] is not one for name, one in fields.items()):
-            made = msgspec.structs.replace(value, **new)
+        new = {name: _mapped(field_value, change) for name, field_value in fields.items()}
+        if any(new[name] is not field_value for name, field_value in fields.items()):
+            any_value = msgspec.structs.replace(value, **new)
     elif isinstance(value, list):
         items: list[Any] = value
-        mapped = [_mapped(one, change) for one in items]
-        if any(one is not old for one, old in zip(mapped, items, strict=True)):
-            made = mapped
-    return cast(S, made)
+        mapped = [_mapped(item, change) for item in items]
+        if any(new_item is not old for new_item, old in zip(mapped, items, strict=True)):
+            any_value = mapped
+    return cast(S, any_value)

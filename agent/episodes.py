@@ -52,10 +52,10 @@ class _Unfinished(Exception):
     """The last line is neither an episode nor ended by a line feed: its writer did not finish."""
 
 
-def _episode(line: bytes, where: str) -> Episode:
+def _episode(line: bytes, place: str) -> Episode:
     try:
         return msgspec.json.decode(line, type=Episode)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if not line.endswith(b"\n"):
             raise _Unfinished from None
-        raise ConfigError(f"{where} is not an episode: {error}") from None
+        raise ConfigError(f"{place} is not an episode: {error}") from None

@@ -62,18 +62,20 @@ async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
     """
     tasks: list[Task] = []
     seen: set[str] = set()
-    looked = 0
-    while len(tasks) < count and looked < LOOKED * count:
+    tasks_seen = 0
+    while len(tasks) < count and tasks_seen < LOOKED * count:
         limit = min(PAGE, count - len(tasks))
-        page = await session.task_page(split, offset=looked, limit=limit)
+        page = await session.task_page(split, offset=tasks_seen, limit=limit)
         tasks += distinct(page.tasks, seen)
-        looked += len(page.tasks)
+        tasks_seen += len(page.tasks)
         if len(page.tasks) < limit:
             break
     if not tasks:
         raise ConfigError(f"split {split!r} of {session.id} has no tasks")
     if len(tasks) < count:
-        logger.warning(too_few(session.id, split, wanted=count, found=len(tasks), looked=looked))
+        logger.warning(
+            too_few(session.id, split, wanted=count, found=len(tasks), looked=tasks_seen)
+        )
     return tasks
 
 
@@ -121,8 +123,8 @@ async def evaluate(
     Returns:
         The episodes by task, then sample.
     """
-    chosen = await _scouted(open_session, policy_for, split, tasks)
-    jobs = [(task.id, index) for task in chosen for index in range(samples)]
+    task_list = await _scouted(open_session, policy_for, split, tasks)
+    jobs = [(task.id, index) for task in task_list for index in range(samples)]
     if on_start:
         on_start(len(jobs))
     work_list = _WorkList(jobs, split, seed, limits, on_episode or (lambda _: None))
@@ -206,21 +208,21 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
         episodes: the result of `evaluate`.
         passing: the return from which an episode passes.
     """
-    counted = [e for e in episodes if not _has_failed(e)]
+    scored = [e for e in episodes if not _has_failed(e)]
     by_task: dict[str, list[float]] = {}
-    for episode in counted:
+    for episode in scored:
         by_task.setdefault(episode.task, []).append(episode.trajectories[0].verdict.unwrap())
-    trajectories = [episode.trajectories[0] for episode in counted]
+    trajectories = [episode.trajectories[0] for episode in scored]
     return Evaluation(
         episodes=len(episodes),
-        failed=len(episodes) - len(counted),
+        failed=len(episodes) - len(scored),
         failures=dict(Counter(_failure(e) for e in episodes if _has_failed(e)).most_common()),
         tasks=len(by_task),
         reward=mean_over_tasks([fmean(returns) for returns in by_task.values()])
-        if counted
+        if scored
         else None,
         pass_at=pass_rates(list(by_task.values()), passing),
-        turns=fmean(len(t.turns) for t in trajectories) if counted else 0.0,
+        turns=fmean(len(t.turns) for t in trajectories) if scored else 0.0,
         stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
     )
 
@@ -232,7 +234,10 @@ def pass_rates(returns: Sequence[Sequence[float]], passing: float) -> dict[int, 
         returns: the returns of the episodes of each task.
         passing: the return from which an episode passes.
     """
-    passed = [(len(one), sum(value >= passing for value in one)) for one in returns]
+    passed = [
+        (len(task_returns), sum(value >= passing for value in task_returns))
+        for task_returns in returns
+    ]
     largest = max((n for n, _ in passed), default=0)
     estimates: dict[int, Estimate] = {}
     for k in sorted({*(1 << i for i in range(largest.bit_length())), largest} - {0}):

@@ -50,18 +50,18 @@ class HumanPlayer:
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         """Ask until the line can be read; returns a stop if the person leaves."""
         new = list(messages[self._seen :])
-        shown: list[Message] = new
+        shown_messages: list[Message] = new
         complaint = ""
         while True:
             try:
-                line = self._ask(shown, tools, complaint)
+                line = self._ask(shown_messages, tools, complaint)
             except EOFError:
                 return Stop.LEFT
             try:
                 message = read_line(line, tools)
                 break
             except ToolError as error:
-                shown, complaint = [], str(error)
+                shown_messages, complaint = [], str(error)
         turn = Turn(observation=new, message=message)
         self._seen = len(messages) + 1
         self.segments[-1].turns.append(turn)
@@ -80,16 +80,20 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Message:
     if not line.startswith("/") or line.startswith("//"):
         return assistant(line.removeprefix("/") if line.startswith("//") else line)
     name, _, rest = line[1:].partition(" ")
-    known = {tool.name: tool for tool in tools}
-    if name not in known:
-        raise ToolError(_no_such_tool(name, list(known)))
-    arguments = _arguments(rest.strip(), known[name])
+    tools_by_name = {tool.name: tool for tool in tools}
+    if name not in tools_by_name:
+        raise ToolError(_no_such_tool(name, list(tools_by_name)))
+    arguments = _arguments(rest.strip(), tools_by_name[name])
     return assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
 
 
-def _no_such_tool(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean /{near[0]}?" if near else f"; there is {', '.join(known) or 'none'}"
+def _no_such_tool(name: str, names: list[str]) -> str:
+    close_names = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = (
+        f"; did you mean /{close_names[0]}?"
+        if close_names
+        else f"; there is {', '.join(names) or 'none'}"
+    )
     return f"no tool named {name!r}{hint} (to say a text that begins with /, type //)"
 
 
@@ -99,9 +103,9 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
         return _from_json(text, tool)
     if not text:
         return {}
-    named = _named(text, properties)
-    if named is not None:
-        return named
+    named_arguments = _named(text, properties)
+    if named_arguments is not None:
+        return named_arguments
     alone = _the_one(tool, properties)
     if alone is None:
         raise ToolError(f"{tool.name} takes {usage(tool)}")

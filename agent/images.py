@@ -38,9 +38,9 @@ class PlacedImage(msgspec.Struct, frozen=True):
         """The index after the last token."""
         return self.start + self.tokens
 
-    def moved(self, by: int) -> PlacedImage:
-        """Return the same image with `by` tokens more before the image."""
-        return PlacedImage(self.image, self.start + by, self.tokens)
+    def moved(self, offset: int) -> PlacedImage:
+        """Return the same image with `offset` tokens more before the image."""
+        return PlacedImage(self.image, self.start + offset, self.tokens)
 
 
 class ImageFormat(Protocol):
@@ -99,9 +99,9 @@ def refuse_images(messages: Sequence[Message]) -> None:
     Raises:
         ConfigError: with the number of images.
     """
-    if shown := images_of(messages):
+    if images := images_of(messages):
         raise ConfigError(
-            f"a conversation shows {len(shown)} images to a model that reads none; take a model "
+            f"a conversation shows {len(images)} images to a model that reads none; take a model "
             "with a vision tower, or an environment that shows text alone"
         )
 
@@ -130,19 +130,19 @@ def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | Non
         ConfigError: the template did not write a placeholder for each image.
         ImageRefused: an image cannot be shown.
     """
-    shown = images_of(messages)
-    if not shown or images is None:
+    new_images = images_of(messages)
+    if not new_images or images is None:
         return rendered
     first, *rest = rendered.split(images.placeholder)
-    if len(rest) != len(shown):
+    if len(rest) != len(new_images):
         roles = sorted({str(message.role) for message in messages if message.images})
         raise ConfigError(
             f"the chat template wrote {len(rest)} placeholders {images.placeholder} for "
-            f"{len(shown)} images in messages of {', '.join(roles)}: the model would not see what "
-            "it is shown; take a template that renders images in these messages"
+            f"{len(new_images)} images in messages of {', '.join(roles)}: the model would not see "
+            "what it is shown; take a template that renders images in these messages"
         )
     parts = [first]
-    for image, text in zip(shown, rest, strict=True):
+    for image, text in zip(new_images, rest, strict=True):
         parts += [images.placeholder * images.tokens(image), text]
     return "".join(parts)
 
@@ -151,13 +151,13 @@ def placed(
     ids: Sequence[int], messages: Sequence[Message], images: ImageFormat | None
 ) -> list[PlacedImage]:
     """Return where the images of `messages` stand in the ids that `messages` were rendered to."""
-    shown = images_of(messages)
-    if not shown or not ids or images is None:
+    new_images = images_of(messages)
+    if not new_images or not ids or images is None:
         return []
-    made: list[PlacedImage] = []
+    placed_images: list[PlacedImage] = []
     position = -1
-    for image in shown:
+    for image in new_images:
         position = ids.index(images.token_id, position + 1)
-        made.append(PlacedImage(image, position, images.tokens(image)))
-        position = made[-1].end - 1
-    return made
+        placed_images.append(PlacedImage(image, position, images.tokens(image)))
+        position = placed_images[-1].end - 1
+    return placed_images

@@ -87,18 +87,20 @@ async def play(
     clock = asyncio.timeout(bounds.episode_timeout_s)
     try:
         async with clock:
-            named = {"task": task, "split": split}
-            given = {name: value for name, value in named.items() if value is not None}
-            stop = await game.run({**(options or {}), **given}, seed)
+            selection = {"task": task, "split": split}
+            reset_options = {name: value for name, value in selection.items() if value is not None}
+            stop = await game.run({**(options or {}), **reset_options}, seed)
     except Exception as error:
         if isinstance(error, TimeoutError) and clock.expired():  # and not a timeout of the env's
             late = f"no end within {bounds.episode_timeout_s:g} s"
             stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
         else:
             stop = game.fail(*_why(error))
-            shown = _unforeseen(error)
-            played = game.task or task or "unknown"
-            logger.log(_level(error), "%s, task %s: %s", env.id, played, error, exc_info=shown)
+            failure = _unforeseen(error)
+            task_played = game.task or task or "unknown"
+            logger.log(
+                _level(error), "%s, task %s: %s", env.id, task_played, error, exc_info=failure
+            )
     return Episode(
         task=game.task or task or "",
         seed=seed,
@@ -118,10 +120,10 @@ def _why(error: Exception) -> tuple[Stop, Verdict]:
         return Stop.POLICY_ERROR, Verdict.unavailable(str(error))
     if isinstance(error, RewardUnavailable):
         return Stop.REWARD_UNAVAILABLE, error.verdict
-    said = f"{type(error).__name__}: {error}"
+    description = f"{type(error).__name__}: {error}"
     if isinstance(error, RemoteError):
-        return Stop.ENV_ERROR, Verdict.unavailable(said)
-    return Stop.ENV_ERROR, Verdict.error(said)
+        return Stop.ENV_ERROR, Verdict.unavailable(description)
+    return Stop.ENV_ERROR, Verdict.error(description)
 
 
 def _level(error: Exception) -> int:
@@ -178,7 +180,7 @@ class _Game:
             self._note(action, info)
             messages += [action, *as_messages(observation)]
             if terminated or truncated:
-                self.closing = [one for one in as_messages(observation) if one.content]
+                self.closing = [message for message in as_messages(observation) if message.content]
             if terminated:
                 self.terminated = True
                 return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
@@ -218,34 +220,38 @@ class _Game:
 
     def trajectory(self, stop: Stop) -> Trajectory:
         """Return the trajectory of the episode so far."""
-        made = Trajectory(
+        trajectory = Trajectory(
             verdict=Verdict.of(0.0),
             terminated=self.terminated,
             stop=stop,
-            segments=[one for one in self.player.segments if one.turns or one.discarded],
+            segments=[
+                segment for segment in self.player.segments if segment.turns or segment.discarded
+            ],
             closing=self.closing,
             gold=self.gold,
         )
         if stop in TRUNCATED and isinstance(self.player, ReadsOn):
-            made.state_ids = self.player.state_ids
-            made.state_images = self.player.state_images
-        made.metrics = self.metrics | _context_counts(made)
+            trajectory.state_ids = self.player.state_ids
+            trajectory.state_images = self.player.state_images
+        trajectory.metrics = self.metrics | _context_counts(trajectory)
         # A failed verdict stands; an ok verdict is rebuilt from the rewards that were earned.
-        made.verdict = (
-            self.verdict if self.verdict is not None and not self.verdict.ok else self._ok(made)
+        trajectory.verdict = (
+            self.verdict
+            if self.verdict is not None and not self.verdict.ok
+            else self._ok(trajectory)
         )
-        made.exclude_from_loss = made.exclude_from_baseline = (
-            stop in FAILURES or not made.verdict.ok
+        trajectory.exclude_from_loss = trajectory.exclude_from_baseline = (
+            stop in FAILURES or not trajectory.verdict.ok
         )
-        return made
+        return trajectory
 
-    def _ok(self, made: Trajectory) -> Verdict:
-        given = self.verdict
-        parts = given.parts if given is not None else {}
-        detail = given.detail if given is not None else ""
-        metrics = given.metrics if given is not None else {}
+    def _ok(self, trajectory: Trajectory) -> Verdict:
+        env_verdict = self.verdict
+        parts = env_verdict.parts if env_verdict is not None else {}
+        detail = env_verdict.detail if env_verdict is not None else ""
+        metrics = env_verdict.metrics if env_verdict is not None else {}
         return Verdict.of(
-            made.ret, detail, parts=parts or {"env": (made.ret, 1.0)}, metrics=metrics
+            trajectory.ret, detail, parts=parts or {"env": (trajectory.ret, 1.0)}, metrics=metrics
         )
 
     def _note(self, action: Message, info: Info) -> None:
@@ -265,25 +271,25 @@ class _Game:
 
     def _is_idle(self, action: Message, info: Info, briefing: Briefing) -> bool:
         """Return whether too many turns have passed without an executable call."""
-        called = any(not call.error for call in action.tool_calls)
-        called = called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
-        self.idle = 0 if called or not briefing.tools else self.idle + 1
+        has_called = any(not call.error for call in action.tool_calls)
+        has_called = has_called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
+        self.idle = 0 if has_called or not briefing.tools else self.idle + 1
         return 0 < self.limits.max_idle_turns <= self.idle
 
 
-def _context_counts(made: Trajectory) -> dict[str, float]:
+def _context_counts(trajectory: Trajectory) -> dict[str, float]:
     """Return counts of the context manager's actions, without zeros."""
-    written = [turn for turn in made.turns if turn.kind is TurnKind.SUMMARY]
-    said = [turn.message for turn in written if turn.message is not None]
+    summary_turns = [turn for turn in trajectory.turns if turn.kind is TurnKind.SUMMARY]
+    summaries = [turn.message for turn in summary_turns if turn.message is not None]
     counts = {
-        "summaries": len(written),
-        "summaries_cut": sum(turn.finish is Finish.LENGTH for turn in written),
-        "summaries_empty": sum(not message.text.strip() for message in said),
-        "summaries_with_calls": sum(bool(message.tool_calls) for message in said),
-        "drifts": sum(segment.break_reason == "drift" for segment in made.segments),
-        "discarded_turns": len(made.discarded),
-        "folds": sum(segment.break_reason == "fold" for segment in made.segments),
-        "context_calls": sum(turn.kind is TurnKind.FOLD for turn in made.turns),
+        "summaries": len(summary_turns),
+        "summaries_cut": sum(turn.finish is Finish.LENGTH for turn in summary_turns),
+        "summaries_empty": sum(not message.text.strip() for message in summaries),
+        "summaries_with_calls": sum(bool(message.tool_calls) for message in summaries),
+        "drifts": sum(segment.break_reason == "drift" for segment in trajectory.segments),
+        "discarded_turns": len(trajectory.discarded),
+        "folds": sum(segment.break_reason == "fold" for segment in trajectory.segments),
+        "context_calls": sum(turn.kind is TurnKind.FOLD for turn in trajectory.turns),
     }
     return {name: float(count) for name, count in counts.items() if count}
 

@@ -83,8 +83,8 @@ class ScriptedPolicy:
         return TextPlayer(self._answer)
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
-        said = self.script(messages)
-        return as_action(await said if inspect.isawaitable(said) else said)
+        message = self.script(messages)
+        return as_action(await message if inspect.isawaitable(message) else message)
 
 
 Answer = Callable[[Sequence[Message], Sequence[ToolSpec]], Awaitable[Message]]

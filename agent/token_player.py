@@ -122,34 +122,34 @@ class TokenPlayer:
 
     def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Read the messages after the last turn without answering; see `ReadsOn`."""
-        offered = [*tools, *self._context.tools]
+        all_tools = [*tools, *self._context.tools]
         fresh = [*self._unread, *messages[self._seen :]]
         added = None if self._next is not None else self._extension(fresh)
         if added is None:
             view = self._view(messages) if self._next is None else self._next.messages
-            ids = self._format.prompt(view, offered)
+            ids = self._format.prompt(view, all_tools)
             self._keep_state(ids, self._format.placed(ids, view))
         else:
-            new = [one.moved(len(self._ids)) for one in self._format.placed(added, fresh)]
+            new = [image.moved(len(self._ids)) for image in self._format.placed(added, fresh)]
             self._keep_state([*self._ids, *added], [*self._images, *new])
 
     def _keep_state(self, ids: list[int], images: list[PlacedImage]) -> None:
         """Keep the state at which the episode was cut, up to the length of a row; an image that
         crosses the end leaves with all tokens after its first.
         """
-        crossing = [one.start for one in images if one.start < self._row < one.end]
+        crossing = [image.start for image in images if image.start < self._row < image.end]
         end = min([self._row, *crossing])
         self.state_ids = ids[:end]
-        self.state_images = [one for one in images if one.end <= end]
+        self.state_images = [image for image in images if image.end <= end]
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
-        offered = [*tools, *self._context.tools]
+        all_tools = [*tools, *self._context.tools]
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
         obs_images: list[PlacedImage] = []
-        decision, fresh = self._before_turn(messages, offered), False
+        decision, fresh = self._before_turn(messages, all_tools), False
         if decision is None:
-            obs_ids, obs_images = self._append(observation, self._view(messages), offered)
+            obs_ids, obs_images = self._append(observation, self._view(messages), all_tools)
         while True:
             match decision:
                 case Stop():
@@ -157,13 +157,13 @@ class TokenPlayer:
                 case WriteText():
                     return await self._write_text(decision, messages)
                 case WriteSummary():
-                    return await self._summarize(decision, messages, observation, offered)
+                    return await self._summarize(decision, messages, observation, all_tools)
                 case Delegate():
                     self._summaries += 1
                     decision = decision.resume(await decision.write())
                     continue
                 case Reopen():
-                    self._open(decision, messages, offered)
+                    self._open(decision, messages, all_tools)
                     obs_ids, obs_images, fresh = [], [], True
                 case None:
                     pass
@@ -174,15 +174,15 @@ class TokenPlayer:
                 break
             if fresh:  # a window that is full as it opens would be cut forever
                 return Stop.CONTEXT_FULL
-            decision = self._context.when_full(self._history(messages, offered))
+            decision = self._context.when_full(self._history(messages, all_tools))
             if decision is None and not has_room:
                 return Stop.CONTEXT_FULL
             if decision is None:
                 break
         turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
-        history = self._history(messages, offered)
+        history = self._history(messages, all_tools)
         room = self._window - len(self._ids)
-        await self._write(turn, min(self._max_tokens, room), offered, history)
+        await self._write(turn, min(self._max_tokens, room), all_tools, history)
         self._after(turn, messages, history)
         return turn
 
@@ -207,16 +207,16 @@ class TokenPlayer:
             opens=self._context.opens,
             window=self._window,
             length=len(self._ids),
-            measure=lambda shown: len(self._format.prompt(shown, tools)),
+            measure=lambda shown_messages: len(self._format.prompt(shown_messages, tools)),
         )
 
     def _after(self, turn: Turn, messages: Sequence[Message], history: History) -> None:
         """Record an action, and let the context manager answer if the action called a context
         tool.
         """
-        said = turn.action or turn.message
-        assert said is not None
-        handled = self._context.handle(said, history)
+        message = turn.action or turn.message
+        assert message is not None
+        handled = self._context.handle(message, history)
         self._unread = []
         if handled is None:
             self._actions.append(len(messages))
@@ -227,7 +227,7 @@ class TokenPlayer:
         if handled.reopen:
             self._next = Reopen(handled.messages, "fold")
             return
-        self._base = [*self._view(messages), said, *handled.messages]
+        self._base = [*self._view(messages), message, *handled.messages]
         self._since, self._unread = len(messages), handled.messages
 
     async def _summarize(
@@ -241,9 +241,9 @@ class TokenPlayer:
         in_window = sum(len(segment.turns) for segment in self.segments[self._opened :])
         if step.drop_last and in_window == 1:
             return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
-        shown, view = self._before_summary(step, messages, observation)
+        shown_messages, view = self._before_summary(step, messages, observation)
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
-        turn.observation = [*shown, step.instruction]
+        turn.observation = [*shown_messages, step.instruction]
         view.append(step.instruction)
         turn.obs_ids, turn.obs_images = self._append(turn.observation, view, tools)
         room = self._row - len(self._ids)
@@ -287,19 +287,19 @@ class TokenPlayer:
         self._ids, self._images = segment.ids(), segment.images()
         view = self._view(messages)
         if self._unread:  # the last turn is a call that the manager has answered
-            said = len(view) - len(self._unread) - 1
+            answered = len(view) - len(self._unread) - 1
         else:
-            said = len(self._base) + self._actions[-1] - self._since
+            answered = len(self._base) + self._actions[-1] - self._since
         self._seen = len(messages)
         if step.drop_last:  # the newest answer is never shown
             dropped = segment.turns.pop()
             segment.discarded.append(dropped)
             self._ids, self._images = segment.ids(), segment.images()
-            return dropped.observation, view[:said]
+            return dropped.observation, view[:answered]
         if step.show_newest or self._unread:
             return observation, view
         self._seen = self._actions[-1] + 1
-        return [], view[: said + 1]
+        return [], view[: answered + 1]
 
     def _open(self, window: Reopen, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Begin a segment whose prompt is `window`."""
@@ -310,9 +310,9 @@ class TokenPlayer:
         self._opened = len(self.segments)
         self._begin_segment(window.messages, tools)
 
-    def _begin_segment(self, shown: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
-        self._ids = self._format.prompt(shown, tools)
-        self._images = self._format.placed(self._ids, shown)
+    def _begin_segment(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        self._ids = self._format.prompt(messages, tools)
+        self._images = self._format.placed(self._ids, messages)
         self.segments.append(Segment(prompt_ids=list(self._ids), prompt_images=list(self._images)))
 
     def _close(self, reason: str) -> None:
@@ -330,7 +330,7 @@ class TokenPlayer:
         added = self._extension(new)
         if added is not None:
             images = self._format.placed(added, new)
-            self._images += [one.moved(len(self._ids)) for one in images]
+            self._images += [image.moved(len(self._ids)) for image in images]
             self._ids += added
             return added, images
         # The template would rewrite earlier text. A row must be what the engine saw, so a new
@@ -346,11 +346,11 @@ class TokenPlayer:
         turns = self.segments[-1].turns if self.segments else []
         if not turns:
             return None
-        ended = self._format.ends_turn(turns[-1].out_ids)
+        has_ended = self._format.ends_turn(turns[-1].out_ids)
         message = turns[-1].message
         thought = message is not None and (bool(message.reasoning) or THOUGHTS_END in message.text)
         last = turns[-1].out_ids[-1] if turns[-1].out_ids else None
-        return self._format.extension(new, ended=ended, thought=thought, last=last)
+        return self._format.extension(new, ended=has_ended, thought=thought, last=last)
 
     async def _write(
         self,
@@ -387,9 +387,9 @@ class TokenPlayer:
         self, ids: Sequence[int], tools: Sequence[ToolSpec], history: History, *, complete: bool
     ) -> Message | None:
         """Return what the environment hears of an action, or None if that is all of the action."""
-        said = self._format.parse(ids, complete=complete, calls=False).text
-        heard = self._context.hear(said, history)
-        if heard == said:
+        text = self._format.parse(ids, complete=complete, calls=False).text
+        heard = self._context.hear(text, history)
+        if heard == text:
             return None
         if not tools:
             return assistant(heard)

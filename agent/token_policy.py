@@ -101,16 +101,16 @@ def context_sizes(
     answer: int,
 ) -> Sizes:
     """Measure the lengths in tokens that `ContextManager.check` needs."""
-    every = [*tools, *context.tools]
+    all_tools = [*tools, *context.tools]
 
     def measure_instruction(instruction: Message) -> int:
-        asked = chat_format.extension([instruction], ended=False)
-        return len(asked or chat_format.prompt([instruction], []))
+        extension = chat_format.extension([instruction], ended=False)
+        return len(extension or chat_format.prompt([instruction], []))
 
     return measure_sizes(
         context,
         opening,
-        lambda messages: len(chat_format.prompt(messages, every)),
+        lambda messages: len(chat_format.prompt(messages, all_tools)),
         window=window,
         row=row,
         answer=answer,

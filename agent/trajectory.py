@@ -145,10 +145,10 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def images(self) -> list[PlacedImage]:
         """Return the images of the row, with positions in `ids()`."""
-        shown = list(self.prompt_images)
+        images = list(self.prompt_images)
         for start, turn in self.spans():
-            shown += [one.moved(start - len(turn.obs_ids)) for one in turn.obs_images]
-        return shown
+            images += [image.moved(start - len(turn.obs_ids)) for image in turn.obs_images]
+        return images
 
     def spans(self) -> Iterator[tuple[int, Turn]]:
         """Yield each turn with the index of the first sampled token in `ids()`."""

@@ -67,11 +67,11 @@ class AddedTools(TextEnv):
                 f"{type(self.env).__name__} answers calls itself, so no tools can be added to it"
             )
         specs = [tool.spec for tool in self.added.values()]
-        own = briefing.max_turns
+        own_max_turns = briefing.max_turns
         return msgspec.structs.replace(
             briefing,
             tools=[*briefing.tools, *specs],
-            max_turns=None if own is None else own + self.more_turns,
+            max_turns=None if own_max_turns is None else own_max_turns + self.more_turns,
         )
 
     async def reset(
@@ -79,8 +79,10 @@ class AddedTools(TextEnv):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the environment."""
         self.env.task, self.env.rng = self.task, self.rng
-        made = self.env.reset(seed=seed, options=options)
-        observation, info = await made if inspect.isawaitable(made) else made
+        reset_result = self.env.reset(seed=seed, options=options)
+        observation, info = (
+            await reset_result if inspect.isawaitable(reset_result) else reset_result
+        )
         briefing = info.get("briefing", self.env.briefing())
         self._said, self._own_max_turns = 0, briefing.max_turns
         return observation, {**info, "briefing": self._extended(briefing)}
@@ -89,8 +91,8 @@ class AddedTools(TextEnv):
         """Step the environment, and truncate the episode where it would be truncated without the
         added tools.
         """
-        made = self.env.step(action)
-        stepped = await made if inspect.isawaitable(made) else made
+        step_result = self.env.step(action)
+        stepped = await step_result if inspect.isawaitable(step_result) else step_result
         self._said += 1
         if self._own_max_turns is None or self._said < self._own_max_turns:
             return stepped
@@ -100,9 +102,9 @@ class AddedTools(TextEnv):
 
     async def close(self) -> None:
         """Release the environment and its resources."""
-        made = self.env.close()
-        if inspect.isawaitable(made):
-            await made
+        close_result = self.env.close()
+        if inspect.isawaitable(close_result):
+            await close_result
 
     def tasks(self, split: str) -> TaskSet:
         """Return the environment's tasks."""

@@ -90,8 +90,8 @@ class GymEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Observation, Info]:
         """Begin an episode; without a seed, on the next task of the seeded sequence."""
         super().reset(seed=seed)
-        chosen = seed if seed is not None else int(self.np_random.integers(1 << 31))
-        self._shown, info = self._run(self.session.reset(seed=chosen, options=options))
+        reset_seed = seed if seed is not None else int(self.np_random.integers(1 << 31))
+        self._shown, info = self._run(self.session.reset(seed=reset_seed, options=options))
         return self._shown, info
 
     def step(self, action: str | Message) -> Stepped:
@@ -160,8 +160,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits, on this thread, with no event loop."""
     try:
         work.send(None)
-    except StopIteration as done:
-        value: T = done.value
+    except StopIteration as stopped:
+        value: T = stopped.value
         return value
     work.close()
     raise RuntimeError("a plain-def environment waited on something; make its methods `async def`")

@@ -85,7 +85,7 @@ def load_problems(source: str, reader: RowReader[P]) -> list[P]:
         ConfigError: no such file or data set, a line that is not JSON, or no usable row.
         MissingExtra: a hub is named, and the package `datasets` is not installed.
     """
-    found: dict[str, P] = {}
+    problems: dict[str, P] = {}
     repeated, unusable, reason = 0, 0, "it is empty"
     for row in rows_of(source):
         try:
@@ -93,13 +93,13 @@ def load_problems(source: str, reader: RowReader[P]) -> list[P]:
         except UnusableRow as error:
             unusable, reason = unusable + 1, str(error)
             continue
-        repeated += problem.id in found
-        found.setdefault(problem.id, problem)
-    if not found:
+        repeated += problem.id in problems
+        problems.setdefault(problem.id, problem)
+    if not problems:
         raise ConfigError(f"no problem in {source!r} can be used: {reason}")
     if unusable or repeated:
         logger.warning(
             "%s: %d problems; left out %d rows that cannot be used (%s), %d repeated",
-            source, len(found), unusable, reason, repeated,
+            source, len(problems), unusable, reason, repeated,
         )  # fmt: skip
-    return list(found.values())
+    return list(problems.values())

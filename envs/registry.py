@@ -110,10 +110,10 @@ def find_env(env_id: str) -> Factory:
         module, _, attribute = BUILTIN[env_id].partition(":")
         factory: Factory = getattr(import_module(module), attribute)
         return factory
-    offered: Factory | None = load_offered(ENTRY_POINT_GROUP, env_id)
-    if offered is not None:
+    offered_factory: Factory | None = load_offered(ENTRY_POINT_GROUP, env_id)
+    if offered_factory is not None:
         _check_id(env_id)
-        return offered
+        return offered_factory
     raise UnknownEnv.near(
         env_id, env_ids(), hint="ludus list; a file of yours is named by --import"
     )

@@ -40,9 +40,9 @@ def changed_at(source: str) -> int:
 
 
 def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
-    opened = gzip.open if path.suffix == ".gz" else open
+    open_file = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
+        with open_file(path, "rb") as file:
             lines: list[bytes] = file.read().splitlines()
     except (OSError, EOFError) as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
@@ -59,8 +59,8 @@ def _decoded(line: bytes, path: Path, number: int) -> Mapping[str, Any]:
 
 
 def _hub_rows(source: str) -> Iterable[Mapping[str, Any]]:
-    named = _HUB_ID.fullmatch(source)
-    if named is None:
+    hub_match = _HUB_ID.fullmatch(source)
+    if hub_match is None:
         raise ConfigError(
             f"{source!r} is neither a path that ends in {' or '.join(_FILE_ENDINGS)} nor a hub's "
             "'owner/name[/config][@split]'"
@@ -68,10 +68,12 @@ def _hub_rows(source: str) -> Iterable[Mapping[str, Any]]:
     try:
         datasets: Any = importlib.import_module("datasets")
     except ImportError:
-        raise MissingExtra.of("data", needed_for=f"the hub data set {named['name']!r}") from None
+        raise MissingExtra.of(
+            "data", needed_for=f"the hub data set {hub_match['name']!r}"
+        ) from None
     try:
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
-            named["name"], named["config"], split=named["split"] or "train"
+            hub_match["name"], hub_match["config"], split=hub_match["split"] or "train"
         )
     except Exception as error:  # each hub and cache fails in its own way
         raise ConfigError(

@@ -85,25 +85,27 @@ class EnvSession:
             ConfigError: an option the environment does not declare, or a value of a wrong type.
         """
         self._open = False
-        chosen = dict(options or {})
-        named, split = chosen.pop("task", None), chosen.pop("split", None)
-        if named is None:
+        given_options = dict(options or {})
+        task_id, split = given_options.pop("task", None), given_options.pop("split", None)
+        if task_id is None:
             task = pick(self.tasks(split or "train"), (0 if seed is None else seed))
         else:
-            task = self._find_task(str(named), split)
+            task = self._find_task(str(task_id), split)
         declared = self.env.reset_options
-        for name, value in chosen.items():
+        for name, value in given_options.items():
             if name not in declared:
-                known = ", ".join(["task", "split", *declared])
-                raise ConfigError(f"{self.id} has no reset option {name!r}; it takes {known}")
+                option_names = ", ".join(["task", "split", *declared])
+                raise ConfigError(
+                    f"{self.id} has no reset option {name!r}; it takes {option_names}"
+                )
             try:
-                chosen[name] = msgspec.convert(value, declared[name])
+                given_options[name] = msgspec.convert(value, declared[name])
             except msgspec.ValidationError as error:
                 raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
         self.env.task = task
         self.env.rng = task.rng(0 if seed is None else seed)
         observation, info = as_reset(
-            await _value(self.env.reset(seed=seed, options={**chosen, "task": task.id}))
+            await _value(self.env.reset(seed=seed, options={**given_options, "task": task.id}))
         )
         briefing = info.setdefault("briefing", self.env.briefing())
         if not isinstance(briefing, Briefing):
@@ -133,10 +135,10 @@ class EnvSession:
                 f"{self.id}: the episode is over or has not begun; call reset() first"
             )
         self._open = False  # an exception below ends the episode
-        made: Any = self.env.step(action) if isinstance(action, str) else self._answer(action)
-        if inspect.isawaitable(made):
-            made = await made
-        observation, reward, terminated, truncated, info = as_step(made)
+        stepped: Any = self.env.step(action) if isinstance(action, str) else self._answer(action)
+        if inspect.isawaitable(stepped):
+            stepped = await stepped
+        observation, reward, terminated, truncated, info = as_step(stepped)
         # Read the reward slot; a verdict leaves its parts in `info["verdict"]`.
         if isinstance(reward, Verdict):
             if reward.reward is None:
@@ -180,14 +182,16 @@ class EnvSession:
         if message.tool_calls and self.env.tools:
             return self._run_tools(message)
         is_whole = message.tool_calls and self._calls_reach_env
-        said: Any = message if is_whole or not isinstance(message.content, str) else message.content
-        return self.env.step(said)
+        answer: Any = (
+            message if is_whole or not isinstance(message.content, str) else message.content
+        )
+        return self.env.step(answer)
 
     async def _run_tools(self, message: Message) -> Stepped:
         """Run the calls; calls after the end of the episode are not run."""
         planned = [self._plan(call, index) for index, call in enumerate(message.tool_calls)]
         results = await run_calls(planned, at_once=self.env.max_parallel_calls)
-        told = [
+        replies = [
             tool_result(result.shown, call)
             for result, call in zip(results, message.tool_calls, strict=False)
         ]
@@ -198,19 +202,21 @@ class EnvSession:
         if faults := fault_counts(results):
             info["tool_faults"] = faults
         reward = sum(result.reward for result in results)
-        return told, reward, results[-1].terminated, False, info
+        return replies, reward, results[-1].terminated, False, info
 
     def _plan(self, call: ToolCall, index: int) -> PlannedCall:
         """Look a call up; a call that cannot be run is answered with the reason."""
-        tools, most = self.env.tools, self.env.max_calls
+        tools, max_calls = self.env.tools, self.env.max_calls
         if call.error:
             return _refused(ToolFault.UNREADABLE, f"this call was not executed: {call.error}")
-        if most is not None and index >= most:
-            said = f"this call was not executed: {most} a turn, and this is call {index + 1}"
-            return _refused(ToolFault.EXCESS, said)
+        if max_calls is not None and index >= max_calls:
+            refusal = (
+                f"this call was not executed: {max_calls} a turn, and this is call {index + 1}"
+            )
+            return _refused(ToolFault.EXCESS, refusal)
         if call.name not in tools:
-            said = f"no tool named {call.name[:80]!r}; there is {', '.join(tools)}"
-            return _refused(ToolFault.UNKNOWN, said)
+            refusal = f"no tool named {call.name[:80]!r}; there is {', '.join(tools)}"
+            return _refused(ToolFault.UNKNOWN, refusal)
         tool = tools[call.name]
         return PlannedCall(partial(tool.call, call.arguments), tool.concurrent)
 
@@ -231,26 +237,26 @@ def expert_action(session: EnvSession) -> str | Message:
     Raises:
         ConfigError: it has none, or what it does is not an action.
     """
-    said: object = session.env.demonstrate()
-    if isinstance(said, (str, Message)):
-        return said
-    if said is None:
+    answer: object = session.env.demonstrate()
+    if isinstance(answer, (str, Message)):
+        return answer
+    if answer is None:
         raise ConfigError(
             f"{session.id} has no expert: its demonstrate() returned None; write one, or name "
             "another policy"
         )
     raise ConfigError(
         f"demonstrate() of {session.id} must return a str, a Message, or None, got "
-        f"{type(said).__name__}: {said!r:.80}"
+        f"{type(answer).__name__}: {answer!r:.80}"
     )
 
 
-async def _value(made: Any) -> Any:
-    return await made if inspect.isawaitable(made) else made
+async def _value(step_value: Any) -> Any:
+    return await step_value if inspect.isawaitable(step_value) else step_value
 
 
-def _refused(fault: ToolFault, said: str) -> PlannedCall:
+def _refused(fault: ToolFault, detail: str) -> PlannedCall:
     async def answer() -> ToolResult:
-        return ToolResult.failed(fault, said)
+        return ToolResult.failed(fault, detail)
 
     return PlannedCall(answer, concurrent=False, refused=True)

@@ -22,81 +22,85 @@ _INFO: _Slot = ("info", "dict", dict)
 
 
 @lru_cache(maxsize=256)
-def refuse_other_signatures(made: type[TextEnv]) -> None:
+def refuse_other_signatures(env: type[TextEnv]) -> None:
     """Refuse a class whose `reset` or `step` cannot be called as the contract says.
 
     Raises:
         CheckFailed: naming what does not fit.
     """
-    name = made.__name__
+    name = env.__name__
     try:
-        inspect.signature(made.reset).bind("self", seed=None, options=None)
+        inspect.signature(env.reset).bind("self", seed=None, options=None)
     except TypeError as error:
         raise CheckFailed(
             f"{name}.reset must take what it is called with, "
             f"reset(self, *, seed=None, options=None): {error}"
         ) from None
     try:
-        inspect.signature(made.step).bind("self", "")
+        inspect.signature(env.step).bind("self", "")
     except TypeError as error:
         raise CheckFailed(
             f"{name}.step must take one action, step(self, action): {error}"
         ) from None
 
 
-def as_task_set(split: str, made: object) -> TaskSet:
+def as_task_set(split: str, value: object) -> TaskSet:
     """Return the result of `tasks`, checked to be a set of tasks.
 
     Raises:
         CheckFailed: names what does not fit.
     """
-    if all(hasattr(made, name) for name in ("split", "size", "at", "find")):
-        return cast("TaskSet", made)
+    if all(hasattr(value, name) for name in ("split", "size", "at", "find")):
+        return cast("TaskSet", value)
     raise CheckFailed(
         f"tasks({split!r}) must return a TaskSet, such as GeneratedTasks(split) or "
-        f"ListedTasks(split, [Task(...)]), got {made!r:.80}"
+        f"ListedTasks(split, [Task(...)]), got {value!r:.80}"
     )
 
 
-def as_reset(made: object) -> tuple[Observation, Info]:
+def as_reset(value: object) -> tuple[Observation, Info]:
     """Return the result of `reset`, checked.
 
     Raises:
         CheckFailed: names what does not fit.
     """
-    wanted = (_OBSERVATION, _INFO)
-    observation, info = _fitting("reset", made, wanted)
+    slots = (_OBSERVATION, _INFO)
+    observation, info = _fitting("reset", value, slots)
     return observation, dict(info)
 
 
-def as_step(made: object) -> tuple[Observation, object, bool, bool, Info]:
+def as_step(value: object) -> tuple[Observation, object, bool, bool, Info]:
     """Return the result of `step`, checked except for the reward.
 
     Raises:
         CheckFailed: names what does not fit.
     """
-    wanted = (_OBSERVATION, ("reward", "", object), _TERMINATED, _TRUNCATED, _INFO)
-    observation, reward, terminated, truncated, info = _fitting("step", made, wanted)
+    slots = (_OBSERVATION, ("reward", "", object), _TERMINATED, _TRUNCATED, _INFO)
+    observation, reward, terminated, truncated, info = _fitting("step", value, slots)
     return observation, reward, terminated, truncated, dict(info)
 
 
-def _fitting(method: str, made: Any, wanted: Sequence[_Slot]) -> tuple[Any, ...]:
+def _fitting(method: str, method_value: Any, slots: Sequence[_Slot]) -> tuple[Any, ...]:
     """Return the result of `method`, checked to be a tuple of the wanted values."""
-    if not isinstance(made, tuple) or len(made) != len(wanted):
-        found = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
-        raise CheckFailed(f"{_must_return(method, wanted)}; got {found}: {made!r:.120}")
-    for value, (name, _, accepted) in zip(made, wanted, strict=True):
+    if not isinstance(method_value, tuple) or len(method_value) != len(slots):
+        value_type = (
+            f"a tuple of {len(method_value)}"
+            if isinstance(method_value, tuple)
+            else type(method_value).__name__
+        )
+        raise CheckFailed(f"{_must_return(method, slots)}; got {value_type}: {method_value!r:.120}")
+    for value, (name, _, accepted) in zip(method_value, slots, strict=True):
         fits = _is_observation(value) if name == "observation" else isinstance(value, accepted)
         if not fits:
             raise CheckFailed(
-                f"{_must_return(method, wanted)}; got {name} of type {type(value).__name__}: "
+                f"{_must_return(method, slots)}; got {name} of type {type(value).__name__}: "
                 f"{value!r:.120}"
             )
-    return made
+    return method_value
 
 
-def _must_return(method: str, wanted: Sequence[_Slot]) -> str:
-    slots = ", ".join(f"{name}: {kind}" if kind else name for name, kind, _ in wanted)
+def _must_return(method: str, slots_wanted: Sequence[_Slot]) -> str:
+    slots = ", ".join(f"{name}: {kind}" if kind else name for name, kind, _ in slots_wanted)
     return f"{method}() must return ({slots})"
 
 

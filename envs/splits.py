@@ -52,12 +52,14 @@ class ProblemSet(Generic[P]):
         check_shares(validation, test)
         held_out = {problem.id for problem in tests}
         pool = sorted((p for p in problems if p.id not in held_out), key=lambda p: _key(seed, p.id))
-        ends = [round(len(pool) * (0.0 if tests else test))]
-        ends.append(ends[0] + round(len(pool) * validation))
+        split_ends = [round(len(pool) * (0.0 if tests else test))]
+        split_ends.append(split_ends[0] + round(len(pool) * validation))
         parts = {
-            "test": sorted(tests, key=lambda p: _key(seed, p.id)) if tests else pool[: ends[0]],
-            "validation": pool[ends[0] : ends[1]],
-            "train": pool[ends[1] :],
+            "test": sorted(tests, key=lambda p: _key(seed, p.id))
+            if tests
+            else pool[: split_ends[0]],
+            "validation": pool[split_ends[0] : split_ends[1]],
+            "train": pool[split_ends[1] :],
         }
         self._by_id = {problem.id: problem for part in parts.values() for problem in part}
         self._tasks = {split: _tasks(split, part) for split, part in parts.items()}

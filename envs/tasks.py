@@ -53,11 +53,11 @@ def distinct(tasks: Iterable[Task], seen: set[str] | None = None) -> Iterator[Ta
     >>> [task.id for task in distinct(twice)]
     ['test/0']
     """
-    met = set() if seen is None else seen
+    seen_ids = set() if seen is None else seen
     for task in tasks:
         key = f"problem {task.problem}" if task.problem else f"id {task.id}"
-        if key not in met:
-            met.add(key)
+        if key not in seen_ids:
+            seen_ids.add(key)
             yield task
 
 
@@ -169,8 +169,8 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
 def page_of(tasks: TaskSet, offset: int, limit: int) -> TaskPage:
     """The tasks from `offset`, at most `limit`; none past the end."""
     end = TASKS_PER_SPLIT if tasks.size is None else tasks.size
-    shown = [tasks.at(index) for index in range(offset, min(offset + limit, end))]
-    return TaskPage(split=tasks.split, size=tasks.size, offset=offset, tasks=shown)
+    page_tasks = [tasks.at(index) for index in range(offset, min(offset + limit, end))]
+    return TaskPage(split=tasks.split, size=tasks.size, offset=offset, tasks=page_tasks)
 
 
 def pick(tasks: TaskSet, seed: int) -> Task:

@@ -60,22 +60,23 @@ class VerifierUnderCheck:
             CheckFailed: the verifier raised, or gave something else.
         """
         try:
-            made: object = score_sample(self.verifier, sample, timeout_s=TIMEOUT_S)
+            answer: object = score_sample(self.verifier, sample, timeout_s=TIMEOUT_S)
         except Exception as error:
             raise CheckFailed(
                 f"{shown(sample)} raises {type(error).__name__}: {error}; what a policy wrote "
                 "earns a low reward, an unusable gold is Verdict.invalid(...)"
             ) from error
-        return verdict_of(made, sample)
+        return verdict_of(answer, sample)
 
 
-def verdict_of(made: object, sample: Sample) -> Verdict:
+def verdict_of(answer: object, sample: Sample) -> Verdict:
     """Read what a verifier gave."""
-    if not isinstance(made, Verdict):
+    if not isinstance(answer, Verdict):
         raise CheckFailed(
-            f"{shown(sample)} gives {type(made).__name__} {made!r:.60}; score() returns a Verdict"
+            f"{shown(sample)} gives {type(answer).__name__} {answer!r:.60}; "
+            "score() returns a Verdict"
         )
-    return made
+    return answer
 
 
 def shown(sample: Sample) -> str:
@@ -113,10 +114,10 @@ def examine_verifier(
     """
     if isinstance(verifier, str):
         return examine(name or verifier, VerifierUnderCheck(make_verifier(verifier), cases), RULES)
-    called = name or getattr(verifier, "__name__", type(verifier).__name__)
-    given = verifier() if isinstance(verifier, type) else verifier
-    made = given if isinstance(given, Verifier) else FunctionVerifier(given)
-    return examine(called, VerifierUnderCheck(made, cases), RULES)
+    verifier_name = name or getattr(verifier, "__name__", type(verifier).__name__)
+    instance = verifier() if isinstance(verifier, type) else verifier
+    checked_verifier = instance if isinstance(instance, Verifier) else FunctionVerifier(instance)
+    return examine(verifier_name, VerifierUnderCheck(checked_verifier, cases), RULES)
 
 
 def rewards_right_answers(subject: VerifierUnderCheck) -> str:
@@ -171,11 +172,11 @@ def gives_the_same_again(subject: VerifierUnderCheck) -> str:
     samples = [*subject.cases[:8], *(Sample(response=t, gold=BLAND_GOLD) for t in ("42", "41"))]
     before = [subject.score(sample) for sample in samples]
     after = [subject.score(sample) for sample in reversed(samples)][::-1]
-    for sample, one, two in zip(samples, before, after, strict=True):
-        if (one.status, one.reward) != (two.status, two.reward):
+    for sample, first, second in zip(samples, before, after, strict=True):
+        if (first.status, first.reward) != (second.status, second.reward):
             raise CheckFailed(
-                f"{shown(sample)} was {one.status} {one.reward}, then {two.status} {two.reward}; "
-                "say deterministic = False if a judge is inside"
+                f"{shown(sample)} was {first.status} {first.reward}, then {second.status} "
+                f"{second.reward}; say deterministic = False if a judge is inside"
             )
     return f"{len(samples)} samples twice"
 
@@ -185,11 +186,11 @@ def travels(subject: VerifierUnderCheck) -> str:
     sample = subject.cases[0] if subject.cases else Sample(response="42", gold=BLAND_GOLD)
     verdict = subject.score(sample)
     try:
-        back = msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict)
+        decoded = msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict)
     except (TypeError, ValueError, OverflowError) as error:
         raise CheckFailed(f"{shown(sample)}: {verdict} cannot be sent as JSON: {error}") from None
-    if back != verdict:
-        raise CheckFailed(f"{shown(sample)}: {verdict} comes back as {back}")
+    if decoded != verdict:
+        raise CheckFailed(f"{shown(sample)}: {verdict} comes back as {decoded}")
     return "as JSON and back"
 
 
@@ -210,12 +211,12 @@ def scores_groups(subject: VerifierUnderCheck) -> str:
 
 
 def _group(verifier: GroupVerifier, samples: Sequence[Sample]) -> Sequence[object]:
-    made = verifier.score_group(samples)
-    if not inspect.isawaitable(made):
-        return list(made)
+    group_scoring = verifier.score_group(samples)
+    if not inspect.isawaitable(group_scoring):
+        return list(group_scoring)
 
     async def awaited() -> Sequence[Verdict]:
-        return await made
+        return await group_scoring
 
     return list(run_on_loop(awaited(), timeout_s=TIMEOUT_S))
 

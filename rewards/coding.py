@@ -66,8 +66,8 @@ class CodingVerifier:
             if kind not in KINDS:
                 raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
             json.dumps(gold["tests"], ensure_ascii=False).encode()
-            chosen = {name: gold[name] for name in _OPTIONS if name in gold}
-            settings: dict[str, Any] = {"timeout_s": self.timeout_s, **chosen}
+            gold_options = {name: gold[name] for name in _OPTIONS if name in gold}
+            settings: dict[str, Any] = {"timeout_s": self.timeout_s, **gold_options}
             options = msgspec.convert({"partial": self.partial, **settings}, GradeOptions)
             Comparison.parse(options.compare)
             find_language(options.language)
@@ -96,8 +96,10 @@ def completed(code: str, gold: Mapping[str, Any]) -> str:
     'def f(n):\\n    return n + 1'
     """
     name, stub = str(gold.get("entry_point", "")), str(gold.get("stub", ""))
-    whole = re.search(rf"^(?:(?:(?:async )?def )?{re.escape(name)}|class Solution)\b", code, re.M)
-    if stub and not whole:
+    has_function = re.search(
+        rf"^(?:(?:(?:async )?def )?{re.escape(name)}|class Solution)\b", code, re.M
+    )
+    if stub and not has_function:
         return stub + code
     context = str(gold.get("context", ""))
     if not context:
@@ -116,9 +118,9 @@ def extract_code(response: str, languages: Collection[str] = _PYTHON) -> str:
     'x = 2\n'
     """
     blocks, unclosed = _blocks(response.rpartition("</think>")[2])
-    ours = [body for language, body in blocks if language in languages]
-    if ours or blocks:
-        return ours[-1] if ours else blocks[-1][1]
+    own_blocks = [body for language, body in blocks if language in languages]
+    if own_blocks or blocks:
+        return own_blocks[-1] if own_blocks else blocks[-1][1]
     return unclosed
 
 
@@ -128,17 +130,17 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
     The rest is the whole text if no block was opened. The lines are read in one pass.
     """
     blocks: list[tuple[str, str]] = []
-    fence, language, body, opened = "", "", list[str](), False
+    fence, language, body, open_position = "", "", list[str](), False
     for line in text.splitlines(keepends=True):
         mark, word = _fence(line)
         if fence and mark.startswith(fence) and not word:
             blocks.append((language, "".join(body)))
             fence = ""
         elif not fence and mark:
-            fence, language, body, opened = mark, word, [], True
+            fence, language, body, open_position = mark, word, [], True
         else:
             body.append(line)
-    return blocks, "".join(body) if fence or not opened else ""
+    return blocks, "".join(body) if fence or not open_position else ""
 
 
 def _fence(line: str) -> tuple[str, str]:

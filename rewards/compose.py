@@ -104,8 +104,8 @@ class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         >>> LengthShaping(free_words=2, max_words=4, penalty=1.0).of("one two three")
         -0.5
         """
-        over = (len(text.split()) - self.free_words) / (self.max_words - self.free_words)
-        return -self.penalty * min(1.0, max(0.0, over))
+        excess = (len(text.split()) - self.free_words) / (self.max_words - self.free_words)
+        return -self.penalty * min(1.0, max(0.0, excess))
 
 
 class Composition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,14 +176,18 @@ def composed(
     """
     if bool(file) is (composition is not None):
         raise ConfigError("a composition comes from file=reward.toml, or is handed in; give one")
-    made = composition or load_composition(file)
-    known = dict(verifiers or {})
-    for part in made.parts:
-        if part.label not in known:
+    loaded = composition or load_composition(file)
+    known_verifiers = dict(verifiers or {})
+    for part in loaded.parts:
+        if part.label not in known_verifiers:
             name, options = parse_served(part.name)
-            known[part.label] = make_verifier(name, **options)
-    grouped = made.by_group or any(isinstance(v, GroupVerifier) for v in known.values())
-    return ComposedGroupVerifier(made, known) if grouped else ComposedVerifier(made, known)
+            known_verifiers[part.label] = make_verifier(name, **options)
+    grouped = loaded.by_group or any(isinstance(v, GroupVerifier) for v in known_verifiers.values())
+    return (
+        ComposedGroupVerifier(loaded, known_verifiers)
+        if grouped
+        else ComposedVerifier(loaded, known_verifiers)
+    )
 
 
 class ComposedVerifier:
@@ -236,22 +240,22 @@ class ComposedGroupVerifier(ComposedVerifier):
 async def _score_all(
     composition: Composition, verifiers: Mapping[str, Verifier], samples: Sequence[Sample]
 ) -> list[Verdict]:
-    said: list[dict[str, Verdict]] = [{} for _ in samples]
+    label_verdicts: list[dict[str, Verdict]] = [{} for _ in samples]
     for part in (part for part in composition.parts if part.gate):
-        still = [n for n, verdicts in enumerate(said) if _goes_on(composition, verdicts)]
-        await _ask(part, verifiers[part.label], samples, still, said)
-    still = [n for n, verdicts in enumerate(said) if _goes_on(composition, verdicts)]
+        still = [n for n, verdicts in enumerate(label_verdicts) if _goes_on(composition, verdicts)]
+        await _ask(part, verifiers[part.label], samples, still, label_verdicts)
+    still = [n for n, verdicts in enumerate(label_verdicts) if _goes_on(composition, verdicts)]
     await asyncio.gather(
         *(
-            _ask(part, verifiers[part.label], samples, still, said)
+            _ask(part, verifiers[part.label], samples, still, label_verdicts)
             for part in composition.parts
             if not part.gate
         )
     )
-    values = _normalised(composition, said)
+    values = _normalised(composition, label_verdicts)
     return [
         _summed(composition, verdicts, value, sample.text)
-        for verdicts, value, sample in zip(said, values, samples, strict=True)
+        for verdicts, value, sample in zip(label_verdicts, values, samples, strict=True)
     ]
 
 
@@ -273,34 +277,34 @@ async def _ask(
     verifier: Verifier,
     samples: Sequence[Sample],
     numbers: Sequence[int],
-    said: Sequence[dict[str, Verdict]],
+    label_verdicts: Sequence[dict[str, Verdict]],
 ) -> None:
     if isinstance(verifier, GroupVerifier) and numbers:
-        made = verifier.score_group([samples[n] for n in numbers])
-        verdicts = await made if inspect.isawaitable(made) else made
+        group_scoring = verifier.score_group([samples[n] for n in numbers])
+        verdicts = await group_scoring if inspect.isawaitable(group_scoring) else group_scoring
     else:
         verdicts = await asyncio.gather(*(_one(verifier, samples[n]) for n in numbers))
     for number, verdict in zip(numbers, verdicts, strict=True):
-        said[number][part.label] = verdict
+        label_verdicts[number][part.label] = verdict
 
 
 async def _one(verifier: Verifier, sample: Sample) -> Verdict:
     light = getattr(verifier, "never_blocks", False) or inspect.iscoroutinefunction(verifier.score)
-    made = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
-    return await made if inspect.isawaitable(made) else made
+    scoring = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
+    return await scoring if inspect.isawaitable(scoring) else scoring
 
 
 def _normalised(
-    composition: Composition, said: Sequence[Mapping[str, Verdict]]
+    composition: Composition, label_verdicts: Sequence[Mapping[str, Verdict]]
 ) -> list[dict[str, float]]:
     """Return the value of each part for each answer: bounded, then normalised over the answers that
     have a value.
     """
-    values: list[dict[str, float]] = [{} for _ in said]
+    values: list[dict[str, float]] = [{} for _ in label_verdicts]
     for part in composition.parts:
         have = {
             n: min(part.high, max(part.low, verdicts[part.label].unwrap()))
-            for n, verdicts in enumerate(said)
+            for n, verdicts in enumerate(label_verdicts)
             if part.label in verdicts and verdicts[part.label].ok
         }
         for n, value in zip(have, over_group(part.normalise, list(have.values())), strict=True):
@@ -308,21 +312,21 @@ def _normalised(
     return values
 
 
-def over_group(how: Normalisation, values: Sequence[float]) -> list[float]:
+def over_group(normalisation: Normalisation, values: Sequence[float]) -> list[float]:
     """Normalise the `values` of a part over the group.
 
     >>> over_group("rank", [3.0, 1.0, 3.0])
     [0.75, 0.0, 0.75]
     """
-    if not how or not values:
+    if not normalisation or not values:
         return list(values)
-    if how == "rank":
+    if normalisation == "rank":
         top = max(1, len(values) - 1)
-        below = [sum(other < v for other in values) for v in values]
-        equal = [sum(other == v for other in values) - 1 for v in values]
+        below = [sum(value < v for value in values) for v in values]
+        equal = [sum(value == v for value in values) - 1 for v in values]
         return [(b + e / 2) / top for b, e in zip(below, equal, strict=True)]
     mean = statistics.fmean(values)
-    scale = statistics.pstdev(values) if how == "zscore" else 1.0
+    scale = statistics.pstdev(values) if normalisation == "zscore" else 1.0
     return [(v - mean) / scale if scale else 0.0 for v in values]
 
 
@@ -353,8 +357,8 @@ def _summed(
         None,
     )  # fmt: skip
     if shut is not None:
-        why = f"the gate {shut.label!r} is shut: {verdicts[shut.label].detail}"
-        return Verdict.of(composition.floor, why, parts=parts, metrics=metrics)
+        reason = f"the gate {shut.label!r} is shut: {verdicts[shut.label].detail}"
+        return Verdict.of(composition.floor, reason, parts=parts, metrics=metrics)
     if composition.length is not None:
         parts["length"] = (composition.length.of(text), 1.0)
     total = math.fsum(value * weight for value, weight in parts.values())
@@ -374,14 +378,14 @@ def _turn_rewards(
     """What the turns earned over all parts. A part whose reward was bounded or normalised is of the
     whole response: nobody knows which turn the difference is owed to.
     """
-    known = {
+    turn_rewards = {
         label: verdict.turn_rewards
         for label, verdict in verdicts.items()
         if verdict.turn_rewards and values[label] == verdict.reward
     }
-    if len({len(rewards) for rewards in known.values()}) != 1:
+    if len({len(rewards) for rewards in turn_rewards.values()}) != 1:
         return []
     return [
-        math.fsum(weights[label] * earned for label, earned in zip(known, turn, strict=True))
-        for turn in zip(*known.values(), strict=True)
+        math.fsum(weights[label] * earned for label, earned in zip(turn_rewards, turn, strict=True))
+        for turn in zip(*turn_rewards.values(), strict=True)
     ]

@@ -16,6 +16,6 @@ def exact(sample: Sample) -> Verdict:
             "exact needs a gold: a text, or a list of texts that all count as right"
         )
     golds = sample.gold if isinstance(sample.gold, list) else [sample.gold]
-    said = " ".join(sample.text.split()).casefold()
-    hit = any(said == " ".join(str(gold).split()).casefold() for gold in golds)
-    return Verdict.of(float(hit), "equal" if hit else f"{said[:80]!r} is not the gold")
+    answer = " ".join(sample.text.split()).casefold()
+    hit = any(answer == " ".join(str(gold).split()).casefold() for gold in golds)
+    return Verdict.of(float(hit), "equal" if hit else f"{answer[:80]!r} is not the gold")

@@ -39,8 +39,8 @@ class Sample(
         """The response as text; for a conversation, the text of the last assistant message."""
         if isinstance(self.response, str):
             return self.response
-        spoken = [message.text for message in self.response if message.role == "assistant"]
-        return spoken[-1] if spoken else ""
+        answers = [message.text for message in self.response if message.role == "assistant"]
+        return answers[-1] if answers else ""
 
 
 @runtime_checkable

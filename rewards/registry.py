@@ -161,12 +161,12 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
     check_plain(name, target, options)
     if inspect.isclass(target) or options or _takes_nothing(target):
         try:
-            made = target(**options)
+            built = target(**options)
         except TypeError as error:
             raise ConfigError(
                 f"verifier {name!r} does not take these options {options!r}: {error}"
             ) from error
-        return as_verifier(name, made)
+        return as_verifier(name, built)
     return as_verifier(name, target)
 
 
@@ -184,26 +184,26 @@ def _takes_nothing(target: VerifierFactory) -> bool:
     return True
 
 
-def as_verifier(name: str, made: object) -> Verifier:
-    """Read `made` (a verifier, a `BatchVerifier` or a score function) as the verifier `name`.
+def as_verifier(name: str, candidate: object) -> Verifier:
+    """Read `candidate` (a verifier, a `BatchVerifier` or a score function) as the verifier `name`.
 
     Raises:
         ConfigError: it is none of them.
     """
-    if isinstance(made, Verifier):
-        return made
-    if isinstance(made, BatchVerifier):
+    if isinstance(candidate, Verifier):
+        return candidate
+    if isinstance(candidate, BatchVerifier):
         from .learned.batching import Batched  # it imports this module
 
-        return Batched(made, name)
-    if callable(made):
-        function = cast("ScoreFunction", made)
+        return Batched(candidate, name)
+    if callable(candidate):
+        function = cast("ScoreFunction", candidate)
         _refuse_other_signatures(name, function)
         return FunctionVerifier(function)
     raise ConfigError(
         f"verifier {name!r} is neither a function of one Sample nor has a method score(sample) or "
         f"score_batch(samples): "
-        f"{made!r:.80}"
+        f"{candidate!r:.80}"
     )
 
 
@@ -236,9 +236,9 @@ def find_verifier(name: str) -> VerifierFactory:
         module, _, attribute = BUILTIN[name].partition(":")
         factory: VerifierFactory = getattr(import_module(module), attribute)
         return factory
-    offered: VerifierFactory | None = load_offered(ENTRY_POINT_GROUP, name)
-    if offered is not None:
-        return offered
+    offered_factory: VerifierFactory | None = load_offered(ENTRY_POINT_GROUP, name)
+    if offered_factory is not None:
+        return offered_factory
     raise UnknownVerifier.near(
         name, verifier_names(), hint="ludus list; a file of yours is named by --import"
     )

@@ -143,28 +143,28 @@ def read_rows(path: Path) -> list[LabelledAnswer]:
 
 def _row(path: Path, number: int, line: bytes) -> LabelledAnswer:
     try:
-        given = msgspec.json.decode(line, type=dict[str, object])
+        fields = msgspec.json.decode(line, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}:{number}: not a JSON object ({error})") from error
-    _refuse_misspelt(f"{path}:{number}", given)
-    response = next((given[name] for name in RESPONSE_FIELDS if name in given), None)
-    if "gold" not in given or not isinstance(response, str):
+    _refuse_misspelt(f"{path}:{number}", fields)
+    response = next((fields[name] for name in RESPONSE_FIELDS if name in fields), None)
+    if "gold" not in fields or not isinstance(response, str):
         raise ConfigError(
             f"{path}:{number}: a row needs 'gold' and one of {', '.join(RESPONSE_FIELDS)}"
         )
-    label = given.get("label")
+    label = fields.get("label")
     return LabelledAnswer(
-        given["gold"], response, label if isinstance(label, bool) else None,
-        str(given.get("category") or ""), str(given.get("id") or number),
+        fields["gold"], response, label if isinstance(label, bool) else None,
+        str(fields.get("category") or ""), str(fields.get("id") or number),
     )  # fmt: skip
 
 
-def _refuse_misspelt(where: str, given: Mapping[str, object]) -> None:
+def _refuse_misspelt(place: str, fields: Mapping[str, object]) -> None:
     """Refuse a column whose name is nearly that of a missing field; other columns are ignored."""
-    missing = [name for name in READ_FIELDS[:-1] if name not in given]
-    for name in given:
+    missing = [name for name in READ_FIELDS[:-1] if name not in fields]
+    for name in fields:
         if name not in READ_FIELDS and difflib.get_close_matches(name, missing, n=1, cutoff=0.7):
-            raise ConfigError(f"{where}: {unknown_field(name, set(missing))}")
+            raise ConfigError(f"{place}: {unknown_field(name, set(missing))}")
 
 
 def score_rows(
@@ -203,7 +203,10 @@ def score_file(path: Path | str, verifier: Verifier) -> ScoringReport:
 
 def cpu_seconds() -> float:
     """Return the CPU time of this process and of its ended children."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    usages = (
+        resource.getrusage(usage_of)
+        for usage_of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 

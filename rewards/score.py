@@ -48,7 +48,7 @@ def score(
         UnknownVerifier: nobody registered the name; the message names the near miss.
         ConfigError: the verifier does not take these options.
     """
-    parts = [ImagePart(data=one) if isinstance(one, bytes) else one for one in images]
+    parts = [ImagePart(data=image) if isinstance(image, bytes) else image for image in images]
     sample = Sample(response=response, gold=gold, prompt=prompt, info=info or {}, images=parts)
     return score_sample(shared_verifier(name, **options), sample, timeout_s=timeout_s)
 
@@ -59,15 +59,15 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
     Raises:
         TypeError: it gave something else than a verdict.
     """
-    made: object = verifier.score(sample)
-    if inspect.isawaitable(made):
-        made = _wait(made, timeout_s)
-    if not isinstance(made, Verdict):
+    scoring: object = verifier.score(sample)
+    if inspect.isawaitable(scoring):
+        scoring = _wait(scoring, timeout_s)
+    if not isinstance(scoring, Verdict):
         raise TypeError(
             f"score() of {type(verifier).__name__} must return a Verdict, such as "
-            f"Verdict.of(1.0), got {type(made).__name__}: {made!r:.80}"
+            f"Verdict.of(1.0), got {type(scoring).__name__}: {scoring!r:.80}"
         )
-    return made
+    return scoring
 
 
 def close_verifier(verifier: Verifier) -> None:
@@ -80,13 +80,13 @@ def close_verifier(verifier: Verifier) -> None:
         run_on_loop(_awaited(closing), timeout_s=TIMEOUT_S)
 
 
-async def _awaited(made: Awaitable[T]) -> T:
-    return await made
+async def _awaited(scoring: Awaitable[T]) -> T:
+    return await scoring
 
 
-def _wait(made: Awaitable[Verdict], timeout_s: float) -> Verdict:
+def _wait(scoring: Awaitable[Verdict], timeout_s: float) -> Verdict:
     try:
-        return run_on_loop(_awaited(made), timeout_s=timeout_s)
+        return run_on_loop(_awaited(scoring), timeout_s=timeout_s)
     except TimeoutError:
         return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
 

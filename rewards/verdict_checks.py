@@ -20,8 +20,8 @@ def failed(name: str, error: BaseException) -> Verdict:
     if isinstance(error, RewardUnavailable):
         return error.verdict
     if isinstance(error, RemoteError):  # a judge behind HTTP
-        why = f"{type(error).__name__}: {error}"
-        return Verdict.unavailable(why) if error.retryable else Verdict.error(why)
+        description = f"{type(error).__name__}: {error}"
+        return Verdict.unavailable(description) if error.retryable else Verdict.error(description)
     if isinstance(error, TimeoutError):  # of something the verifier waited for
         return Verdict.unavailable(f"{name}: {type(error).__name__}: {error}".rstrip(": "))
     return Verdict.error(f"{name} raised {type(error).__name__}: {error}")
@@ -32,23 +32,23 @@ def is_bug(error: BaseException) -> bool:
     return not isinstance(error, (RewardUnavailable, RemoteError, TimeoutError))
 
 
-def usable(name: str, judged: object) -> Verdict:
+def usable(name: str, value: object) -> Verdict:
     """Return the verdict of the verifier `name` if the verdict can be sent, otherwise a failure."""
     try:
-        verdict = as_verdict(judged, name)
+        verdict = as_verdict(value, name)
         encode(verdict)
     except (TypeError, ValueError, RecursionError) as error:
         return Verdict.error(f"{name} gave no usable verdict: {error}")
     return verdict
 
 
-def one_each(judged: object, number: int) -> Sequence[object]:
+def one_each(value: object, number: int) -> Sequence[object]:
     """What `score_group` returned for each of `number` samples."""
-    if isinstance(judged, Verdict):  # nothing came of it, for all of them
-        return [judged] * number
-    if isinstance(judged, Sequence) and len(judged) == number:
-        return judged
-    return [Verdict.error(f"score_group must give {number} verdicts, got {judged!r:.80}")] * number
+    if isinstance(value, Verdict):  # nothing came of it, for all of them
+        return [value] * number
+    if isinstance(value, Sequence) and len(value) == number:
+        return value
+    return [Verdict.error(f"score_group must give {number} verdicts, got {value!r:.80}")] * number
 
 
 def is_async_verifier(verifier: Verifier) -> bool:

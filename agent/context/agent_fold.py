@@ -105,16 +105,18 @@ class FoldSteps(ContextManager):
         steps = len(history.actions)
         if not steps:
             return action
-        said = msgspec.json.encode(Directive((1, steps), summarise())).decode()
-        return msgspec.structs.replace(action, content=f"<compress>{said}</compress>{action.text}")
+        directive_text = msgspec.json.encode(Directive((1, steps), summarise())).decode()
+        return msgspec.structs.replace(
+            action, content=f"<compress>{directive_text}</compress>{action.text}"
+        )
 
     def _fold(self, directives: list[str], steps: int) -> None:
         """Fold the newest step as the last directive says, or without a text."""
         blocks = self._folded
         first, last, text = _read(directives[-1]) if directives else (0, 0, "")
         if last == steps and first in {steps, *(block.first for block in blocks)}:
-            kept = [block for block in blocks if block.last < first]
-            self._folded[:] = [*kept, Block(first, steps, text)]
+            kept_blocks = [block for block in blocks if block.last < first]
+            self._folded[:] = [*kept_blocks, Block(first, steps, text)]
         elif not blocks or blocks[-1].last < steps:
             blocks.append(Block(steps, steps, NOTHING))
 

@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from ludus.messages import Message, user
 
 
-def split_text(text: str, most: int, measure: Callable[[Sequence[Message]], int]) -> list[str]:
-    """Split a text into chunks of at most `most` tokens, as long as possible, at spaces.
+def split_text(
+    text: str, max_tokens: int, measure: Callable[[Sequence[Message]], int]
+) -> list[str]:
+    """Split a text into chunks of at most `max_tokens` tokens, as long as possible, at spaces.
 
-    Joined, the chunks are the text again. A single word that is longer than `most` tokens is split
+    Joined, the chunks are the text again. A single word of more than `max_tokens` tokens is split
     inside; a chunk has at least one character, whatever its length in tokens.
 
     Args:
         text: the text.
-        most: the most tokens of a chunk, as a message.
+        max_tokens: the most tokens of a chunk, as a message.
         measure: returns the length of messages in tokens.
 
     >>> split_text("one two three", 9, lambda messages: len(messages[0].text))
@@ -23,7 +25,7 @@ def split_text(text: str, most: int, measure: Callable[[Sequence[Message]], int]
     """
     chunks: list[str] = []
     while text:
-        end = _fitting(text, most, measure)
+        end = _fitting(text, max_tokens, measure)
         if end < len(text):
             space = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
             end = space or end
@@ -32,14 +34,14 @@ def split_text(text: str, most: int, measure: Callable[[Sequence[Message]], int]
     return chunks
 
 
-def _fitting(text: str, most: int, measure: Callable[[Sequence[Message]], int]) -> int:
-    """Return the most characters of the text's beginning that have at most `most` tokens."""
+def _fitting(text: str, max_tokens: int, measure: Callable[[Sequence[Message]], int]) -> int:
+    """Return the most characters of the text's beginning that have at most `max_tokens` tokens."""
     fits, too_many = 1, len(text) + 1
     # Begin with a guess, since measuring a whole book many times is slow.
-    guess = 4 * most
+    guess = 4 * max_tokens
     while too_many - fits > 1:
         middle = min(guess, too_many - 1) if guess > fits else (fits + too_many) // 2
-        if measure([user(text[:middle])]) <= most:
+        if measure([user(text[:middle])]) <= max_tokens:
             fits = middle
             guess = 2 * middle
         else:

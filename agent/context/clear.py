@@ -110,13 +110,15 @@ class ClearToolResults(ContextManager):
 
     def _without(self, view: Sequence[Message], old: set[int]) -> list[Message]:
         """Return the window with the results at the indices `old` replaced."""
-        made = [
+        cleared = [
             msgspec.structs.replace(message, content=self.placeholder) if index in old else message
             for index, message in enumerate(view)
         ]
         if not self.clear_inputs:
-            return made
-        return [self._without_inputs(index, view, old, made[index]) for index in range(len(made))]
+            return cleared
+        return [
+            self._without_inputs(index, view, old, cleared[index]) for index in range(len(cleared))
+        ]
 
     def _without_inputs(
         self, index: int, view: Sequence[Message], old: set[int], message: Message

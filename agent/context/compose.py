@@ -40,13 +40,13 @@ class Composed(ContextManager):
             raise ConfigError(
                 f"a composition needs two or more different context managers, got {names}"
             )
-        offered = [tool.name for manager in managers for tool in manager.tools]
-        twice = sorted({name for name in offered if offered.count(name) > 1})
+        tool_names = [tool.name for manager in managers for tool in manager.tools]
+        twice = sorted({name for name in tool_names if tool_names.count(name) > 1})
         if twice:
             raise ConfigError(f"two context managers offer a tool named {twice[0]!r}")
         self.managers = tuple(managers)
         self.name = "+".join(names)
-        self.tools: Sequence[ToolSpec] = [tool for one in managers for tool in one.tools]
+        self.tools: Sequence[ToolSpec] = [tool for manager in managers for tool in manager.tools]
         self.needs_window = any(manager.needs_window for manager in managers)
 
     def begin(self) -> Composed:
@@ -60,24 +60,24 @@ class Composed(ContextManager):
     def before_turn(self, history: History) -> Decision | None:
         """Return the first decision."""
         decisions = (manager.before_turn(history) for manager in self.managers)
-        return next((one for one in decisions if one is not None), None)
+        return next((decision for decision in decisions if decision is not None), None)
 
     def when_full(self, history: History) -> Decision | None:
         """Return the first decision that helps."""
         stop: Stop | None = None
-        asked = [
+        willing = [
             manager
-            for manager in sorted(self.managers, key=lambda one: one.last_resort)
+            for manager in sorted(self.managers, key=lambda candidate: candidate.last_resort)
             if not history.window or history.length >= manager.limit(history.window)
         ]
-        for manager in asked:
+        for manager in willing:
             decision = manager.when_full(history)
             if isinstance(decision, Stop):
                 stop = decision
             elif decision is not None and not self._opens_full(decision, history):
                 return decision
         # While the limit of another manager is still ahead, what room is left is used.
-        return stop if len(asked) == len(self.managers) else None
+        return stop if len(willing) == len(self.managers) else None
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
         """Pass the first prompt through all managers."""

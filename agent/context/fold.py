@@ -58,13 +58,17 @@ class Fold(ContextManager):
 
     def handle(self, action: Message, history: History) -> Handled | None:
         """Open or close a branch; a call that cannot be followed is answered with the reason."""
-        own = own_calls(action, self.tools)
-        if not own:
+        fold_calls = own_calls(action, self.tools)
+        if not fold_calls:
             return None
         if len(action.tool_calls) > 1:
-            return refuse(action.tool_calls, f"call {own[0].name} alone, nothing beside it")
+            return refuse(action.tool_calls, f"call {fold_calls[0].name} alone, nothing beside it")
         view = history.view
-        return self._branch(own[0], view) if own[0].name == BRANCH.name else _return(own[0], view)
+        return (
+            self._branch(fold_calls[0], view)
+            if fold_calls[0].name == BRANCH.name
+            else _return(fold_calls[0], view)
+        )
 
     def _branch(self, call: ToolCall, view: Sequence[Message]) -> Handled:
         reason = call.error or text_missing(call, "prompt")
@@ -78,15 +82,15 @@ class Fold(ContextManager):
 
 
 def _return(call: ToolCall, view: Sequence[Message]) -> Handled:
-    begun = _open_branch(view)
+    branch = _open_branch(view)
     reason = call.error or text_missing(call, "message")
-    if begun is None:
+    if branch is None:
         reason = "there is no branch to return from"
-    if reason or begun is None:
+    if reason or branch is None:
         return refuse([call], reason)
-    opened_by = view[begun - 1].tool_calls[0]
+    opened_by = view[branch - 1].tool_calls[0]
     result = tool_result(call.arguments["message"], opened_by)
-    return Handled([*view[:begun], result], reopen=True)
+    return Handled([*view[:branch], result], reopen=True)
 
 
 def _is_result(message: Message) -> bool:

@@ -69,16 +69,16 @@ class History:
     @property
     def exchanges(self) -> list[Exchange]:
         """Every action with the messages that answered."""
-        ends = [*self.actions, len(self.messages)][1:]
+        exchange_ends = [*self.actions, len(self.messages)][1:]
         return [
             Exchange(self.messages[start], list(self.messages[start + 1 : end]))
-            for start, end in zip(self.actions, ends, strict=True)
+            for start, end in zip(self.actions, exchange_ends, strict=True)
         ]
 
     def last(self, count: int) -> list[Message]:
         """Return the messages of the last `count` exchanges, or of all if fewer exist."""
-        kept = self.actions[max(0, len(self.actions) - count) :]
-        return list(self.messages[kept[0] :]) if kept else []
+        kept_positions = self.actions[max(0, len(self.actions) - count) :]
+        return list(self.messages[kept_positions[0] :]) if kept_positions else []
 
 
 def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
@@ -89,7 +89,7 @@ def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
     last = messages[-1] if messages else None
     if last is None or last.role is not Role.USER:
         return [*messages, Message(role=Role.USER, content=text)]
-    joined: str | list[Part] = f"{last.content}\n\n{text}" if last.content else text
+    content: str | list[Part] = f"{last.content}\n\n{text}" if last.content else text
     if isinstance(last.content, list):  # parts, among them images
-        joined = [*last.content, TextPart(f"\n\n{text}")]
-    return [*messages[:-1], Message(role=Role.USER, content=joined, name=last.name)]
+        content = [*last.content, TextPart(f"\n\n{text}")]
+    return [*messages[:-1], Message(role=Role.USER, content=content, name=last.name)]

@@ -95,14 +95,14 @@ class MemAgent(ContextManager):
 
     def before_turn(self, history: History) -> WriteText | None:
         """Begin to read where the newest messages hold a document."""
-        reader, found = self._reader, list[str]()
+        reader, memories = self._reader, list[str]()
         for index in range(reader.looked_at, len(history.messages)):
             document = self._document(history.messages[index], history)
             if document:
                 reader.documents[index] = document
-                found += split_text(document, self.chunk_tokens, _content(history))
+                memories += split_text(document, self.chunk_tokens, _content(history))
         reader.looked_at = len(history.messages)
-        return self._read(history, found) if found else None
+        return self._read(history, memories) if memories else None
 
     def when_full(self, history: History) -> WriteSummary:
         """Make the window into memory; the newest exchange is shown again."""
@@ -122,9 +122,9 @@ class MemAgent(ContextManager):
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
         """Take out the documents, and add the memory."""
-        shown = [self._shown(index, message) for index, message in enumerate(opening)]
+        shown_messages = [self._shown(index, message) for index, message in enumerate(opening)]
         memory = self._reader.memory
-        return add_to_prompt(shown, f"Memory:\n{memory}") if memory else shown
+        return add_to_prompt(shown_messages, f"Memory:\n{memory}") if memory else shown_messages
 
     def overrun(self) -> int:
         """Return what the instruction and the longest memory may take."""
@@ -140,9 +140,9 @@ class MemAgent(ContextManager):
                 f"{self.summary_tokens} each), but the window has {sizes.window}; lower "
                 "context.chunk_tokens or context.summary_tokens"
             )
-        opened = sizes.reopened + self.summary_tokens
+        opening_tokens = sizes.reopened + self.summary_tokens
         made_of = f"the problem, {sizes.reopened}, and a memory of {self.summary_tokens}"
-        require_room_to_act(self.name, sizes, self.limit(sizes.window), opened, made_of)
+        require_room_to_act(self.name, sizes, self.limit(sizes.window), opening_tokens, made_of)
 
     def _read(self, history: History, chunks: Sequence[str], number: int = 1) -> WriteText:
         """Open the window of the chunk with that number."""

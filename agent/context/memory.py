@@ -98,12 +98,12 @@ class MemoryTool(ContextManager):
 
     def handle(self, action: Message, history: History) -> Handled | None:
         """Carry out the calls of `memory`. Beside calls of other tools, all calls are refused."""
-        own = own_calls(action, self.tools)
-        if not own:
+        memory_calls = own_calls(action, self.tools)
+        if not memory_calls:
             return None
-        if len(own) < len(action.tool_calls):
+        if len(memory_calls) < len(action.tool_calls):
             return refuse(action.tool_calls, "call memory without other tools beside it")
-        return Handled([self._answer(call) for call in own])
+        return Handled([self._answer(call) for call in memory_calls])
 
     def check(self, sizes: Sizes) -> None:
         """Require that the opening leaves room to act; the list of files comes on top."""

@@ -114,10 +114,10 @@ class MemoryFolder:
     def _view(self, command: ViewFile) -> str:
         path = _folder_or_file(command.path)
         if path not in self.files:
-            shown = [line for line in self.listing().splitlines() if _is_below(line, path)]
-            if not shown and path != ROOT:
+            entries = [line for line in self.listing().splitlines() if _is_below(line, path)]
+            if not entries and path != ROOT:
                 raise ToolError(f"there is nothing at {path}")
-            return "\n".join([f"{path}:", *shown]) if shown else f"{path} is empty"
+            return "\n".join([f"{path}:", *entries]) if entries else f"{path} is empty"
         lines = self.files[path].split("\n")
         first, last = command.view_range or (1, len(lines))
         last = len(lines) if last == -1 else last
@@ -134,9 +134,9 @@ class MemoryFolder:
 
     def _replace(self, command: ReplaceText) -> str:
         path, text = self._read(command.path)
-        found = text.count(command.old_str) if command.old_str else 0
-        if found != 1:
-            raise ToolError(f"old_str must occur once in {path}, but occurs {found} times")
+        occurrences = text.count(command.old_str) if command.old_str else 0
+        if occurrences != 1:
+            raise ToolError(f"old_str must occur once in {path}, but occurs {occurrences} times")
         return self._write(path, text.replace(command.old_str, command.new_str), "was edited")
 
     def _insert(self, command: InsertText) -> str:
@@ -151,40 +151,42 @@ class MemoryFolder:
         return self._write(path, "\n".join(lines), "was edited")
 
     def _delete(self, path: str) -> str:
-        for gone in self._at(path):
-            del self.files[gone]
+        for deleted_path in self._at(path):
+            del self.files[deleted_path]
         return f"{path} was deleted"
 
     def _rename(self, old: str, new: str) -> str:
-        moved = {path: new + path.removeprefix(old) for path in self._at(old)}
+        new_paths = {path: new + path.removeprefix(old) for path in self._at(old)}
         if self._find(new) or _is_below(new, old):
             raise ToolError(f"cannot move {old} to {new}: something is there already")
-        self._keep({moved.get(path, path): text for path, text in self.files.items()})
+        self._keep({new_paths.get(path, path): text for path, text in self.files.items()})
         return f"{old} is {new} now"
 
     def _at(self, path: str) -> list[str]:
         """Return the file at `path`, or all files below."""
-        found = self._find(path)
-        if not found:
+        paths = self._find(path)
+        if not paths:
             raise ToolError(f"there is nothing at {path}")
-        return found
+        return paths
 
     def _find(self, path: str) -> list[str]:
-        return [one for one in self.files if one == path or _is_below(one, path)]
+        return [
+            candidate for candidate in self.files if candidate == path or _is_below(candidate, path)
+        ]
 
     def _read(self, path: str) -> tuple[str, str]:
-        where = _inside(path)
-        if where not in self.files:
-            raise ToolError(f"there is no file {where}")
-        return where, self.files[where]
+        place = _inside(path)
+        if place not in self.files:
+            raise ToolError(f"there is no file {place}")
+        return place, self.files[place]
 
-    def _write(self, path: str, text: str, done: str) -> str:
-        if any(_is_below(one, path) for one in self.files):
+    def _write(self, path: str, text: str, message: str) -> str:
+        if any(_is_below(existing, path) for existing in self.files):
             raise ToolError(f"{path} is a folder")
-        if any(_is_below(path, one) for one in self.files):
+        if any(_is_below(path, existing) for existing in self.files):
             raise ToolError(f"a part of the path {path} is a file")
         self._keep({**self.files, path: text})
-        return f"{path} {done}"
+        return f"{path} {message}"
 
     def _keep(self, files: dict[str, str]) -> None:
         """Take over `files` if they are within the bounds."""
@@ -207,10 +209,10 @@ def _folder_or_file(path: str) -> str:
     Raises:
         ToolError: the path leads elsewhere.
     """
-    whole = posixpath.normpath(path)
-    if (whole != ROOT and not _is_below(whole, ROOT)) or "\0" in path or "\n" in path:
+    normal_path = posixpath.normpath(path)
+    if (normal_path != ROOT and not _is_below(normal_path, ROOT)) or "\0" in path or "\n" in path:
         raise ToolError(f"paths must be below {ROOT}, such as {ROOT}/notes.txt, got {path!r}")
-    return whole
+    return normal_path
 
 
 def _inside(path: str) -> str:
@@ -219,7 +221,7 @@ def _inside(path: str) -> str:
     Raises:
         ToolError: the path is the folder, or leads elsewhere.
     """
-    whole = _folder_or_file(path)
-    if whole == ROOT:
+    normal_path = _folder_or_file(path)
+    if normal_path == ROOT:
         raise ToolError(f"{ROOT} is the folder itself; name a file in the folder")
-    return whole
+    return normal_path

@@ -136,16 +136,18 @@ class ContextManager(ABC):
         return action
 
 
-def require_room_to_act(name: str, sizes: Sizes, limit: int, opened: int, made_of: str) -> None:
+def require_room_to_act(
+    name: str, sizes: Sizes, limit: int, opening_tokens: int, made_of: str
+) -> None:
     """Refuse windows that would be full on opening, and would be cut forever.
 
     Raises:
         ConfigError: with the lengths, and what to change.
     """
-    if opened + sizes.answer >= limit:
+    if opening_tokens + sizes.answer >= limit:
         raise ConfigError(
             f"context manager {name!r} acts from {limit} tokens on (window {sizes.window}), but a "
-            f"window opens with {opened} ({made_of}) and an action may take {sizes.answer} "
+            f"window opens with {opening_tokens} ({made_of}) and an action may take {sizes.answer} "
             "(max_tokens): no window would hold a step; make the window (rollout.window, or "
             "--window of eval and sft) larger, or those smaller"
         )

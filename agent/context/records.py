@@ -75,27 +75,27 @@ class Records(ContextManager):
     def opens(self, opening: list[Message], history: History) -> list[Message]:
         """Add the index, once anything has been moved out."""
         exchanges = history.exchanges
-        moved = len(exchanges) - self.keep
-        if moved < 1:
+        moved_count = len(exchanges) - self.keep
+        if moved_count < 1:
             return opening
-        first = max(1, moved - self.max_records + 1)
+        first = max(1, moved_count - self.max_records + 1)
         older = [f"(records 1 to {first - 1} are older)"] if first > 1 else []
         lines = [
             f"{number}: {' '.join(_record(exchanges[number - 1]).split())}"[: self.record_chars]
-            for number in range(first, moved + 1)
+            for number in range(first, moved_count + 1)
         ]
         return add_to_prompt(opening, "\n".join([INDEX, *older, *lines]))
 
     def handle(self, action: Message, history: History) -> Handled | None:
         """Show a record."""
-        own = own_calls(action, self.tools)
-        if not own:
+        record_calls = own_calls(action, self.tools)
+        if not record_calls:
             return None
-        if len(own) < len(action.tool_calls):
+        if len(record_calls) < len(action.tool_calls):
             return refuse(action.tool_calls, "call fetch_record without other tools beside it")
         exchanges = history.exchanges
         answers: list[Message] = []
-        for call in own:
+        for call in record_calls:
             number = call.arguments.get("id")
             if not call.error and type(number) is int and 1 <= number <= len(exchanges):
                 record = exchanges[number - 1]

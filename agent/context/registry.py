@@ -98,19 +98,19 @@ def find_context(name: str) -> ContextFactory:
         module, _, attribute = BUILTIN[name].partition(":")
         factory: ContextFactory = getattr(import_module(module, __package__), attribute)
         return factory
-    offered: ContextFactory | None = load_offered(ENTRY_POINT_GROUP, name)
-    if offered is None:
+    offered_factory: ContextFactory | None = load_offered(ENTRY_POINT_GROUP, name)
+    if offered_factory is None:
         raise UnknownContext.near(name, context_names())
     _check_name(name)
-    return offered
+    return offered_factory
 
 
-def build_context(name: str, given: dict[str, Any], shared: dict[str, Any]) -> ContextManager:
+def build_context(name: str, options: dict[str, Any], shared: dict[str, Any]) -> ContextManager:
     """Construct the manager `name`.
 
     Args:
         name: the name of the manager.
-        given: arguments that must fit the constructor.
+        options: arguments that must fit the constructor.
         shared: settings of which the constructor gets those that it names.
 
     Raises:
@@ -118,24 +118,26 @@ def build_context(name: str, given: dict[str, Any], shared: dict[str, Any]) -> C
         ConfigError: an argument is unknown or unfit, or the factory makes something else.
     """
     factory = find_context(name)
-    takes = inspect.signature(factory).parameters
-    unknown = sorted(set(given) - set(takes))
-    if unknown and not any(one.kind is one.VAR_KEYWORD for one in takes.values()):
-        raise UnknownArgument.near(unknown[0], takes, hint=f"context manager {name!r}")
-    check_plain(name, factory, given)
-    arguments = {key: value for key, value in shared.items() if key in takes} | given
+    parameters = inspect.signature(factory).parameters
+    unknown = sorted(set(options) - set(parameters))
+    if unknown and not any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    ):
+        raise UnknownArgument.near(unknown[0], parameters, hint=f"context manager {name!r}")
+    check_plain(name, factory, options)
+    arguments = {key: value for key, value in shared.items() if key in parameters} | options
     try:
-        made: object = factory(**arguments)
+        manager: object = factory(**arguments)
     except (TypeError, ValueError) as error:
         if isinstance(error, LudusError):
             raise
         raise ConfigError(f"context manager {name!r} cannot be made: {error}") from error
-    if not isinstance(made, ContextManager):
+    if not isinstance(manager, ContextManager):
         raise ConfigError(
-            f"{name!r} is registered to {_origin(factory)}, which made {type(made).__name__}, "
+            f"{name!r} is registered to {_origin(factory)}, which made {type(manager).__name__}, "
             "not a ContextManager"
         )
-    return made
+    return manager
 
 
 class UnknownArgument(UnknownName):

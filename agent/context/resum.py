@@ -109,9 +109,9 @@ class ReSum(ContextManager):
 
     def check(self, sizes: Sizes) -> None:
         """Require that a window holds a step after the longest summary."""
-        opened = sizes.reopened + self.summary_tokens
+        opening_tokens = sizes.reopened + self.summary_tokens
         made_of = f"the first prompt, {sizes.reopened}, and a summary of {self.summary_tokens}"
-        require_room_to_act(self.name, sizes, self.limit(sizes.window), opened, made_of)
+        require_room_to_act(self.name, sizes, self.limit(sizes.window), opening_tokens, made_of)
 
     async def close(self) -> None:
         """Close the connection to the other model."""
@@ -120,18 +120,20 @@ class ReSum(ContextManager):
 
     def _delegate(self, history: History) -> Delegate:
         assert self.summariser is not None
-        summariser, asked = self.summariser, self._request(history.view)
+        summariser, request = self.summariser, self._request(history.view)
 
         async def write() -> str:
-            return read_summary(await summariser.write(asked, self.summary_tokens))
+            return read_summary(await summariser.write(request, self.summary_tokens))
 
         def resume(summary: str) -> Reopen:
-            said = self.continuation.replace("{summary}", summary)
-            carried = history.last(1) if self.carry else []
-            return Reopen([*add_to_prompt(history.opening, said), *carried], self.name)
+            continuation = self.continuation.replace("{summary}", summary)
+            carried_messages = history.last(1) if self.carry else []
+            return Reopen(
+                [*add_to_prompt(history.opening, continuation), *carried_messages], self.name
+            )
 
         return Delegate(write, resume)
 
     def _request(self, view: Sequence[Message]) -> list[Message]:
-        shown = "\n\n".join(f"[{message.role}] {spelled_out(message)}" for message in view)
-        return [system(self.prompt), user(f"The conversation of the agent:\n\n{shown}")]
+        transcript = "\n\n".join(f"[{message.role}] {spelled_out(message)}" for message in view)
+        return [system(self.prompt), user(f"The conversation of the agent:\n\n{transcript}")]

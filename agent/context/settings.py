@@ -83,8 +83,8 @@ def make_context(settings: ContextSettings) -> ContextManager:
     shared = _chosen(settings)
     managers: list[ContextManager] = []
     for part in settings.manager.split("+"):
-        name, given = parse_served(part.strip())
-        managers.append(build_context(name, given, shared))
+        name, options = parse_served(part.strip())
+        managers.append(build_context(name, options, shared))
     return managers[0] if len(managers) == 1 else Composed(managers)
 
 

@@ -35,17 +35,17 @@ def measure_sizes(
     manager = context.begin()
     history = History(tuple(opening), opens=manager.opens, measure=measure)
     first = manager.before_turn(history)
-    opened = first.messages if isinstance(first, Reopen | WriteText) else history.opening
+    reopened_messages = first.messages if isinstance(first, Reopen | WriteText) else history.opening
     step = manager.when_full(history)
-    reopened, instruction, written = opened, 0, 0
+    reopened, instruction, written_tokens = reopened_messages, 0, 0
     if isinstance(step, WriteSummary | Delegate):
         reopened = step.resume("").messages
     if isinstance(step, WriteSummary):
-        instruction, written = measure_instruction(step.instruction), step.max_tokens
+        instruction, written_tokens = measure_instruction(step.instruction), step.max_tokens
     return Sizes(
         window=window,
-        row=window + instruction + written if row is None else row,
-        opening=measure(opened),
+        row=window + instruction + written_tokens if row is None else row,
+        opening=measure(reopened_messages),
         reopened=measure(reopened),
         instruction=instruction,
         answer=answer,

@@ -70,12 +70,12 @@ class InternalState(ContextManager):
     def opens(self, opening: list[Message], history: History) -> list[Message]:
         """Add the instruction and the state."""
         state = self._written.state
-        said = f"{self.instruction}\n\n<IS>{state}</IS>" if state else self.instruction
-        return add_to_prompt(opening, said)
+        instruction = f"{self.instruction}\n\n<IS>{state}</IS>" if state else self.instruction
+        return add_to_prompt(opening, instruction)
 
     def hear(self, text: str, history: History) -> str:
         """Take the state out; several are joined."""
-        self._written.state = "\n".join(found.strip() for found in _STATE.findall(text))
+        self._written.state = "\n".join(state.strip() for state in _STATE.findall(text))
         return _STATE.sub("", text)
 
     def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:

@@ -96,12 +96,12 @@ class Summarize(ContextManager):
         fits.
         """
         limit = self.limit(sizes.window)
-        opened = sizes.reopened + self.summary_tokens
+        opening_tokens = sizes.reopened + self.summary_tokens
         made_of = (
             f"the first prompt, {sizes.reopened}, and a full summary, {self.summary_tokens}: "
             "context.summary_tokens"
         )
-        require_room_to_act(self.name, sizes, limit, opened, made_of)
+        require_room_to_act(self.name, sizes, limit, opening_tokens, made_of)
         last = 0 if self.last_pair == "discard" else min(sizes.answer, sizes.window - limit)
         longest = limit + last + sizes.instruction + self.summary_tokens
         if longest > sizes.row:
@@ -118,8 +118,8 @@ class Summarize(ContextManager):
 
     def _resume(self, history: History, summary: str) -> Reopen:
         opening = add_to_prompt(history.opening, self.continuation.replace("{summary}", summary))
-        carried = history.last(1) if self.last_pair == "carry" else []
-        return Reopen([*opening, *carried], "summary")
+        carried_messages = history.last(1) if self.last_pair == "carry" else []
+        return Reopen([*opening, *carried_messages], "summary")
 
 
 INSTRUCTION_MARKS = 64
@@ -144,8 +144,8 @@ def read_summary(text: str) -> str:
     >>> read_summary("a=5 <summary>b")
     'a=5 b'
     """
-    spoken = _THOUGHT.sub("", text)
-    tagged: list[str] = _TAGGED.findall(spoken)
+    text_after_thoughts = _THOUGHT.sub("", text)
+    tagged: list[str] = _TAGGED.findall(text_after_thoughts)
     if tagged:
         return tagged[-1].strip()
-    return spoken.replace("<summary>", "").strip()
+    return text_after_thoughts.replace("<summary>", "").strip()

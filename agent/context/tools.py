@@ -27,8 +27,8 @@ def tool_spec(
         required: the arguments that every call needs.
     """
     properties = {
-        key: {"type": "string", "description": said} if isinstance(said, str) else said
-        for key, said in arguments.items()
+        key: {"type": "string", "description": schema} if isinstance(schema, str) else schema
+        for key, schema in arguments.items()
     }
     parameters = {"type": "object", "properties": properties, "required": list(required)}
     return ToolSpec(name=name, description=description, parameters=parameters)

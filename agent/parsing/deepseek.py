@@ -49,11 +49,11 @@ class DeepSeekV3Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        written = "\n".join(
+        rendered_calls = "\n".join(
             f"{_ONE}function{_SEPARATOR}{call.name}\n```json\n{_arguments(call)}\n```{_ONE_END}"
             for call in calls
         )
-        return f"{_ALL}{written}{_ALL_END}" if calls else ""
+        return f"{_ALL}{rendered_calls}{_ALL_END}" if calls else ""
 
 
 class DeepSeekV31Format(DeepSeekV3Format):
@@ -63,10 +63,10 @@ class DeepSeekV31Format(DeepSeekV3Format):
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        written = "".join(
+        rendered_calls = "".join(
             f"{_ONE}{call.name}{_SEPARATOR}{_arguments(call)}{_ONE_END}" for call in calls
         )
-        return f"{_ALL}{written}{_ALL_END}" if calls else ""
+        return f"{_ALL}{rendered_calls}{_ALL_END}" if calls else ""
 
 
 def _arguments(call: ToolCall) -> str:

@@ -61,8 +61,8 @@ class DeepSeekV32Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        written = "\n".join(map(_invoke, calls))
-        return f"<｜DSML｜{self.block}>\n{written}\n</｜DSML｜{self.block}>" if calls else ""
+        rendered_calls = "\n".join(map(_invoke, calls))
+        return f"<｜DSML｜{self.block}>\n{rendered_calls}\n</｜DSML｜{self.block}>" if calls else ""
 
 
 class DeepSeekV4Format(DeepSeekV32Format):

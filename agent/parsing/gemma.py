@@ -67,34 +67,34 @@ class FunctionGemmaFormat:
         tools: Sequence[ToolSpec],
     ) -> tuple[list[ToolCall], int]:
         """Return the call that begins at `start`, and the position to continue at."""
-        begun = _NAME.match(text, start + len(self.opening))
+        name_match = _NAME.match(text, start + len(self.opening))
         position = start + len(self.opening)
         try:
-            if begun is None:
+            if name_match is None:
                 raise _Unreadable(_FORM, position)
-            schemas = schemas_of(begun[1], tools)
-            arguments, position = _Values(text, self.string, schemas).mapping(begun.end(), 0)
+            schemas = schemas_of(name_match[1], tools)
+            arguments, position = _Values(text, self.string, schemas).mapping(name_match.end(), 0)
             end = after_space(text, position)
-            another = text.startswith(self.opening, end)
+            has_another = text.startswith(self.opening, end)
             closed = text.startswith(self.closing, end)
-            if not closed and not another and not (complete and end == len(text)):
+            if not closed and not has_another and not (complete and end == len(text)):
                 raise _Unreadable(f"{self.closing} is missing", position)
         except _Unreadable as error:
             return self._unreadable(text, error, identity, complete=complete)
         after = end + len(self.closing) if closed else end
-        if fault := fault_of([begun[1], arguments]):
+        if fault := fault_of([name_match[1], arguments]):
             return [ToolCall(name="", id=identity, error=fault)], after
-        return [ToolCall(name=begun[1], arguments=arguments, id=identity)], after
+        return [ToolCall(name=name_match[1], arguments=arguments, id=identity)], after
 
     def _unreadable(
         self, text: str, error: _Unreadable, identity: str, *, complete: bool
     ) -> tuple[list[ToolCall], int]:
         closed = text.find(self.closing, error.position)
-        another = text.find(self.opening, error.position)
-        ends = [closed + len(self.closing)] if closed >= 0 else []
-        ends += [another] if another >= 0 else []
-        reason = CUT if not ends and not complete else str(error)
-        return [ToolCall(name="", id=identity, error=reason)], min(ends, default=len(text))
+        next_opening = text.find(self.opening, error.position)
+        end_positions = [closed + len(self.closing)] if closed >= 0 else []
+        end_positions += [next_opening] if next_opening >= 0 else []
+        reason = CUT if not end_positions and not complete else str(error)
+        return [ToolCall(name="", id=identity, error=reason)], min(end_positions, default=len(text))
 
 
 class Gemma4Format(FunctionGemmaFormat):
@@ -123,11 +123,11 @@ def _write(value: Any, mark: str) -> str:
     if isinstance(value, str):
         return json.dumps(value) if mark in value else f"{mark}{value}{mark}"
     if isinstance(value, Mapping):
-        given: Mapping[str, Any] = value
-        keys = sorted(given, key=str.lower)  # as the templates do
-        return "{" + ",".join(f"{_key(key)}:{_write(given[key], mark)}" for key in keys) + "}"
+        mapping: Mapping[str, Any] = value
+        keys = sorted(mapping, key=str.lower)  # as the templates do
+        return "{" + ",".join(f"{_key(key)}:{_write(mapping[key], mark)}" for key in keys) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(_write(one, mark) for one in value) + "]"
+        return "[" + ",".join(_write(item, mark) for item in value) + "]"
     return json.dumps(value)
 
 
@@ -149,25 +149,25 @@ class _Values:
 
     def mapping(self, start: int, depth: int) -> tuple[dict[str, Any], int]:
         """Return the mapping whose brace stands at `start`, and the position after its end."""
-        made: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         position = after_space(self.text, start + 1)
         while not self.text.startswith("}", position):
             key, position = self._key(position)
-            if key in made:
+            if key in mapping:
                 raise _Unreadable(f"{key[:80]} is given twice", position)
             types = self.schemas.get(key, set()) if not depth else set[str]()
-            made[key], position = self._value(position, depth, types)
+            mapping[key], position = self._value(position, depth, types)
             position = self._past_comma(position, "}")
-        return made, position + 1
+        return mapping, position + 1
 
     def _list(self, start: int, depth: int) -> tuple[list[Any], int]:
-        made: list[Any] = []
+        items: list[Any] = []
         position = after_space(self.text, start + 1)
         while not self.text.startswith("]", position):
             value, position = self._value(position, depth, set())
-            made.append(value)
+            items.append(value)
             position = self._past_comma(position, "]")
-        return made, position + 1
+        return items, position + 1
 
     def _past_comma(self, position: int, end: str) -> int:
         """Return the position of the next element, or of `end`."""
@@ -180,9 +180,9 @@ class _Values:
 
     def _key(self, position: int) -> tuple[str, int]:
         """Return a key, and the position of its value."""
-        found = _KEY.match(self.text, position)
-        if found is not None:
-            return found[1], after_space(self.text, found.end())
+        key_match = _KEY.match(self.text, position)
+        if key_match is not None:
+            return key_match[1], after_space(self.text, key_match.end())
         key, position = self._string(position)
         position = after_space(self.text, position)
         if not self.text.startswith(":", position):
@@ -192,11 +192,11 @@ class _Values:
     def _string(self, position: int) -> tuple[str, int]:
         """Return the string at `position`, between marks or as JSON, and the position after it."""
         if self.text.startswith(self.mark, position):
-            begins = position + len(self.mark)
-            end = self.text.find(self.mark, begins)
+            text_start = position + len(self.mark)
+            end = self.text.find(self.mark, text_start)
             if end < 0:
                 raise _Unreadable("a string is not closed", position)
-            return self.text[begins:end], end + len(self.mark)
+            return self.text[text_start:end], end + len(self.mark)
         if self.text.startswith('"', position):
             try:
                 decoded, end = decoder.raw_decode(self.text, position)
@@ -214,10 +214,10 @@ class _Values:
             return self._list(position, depth + 1)
         if self.text.startswith((self.mark, '"'), position):
             return self._string(position)
-        found = _BARE.match(self.text, position)
-        if found is None:
+        value_match = _BARE.match(self.text, position)
+        if value_match is None:
             raise _Unreadable("a value is missing", position)
         try:
-            return read_value(found[0].strip(), types), found.end()
+            return read_value(value_match[0].strip(), types), value_match.end()
         except (ValueError, RecursionError) as error:
             raise _Unreadable(f"not a value: {error}", position) from None

@@ -64,10 +64,10 @@ class HarmonyFormat:
         read = scan(
             text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete), thoughts=HARMONY
         )
-        said = read.text
-        thoughts = "\n".join(found[1] for found in _THOUGHT.finditer(said))
-        spoken = _MARKS.sub("", _THOUGHT.sub("", said))
-        content = spoken.strip() if spoken != said else said
+        raw_text = read.text
+        thoughts = "\n".join(thought[1] for thought in _THOUGHT.finditer(raw_text))
+        answer = _MARKS.sub("", _THOUGHT.sub("", raw_text))
+        content = answer.strip() if answer != raw_text else raw_text
         return msgspec.structs.replace(read, content=content, reasoning=thoughts)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:

@@ -69,7 +69,7 @@ def numbered(decoded: Sequence[Any], identity: str) -> list[ToolCall]:
     """Convert objects to calls whose ids count on from `identity`, such as `call_3`."""
     name, _, first = identity.rpartition("_")
     numbers = range(int(first), int(first) + len(decoded))
-    return [as_call(one, f"{name}_{number}") for one, number in zip(decoded, numbers, strict=True)]
+    return [as_call(row, f"{name}_{number}") for row, number in zip(decoded, numbers, strict=True)]
 
 
 def given_arguments(decoded: Any) -> bool:

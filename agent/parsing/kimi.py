@@ -56,12 +56,12 @@ class KimiK2Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        written = "".join(
+        rendered_calls = "".join(
             f"{_ONE}{_with_id(call, number).id}{_ARGUMENTS}"
             f"{json.dumps(call.arguments, ensure_ascii=False)}{_ONE_END}"
             for number, call in enumerate(calls)
         )
-        return f"{_ALL}{written}{_ALL_END}" if calls else ""
+        return f"{_ALL}{rendered_calls}{_ALL_END}" if calls else ""
 
     def call_id(self, call: ToolCall, number: int) -> str:
         """Return the id as templates of this model want; see `HasCallIds`."""
@@ -71,5 +71,5 @@ class KimiK2Format:
 def _with_id(call: ToolCall, number: int) -> ToolCall:
     if _ID.fullmatch(call.id) and call.id.startswith(f"functions.{call.name}:"):
         return call
-    made = f"functions.{call.name or UNREADABLE}:{number}"
-    return msgspec.structs.replace(call, id=made)
+    new_id = f"functions.{call.name or UNREADABLE}:{number}"
+    return msgspec.structs.replace(call, id=new_id)

@@ -30,13 +30,13 @@ class Llama3JsonFormat:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         names = frozenset(tool.name for tool in tools)
-        start = after_thoughts(text, lambda said: _all_whole(_find(said, 0, names)[1]))
-        cut, calls = _find(text, start, names)
+        start = after_thoughts(text, lambda text_read: _all_whole(_find(text_read, 0, names)[1]))
+        calls_start, calls = _find(text, start, names)
         if calls is None:
             return Message(role=Role.ASSISTANT, content=text)
         if not complete:  # the turn was cut, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
-        return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
+        return Message(role=Role.ASSISTANT, content=text[:calls_start].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
@@ -55,20 +55,20 @@ def _find(text: str, start: int, names: frozenset[str]) -> tuple[int, list[ToolC
     calls = _calls_of(text[start:], names)
     if calls is not None:
         return start, calls
-    at = announced(text, start, _ANNOUNCED)
-    return at, _calls_of(text[at:], names)
+    position = announced(text, start, _ANNOUNCED)
+    return position, _calls_of(text[position:], names)
 
 
-def _calls_of(said: str, names: frozenset[str]) -> list[ToolCall] | None:
+def _calls_of(body_text: str, names: frozenset[str]) -> list[ToolCall] | None:
     """Return the calls that a turn consists of, or None for text."""
-    body = body_of(said)
+    body = body_of(body_text)
     objects, fault = _read_objects(body.text)
-    meant = _is_call(objects[0], names) if objects else bool(_BEGINNING.match(body.text))
-    if not body.tagged and not meant:
+    is_meant = _is_call(objects[0], names) if objects else bool(_BEGINNING.match(body.text))
+    if not body.tagged and not is_meant:
         return None
     if not objects and not fault:
         fault = "no JSON object after the tag"
-    calls = [as_call(one, f"call_{index}") for index, one in enumerate(objects)]
+    calls = [as_call(row, f"call_{index}") for index, row in enumerate(objects)]
     if fault:
         calls.append(ToolCall(name="", id=f"call_{len(calls)}", error=fault))
     return bounded(calls)
@@ -114,8 +114,10 @@ def _read_objects(text: str) -> tuple[list[Any], str]:
             return objects, f"not valid JSON: {error}"
         objects += decoded if isinstance(decoded, list) else [decoded]
         position = after_space(text, position)
-        between = next((one for one in _BETWEEN if text.startswith(one, position)), "")
-        position = after_space(text, position + len(between))
+        separator = next(
+            (candidate for candidate in _BETWEEN if text.startswith(candidate, position)), ""
+        )
+        position = after_space(text, position + len(separator))
     if objects and text[position:].strip() and not own_words_end(text, position):
         return objects[:-1], f"text after the call's JSON: {text[position : position + 40]!r}"
     return objects, ""
@@ -132,11 +134,13 @@ def _read_object(text: str, position: int) -> tuple[Any, int]:
     Raises:
         ValueError: the text is not JSON, or the tag is not closed.
     """
-    named = _NAMED.match(text, position)
-    decoded, end = decoder.raw_decode(text, named.end() if named is not None else position)
-    if named is None:
+    name_match = _NAMED.match(text, position)
+    decoded, end = decoder.raw_decode(
+        text, name_match.end() if name_match is not None else position
+    )
+    if name_match is None:
         return decoded, end
     end = after_space(text, end)
     if not text.startswith(_END_OF_NAMED, end):
-        raise ValueError(f"{named[0].strip()} is not closed")
-    return {"name": named[1], "arguments": decoded}, end + len(_END_OF_NAMED)
+        raise ValueError(f"{name_match[0].strip()} is not closed")
+    return {"name": name_match[1], "arguments": decoded}, end + len(_END_OF_NAMED)

@@ -84,31 +84,31 @@ class Claim(NamedTuple):
 
 def find_result(text: str, start: int) -> int:
     """Return the position from `start` on of a mark that begins a result, or -1."""
-    found = _RESULT.search(text, start)
-    return -1 if found is None else found.start()
+    match = _RESULT.search(text, start)
+    return -1 if match is None else match.start()
 
 
 def find_turn(text: str, start: int) -> int:
     """Return the position from `start` on of a mark that begins a turn, or -1."""
-    found = _TURN.search(text, start)
-    return -1 if found is None else found.start()
+    match = _TURN.search(text, start)
+    return -1 if match is None else match.start()
 
 
 def find_word(text: str, start: int) -> int:
     """Return the position from `start` on of a line that begins like a transcript, or -1."""
-    found = _WORD.search(text, start)
-    return -1 if found is None else found.start()
+    match = _WORD.search(text, start)
+    return -1 if match is None else match.start()
 
 
-def claim_at(text: str, at: int) -> Claim:
-    """Return the mark, or the word, at position `at`."""
+def claim_at(text: str, position: int) -> Claim:
+    """Return the mark, or the word, at position `position`."""
     for pattern in (_RESULT, _TURN):
-        found = pattern.match(text, at)
-        if found is not None:
-            return Claim(at, found.end(), _CLOSING.get(found[0], ""), only_after_call=False)
-    found = _WORD.match(text, at)
-    assert found is not None
-    return Claim(at, found.end(), "", only_after_call=found["user"] is None)
+        match = pattern.match(text, position)
+        if match is not None:
+            return Claim(position, match.end(), _CLOSING.get(match[0], ""), only_after_call=False)
+    match = _WORD.match(text, position)
+    assert match is not None
+    return Claim(position, match.end(), "", only_after_call=match["user"] is None)
 
 
 def is_quoted(text: str, start: int, end: int) -> bool:
@@ -117,10 +117,14 @@ def is_quoted(text: str, start: int, end: int) -> bool:
     return bool(before) and before in _QUOTES and text.startswith(_CLOSES.get(before, before), end)
 
 
-def begins_line(text: str, at: int) -> bool:
-    """Return whether only white space, or a mark that just ended, stands before `at` in a line."""
-    near = max(0, at - _NEAR)
-    before = text[max(text.rfind("\n", near, at) + 1, near) : at].rstrip()
+def begins_line(text: str, position: int) -> bool:
+    """Return whether only white space, or a mark that just ended, stands between the line's
+    beginning and `position`.
+    """
+    window_start = max(0, position - _NEAR)
+    before = text[
+        max(text.rfind("\n", window_start, position) + 1, window_start) : position
+    ].rstrip()
     return not before or before[-1] in ">]}"
 
 
@@ -141,9 +145,9 @@ def end_of_block(text: str, claim: Claim) -> int:
     return position
 
 
-def begins_here(text: str, at: int) -> bool:
-    """Return whether a mark, or a word of a transcript, stands at position `at`."""
-    return any(one.match(text, at) is not None for one in (_RESULT, _TURN, _WORD))
+def begins_here(text: str, position: int) -> bool:
+    """Return whether a mark, or a word of a transcript, stands at position `position`."""
+    return any(pattern.match(text, position) is not None for pattern in (_RESULT, _TURN, _WORD))
 
 
 def own_beginnings(text: str) -> Iterator[str]:
@@ -151,8 +155,8 @@ def own_beginnings(text: str) -> Iterator[str]:
     a call comes first.
     """
     for pattern in (_RESULT, _TURN, _WORD):
-        for found in islice(pattern.finditer(text), _TRIED):
-            yield text[: found.start()]
+        for match in islice(pattern.finditer(text), _TRIED):
+            yield text[: match.start()]
 
 
 def quotation_end(text: str, start: int, after: int) -> int:
@@ -161,8 +165,8 @@ def quotation_end(text: str, start: int, after: int) -> int:
     Quotation marks, or a code span, begin right before the call and end in the same line as the
     call. A line that begins with `>` is a quotation too.
     """
-    near, far = max(0, start - _NEAR), min(len(text), after + _NEAR)
-    line = max(text.rfind("\n", near, start) + 1, near)
+    window_start, far = max(0, start - _NEAR), min(len(text), after + _NEAR)
+    line = max(text.rfind("\n", window_start, start) + 1, window_start)
     end = text.find("\n", after, far)
     end = far if end < 0 else end
     if text[line:start].lstrip().startswith("> "):

@@ -38,8 +38,8 @@ class JsonGrammar:
 
     def find(self, text: str, start: int) -> int:
         """Return the position from `start` on where a call begins, or -1."""
-        found = self.beginning.search(text, start)
-        return -1 if found is None else found.start()
+        match = self.beginning.search(text, start)
+        return -1 if match is None else match.start()
 
     def read(
         self, text: str, start: int, identity: str, *, complete: bool
@@ -47,15 +47,15 @@ class JsonGrammar:
         """Return the call that begins at `start`, and the position to continue at."""
         header = self.header.match(text, start)
         if header is None:
-            begun = self.beginning.match(text, start)
-            assert begun is not None
-            return self._unreadable(text, begun.end(), identity, self.form, complete=complete)
-        given: object = None
+            opening = self.beginning.match(text, start)
+            assert opening is not None
+            return self._unreadable(text, opening.end(), identity, self.form, complete=complete)
+        decoded: object = None
         end = after_space(text, header.end())
         # No arguments may be written as nothing.
         if self.closing is None or self.closing.match(text, end) is None:
             try:
-                given, end = decoder.raw_decode(text, end)
+                decoded, end = decoder.raw_decode(text, end)
             except (ValueError, RecursionError) as error:
                 fault = f"not valid JSON: {error}"
                 return self._unreadable(text, header.end(), identity, fault, complete=complete)
@@ -63,7 +63,7 @@ class JsonGrammar:
         if after is None:
             fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"
             return self._unreadable(text, end, identity, fault, complete=complete)
-        return [_call_of(header, given, identity)], after
+        return [_call_of(header, decoded, identity)], after
 
     def _after(self, text: str, end: int, *, complete: bool) -> int | None:
         """Return the position after a call whose arguments end at `end`, or None if something else
@@ -90,18 +90,18 @@ class JsonGrammar:
         In a turn that was cut, the reason is the cut unless the call ended.
         """
         closed = None if self.closing is None else self.closing.search(text, position)
-        another = self.beginning.search(text, position)
-        ends = [one.end() for one in (closed,) if one is not None]
-        ends += [one.start() for one in (another,) if one is not None]
-        error = CUT if not ends and not complete else fault
-        return [ToolCall(name="", id=identity, error=error)], min(ends, default=len(text))
+        next_opening = self.beginning.search(text, position)
+        call_ends = [match.end() for match in (closed,) if match is not None]
+        call_ends += [match.start() for match in (next_opening,) if match is not None]
+        error = CUT if not call_ends and not complete else fault
+        return [ToolCall(name="", id=identity, error=error)], min(call_ends, default=len(text))
 
 
-def _call_of(header: re.Match[str], given: object, identity: str) -> ToolCall:
+def _call_of(header: re.Match[str], decoded: object, identity: str) -> ToolCall:
     groups = header.groupdict()
     identity = groups.get("id") or identity
     name = (groups["name"] or groups.get("before") or "").strip()
     if fault := fault_of(name):
         return ToolCall(name="", id=identity, error=fault)
-    arguments, error = read_arguments(given)
+    arguments, error = read_arguments(decoded)
     return ToolCall(name=name, arguments=arguments, id=identity, error=error)

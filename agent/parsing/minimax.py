@@ -69,8 +69,8 @@ class MiniMaxM2Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        written = "\n".join(map(_invoke, calls))
-        return f"<{_OUTER}>\n{written}\n</{_OUTER}>" if calls else ""
+        rendered_calls = "\n".join(map(_invoke, calls))
+        return f"<{_OUTER}>\n{rendered_calls}\n</{_OUTER}>" if calls else ""
 
 
 def _invoke(call: ToolCall) -> str:

@@ -92,9 +92,9 @@ def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list
     try:
         decoded, end = decoder.raw_decode(text, body)
     except (ValueError, RecursionError) as error:
-        another = text.find(_CALLS, body)
-        fault = CUT if not complete and another < 0 else f"not valid JSON: {error}"
-        after = another if another >= 0 else len(text)
+        next_calls = text.find(_CALLS, body)
+        fault = CUT if not complete and next_calls < 0 else f"not valid JSON: {error}"
+        after = next_calls if next_calls >= 0 else len(text)
         return [ToolCall(name="", id=identity, error=fault)], after
     if isinstance(decoded, dict) and not complete and after_space(text, end) == len(text):
         return [ToolCall(name="", id=identity, error=CUT)], end  # nothing closes an object
@@ -104,6 +104,6 @@ def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list
 
 
 def _with_own_id(call: ToolCall, row: Any) -> ToolCall:
-    own = row.get("id") if isinstance(row, dict) else None
-    given = isinstance(own, str) and _NINE.fullmatch(own)
-    return msgspec.structs.replace(call, id=own) if given else call
+    own_id = row.get("id") if isinstance(row, dict) else None
+    is_valid_id = isinstance(own_id, str) and _NINE.fullmatch(own_id)
+    return msgspec.structs.replace(call, id=own_id) if is_valid_id else call

@@ -35,13 +35,15 @@ class OneCall:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         message = self.inner.parse(text, complete=complete, tools=tools)
-        whole = [index for index, call in enumerate(message.tool_calls) if not call.error]
-        if len(whole) < 2:
+        readable = [index for index, call in enumerate(message.tool_calls) if not call.error]
+        if len(readable) < 2:
             return message
-        kept = whole[0] if self.keep == "first" else whole[-1]
+        kept_index = readable[0] if self.keep == "first" else readable[-1]
         error = f"one call a turn: only the {self.keep} is run"
         calls = [
-            call if call.error or index == kept else ToolCall(name="", id=call.id, error=error)
+            call
+            if call.error or index == kept_index
+            else ToolCall(name="", id=call.id, error=error)
             for index, call in enumerate(message.tool_calls)
         ]
         return msgspec.structs.replace(message, tool_calls=calls)

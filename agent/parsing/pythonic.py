@@ -35,13 +35,13 @@ class Llama3PythonicFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        cut, body = _find(text, after_thoughts(text, _is_list), tools)
+        calls_start, body = _find(text, after_thoughts(text, _is_list), tools)
         if not _begins_list(body, tools):
             return Message(role=Role.ASSISTANT, content=text)
         calls = _read_turn(body.text)
         if not complete:  # the turn was cut off, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
-        return Message(role=Role.ASSISTANT, content=text[:cut].strip(), tool_calls=calls)
+        return Message(role=Role.ASSISTANT, content=text[:calls_start].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would; "" for no calls."""
@@ -68,8 +68,8 @@ def _find(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[int, Body]:
     body = body_of(text[start:])
     if _begins_list(body, tools):
         return start, body
-    at = announced(text, start, _ANNOUNCED)
-    return at, body_of(text[at:])
+    position = announced(text, start, _ANNOUNCED)
+    return position, body_of(text[position:])
 
 
 def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
@@ -84,21 +84,21 @@ def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:
     first = _FIRST_CALL.match(body.text)
     if first is None:
         return False
-    offered = any(first[2] == tool.name for tool in tools)
+    is_tool = any(first[2] == tool.name for tool in tools)
     if first[1] is None:
-        return offered and (body.tagged or _is_list(body.text))
-    if offered or body.tagged or not tools:
+        return is_tool and (body.tagged or _is_list(body.text))
+    if is_tool or body.tagged or not tools:
         return True
     return not body.fenced and _NAMED_OR_NONE.match(body.text, first.end()) is not None
 
 
-def _is_list(said: str) -> bool:
-    """Return whether `said` is a readable list of calls, by itself or after a tag that announces
+def _is_list(text: str) -> bool:
+    """Return whether `text` is a readable list of calls, by itself or after a tag that announces
     calls.
     """
-    body = body_of(said)
+    body = body_of(text)
     if _FIRST_CALL.match(body.text) is None:
-        body = body_of(said[announced(said, 0, _ANNOUNCED) :])
+        body = body_of(text[announced(text, 0, _ANNOUNCED) :])
     if _FIRST_CALL.match(body.text) is None:
         return False
     try:
@@ -126,8 +126,8 @@ def _read_list(body: str) -> list[ToolCall]:
     """
     try:
         # The line feed keeps the added bracket out of a comment at the end of the body.
-        made, names = _plain(body if body.startswith("[") else f"[{body}\n]")
-        tree = expression(made)
+        plain_text, names = _plain(body if body.startswith("[") else f"[{body}\n]")
+        tree = expression(plain_text)
     except UnreadableLiteral as error:
         raise UnreadableLiteral(f"not a Python list of calls: {error}") from None
     if not isinstance(tree, ast.List):
@@ -161,16 +161,16 @@ def _plain(body: str) -> tuple[str, dict[str, str]]:
     while mark in body:
         mark += "_"
 
-    def put(found: re.Match[str]) -> str:
-        name = found["function"] or found["argument"] or ""
-        parts = found["function"].split(".") if found["function"] else [name]
+    def placeholder(match: re.Match[str]) -> str:
+        name = match["function"] or match["argument"] or ""
+        parts = match["function"].split(".") if match["function"] else [name]
         if not name or all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
-            return found[0]
-        made = f"{mark}{len(names)}"
-        names[made] = name
-        return made
+            return match[0]
+        mark_name = f"{mark}{len(names)}"
+        names[mark_name] = name
+        return mark_name
 
-    return _STRING_OR_NAME.sub(put, body), names
+    return _STRING_OR_NAME.sub(placeholder, body), names
 
 
 def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolCall:
@@ -181,16 +181,16 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
     if not isinstance(node, ast.Call) or not name:
         return ToolCall(name="", id=identity, error="an element of the list is not a call")
     name = names.get(name, name)
-    if node.args or any(one.arg is None for one in node.keywords):
+    if node.args or any(named.arg is None for named in node.keywords):
         return ToolCall(name=name, id=identity, error="name each argument: f(a=1)")
-    given = [names.get(str(one.arg), str(one.arg)) for one in node.keywords]
-    if twice := [key for key, times in Counter(given).items() if times > 1]:
+    argument_names = [names.get(str(named.arg), str(named.arg)) for named in node.keywords]
+    if twice := [key for key, times in Counter(argument_names).items() if times > 1]:
         return ToolCall(name=name, id=identity, error=f"{twice[0][:80]} is given twice")
     try:
-        values = [literal(one.value) for one in node.keywords]
+        values = [literal(named.value) for named in node.keywords]
     except (UnreadableLiteral, RecursionError) as error:
         return ToolCall(name=name, id=identity, error=str(error))
-    arguments = dict(zip(given, values, strict=True))
+    arguments = dict(zip(argument_names, values, strict=True))
     if fault := fault_of([name, arguments]):
         return ToolCall(name="", id=identity, error=fault)
     return ToolCall(name=name, arguments=arguments, id=identity)

@@ -36,28 +36,32 @@ _SHIPPED: tuple[type[ToolFormat], ...] = (
     Glm4Format, KimiK2Format, MistralV3Format, MistralV11Format, FunctionGemmaFormat,
     Gemma3Format, Gemma4Format, MiniMaxM1Format, MiniMaxM2Format,
 )  # fmt: skip
-TOOL_FORMATS: dict[str, type[ToolFormat]] = {one.name: one for one in _SHIPPED}
+TOOL_FORMATS: dict[str, type[ToolFormat]] = {shipped.name: shipped for shipped in _SHIPPED}
 """The formats that are shipped or registered, by name."""
 Made = TypeVar("Made", bound=type[ToolFormat])
 
 
-def register_tool_format(made: Made) -> Made:
+def register_tool_format(format_class: Made) -> Made:
     """Register a class of tool formats under its `name`; a class decorator.
 
     Raises:
         ConfigError: the class has no name, or the name belongs to another class.
     """
-    name = getattr(made, "name", "")
+    name = getattr(format_class, "name", "")
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"{made.__qualname__} needs a class attribute `name` to be registered")
-    known = TOOL_FORMATS.get(name)
-    if known is not None and (known.__module__, known.__qualname__) != (
-        made.__module__,
-        made.__qualname__,
+        raise ConfigError(
+            f"{format_class.__qualname__} needs a class attribute `name` to be registered"
+        )
+    registered = TOOL_FORMATS.get(name)
+    if registered is not None and (registered.__module__, registered.__qualname__) != (
+        format_class.__module__,
+        format_class.__qualname__,
     ):
-        raise ConfigError(f"the tool format {name!r} is {known.__module__}.{known.__qualname__}")
-    TOOL_FORMATS[name] = made
-    return made
+        raise ConfigError(
+            f"the tool format {name!r} is {registered.__module__}.{registered.__qualname__}"
+        )
+    TOOL_FORMATS[name] = format_class
+    return format_class
 
 
 def tool_format(name: str) -> ToolFormat:
@@ -68,9 +72,9 @@ def tool_format(name: str) -> ToolFormat:
     """
     if name in TOOL_FORMATS:
         return TOOL_FORMATS[name]()
-    offered = load_offered(ENTRY_POINT_GROUP, name)
-    if offered is not None:
-        made: ToolFormat = offered()
-        return made
-    known = [*TOOL_FORMATS, *offered_names(ENTRY_POINT_GROUP)]
-    raise UnknownName.near(name, known, hint="tool formats")
+    format_class = load_offered(ENTRY_POINT_GROUP, name)
+    if format_class is not None:
+        new_format: ToolFormat = format_class()
+        return new_format
+    names = [*TOOL_FORMATS, *offered_names(ENTRY_POINT_GROUP)]
+    raise UnknownName.near(name, names, hint="tool formats")

@@ -62,8 +62,8 @@ def scan(
     """
     turn = _Turn(text, find, read, stop, thoughts)
     turn.run()
-    said = "".join(turn.spoken)
-    content = said.strip() if turn.calls else text
+    text_said = "".join(turn.spoken)
+    content = text_said.strip() if turn.calls else text
     return Message(role=Role.ASSISTANT, content=content, tool_calls=turn.calls)
 
 
@@ -123,7 +123,7 @@ class _Turn:
     def run(self) -> None:
         """Go through the text from tag to tag."""
         # Every kind of tag is searched ahead, and the nearest decides. `_Next` keeps this linear.
-        call, opened = _Next(self.text, self.find), _Next(self.text, self.thoughts.opening)
+        call, thought_opening = _Next(self.text, self.find), _Next(self.text, self.thoughts.opening)
         closed, stop = _Next(self.text, self.thoughts.closing), _Next(self.text, self.stop)
         results, turns = _Next(self.text, find_result), _Next(self.text, find_turn)
         words = _Next(self.text, find_word)
@@ -133,21 +133,21 @@ class _Turn:
         ]
         end = len(self.text)
         while self.position < end and len(self.calls) + self.quoted < MAX_CALLS:
-            at = self.position
-            lone = end if self.thought else closed.after(max(at, self.block_to))
-            claimed = min(turns.after(at), words.after(at))
-            if self.block_to <= at:  # a result inside a result changes nothing
-                claimed = min(claimed, results.after(at))
+            turn_start = self.position
+            lone = end if self.thought else closed.after(max(turn_start, self.block_to))
+            claimed = min(turns.after(turn_start), words.after(turn_start))
+            if self.block_to <= turn_start:  # a result inside a result changes nothing
+                claimed = min(claimed, results.after(turn_start))
             if self.invented_to == end:
                 claimed = end
-            nearest = min(call.after(at), opened.after(at), claimed, lone)
-            if stop.after(at) < nearest and lone < opened.after(at):
+            nearest = min(call.after(turn_start), thought_opening.after(turn_start), claimed, lone)
+            if stop.after(turn_start) < nearest and lone < thought_opening.after(turn_start):
                 nearest = lone  # the tag to stop at is inside a thought
-            if nearest == end or stop.after(at) < nearest != lone:
+            if nearest == end or stop.after(turn_start) < nearest != lone:
                 break
-            if nearest == call.after(at):
-                self._call(nearest, opened, closed)
-            elif nearest == opened.after(at):
+            if nearest == call.after(turn_start):
+                self._call(nearest, thought_opening, closed)
+            elif nearest == thought_opening.after(turn_start):
                 self._think(nearest)
             elif nearest == lone:
                 self._thoughts_end(lone)
@@ -156,12 +156,12 @@ class _Turn:
         self._say(end)
         self.calls = bounded(self.calls)
 
-    def _call(self, start: int, opened: _Next, closed: _Next) -> None:
+    def _call(self, start: int, thought_opening: _Next, closed: _Next) -> None:
         self._say(start)
-        made, after = self.read(self.text, start, f"call_{len(self.calls)}")
+        calls, after = self.read(self.text, start, f"call_{len(self.calls)}")
         end = closed.after(start)
-        inside = opened.after(start) < end  # the model thinks in the middle of the call
-        if not self.thought and any(one.error for one in made) and end < after and not inside:
+        inside = thought_opening.after(start) < end  # the model thinks in the middle of the call
+        if not self.thought and any(call.error for call in calls) and end < after and not inside:
             self._thoughts_end(end)  # what could not be read was half a thought
             return
         quoted = quotation_end(self.text, start, after)
@@ -170,17 +170,17 @@ class _Turn:
             self._say(quoted)
             return
         if self.silent or start < self.invented_to:
-            made = [ToolCall(name="", id=one.id, error=AFTER_INVENTED) for one in made]
+            calls = [ToolCall(name="", id=call.id, error=AFTER_INVENTED) for call in calls]
         elif self.fenced and self._goes_on(after):
-            made = [ToolCall(name="", id=one.id, error=IN_A_FENCE) for one in made]
-        self.calls += made
+            calls = [ToolCall(name="", id=call.id, error=IN_A_FENCE) for call in calls]
+        self.calls += calls
         self.position = after
 
     def _goes_on(self, after: int) -> bool:
         """Return whether prose follows the code block that is open at `after`."""
         closed = self.text.find(_FENCE, after)
-        left = self.text[closed + len(_FENCE) :].strip() if closed >= 0 else ""
-        return bool(left) and not left.startswith(_FENCE) and self.find(left, 0) != 0
+        rest = self.text[closed + len(_FENCE) :].strip() if closed >= 0 else ""
+        return bool(rest) and not rest.startswith(_FENCE) and self.find(rest, 0) != 0
 
     def _somebody_else(self, start: int) -> None:
         """Note from where to where the policy speaks for somebody else."""
@@ -234,8 +234,8 @@ class _Turn:
 
     def _say(self, end: int) -> None:
         """Record the text before `end` as spoken."""
-        said = self.text[self.position : end]
+        text = self.text[self.position : end]
         self.position = end
-        self.fenced ^= said.count(_FENCE) % 2 == 1
+        self.fenced ^= text.count(_FENCE) % 2 == 1
         if not self.silent:
-            self.spoken.append(said)
+            self.spoken.append(text)

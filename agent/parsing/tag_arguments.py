@@ -58,18 +58,18 @@ class TagGrammar:
 
     def find(self, text: str, start: int) -> int:
         """Return the position from `start` on where a call begins, or -1."""
-        found = self.beginning.search(text, start)
-        return -1 if found is None else found.start()
+        match = self.beginning.search(text, start)
+        return -1 if match is None else match.start()
 
     def read(
         self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
     ) -> tuple[list[ToolCall], int]:
         """Return the call that begins at `start`, and the position to continue at."""
-        begun = self.function.match(text, start)
-        name = bare(begun["name"]) if begun is not None else ""
-        if begun is None or not name:
+        opening = self.function.match(text, start)
+        name = bare(opening["name"]) if opening is not None else ""
+        if opening is None or not name:
             return self._no_function(text, start, identity, complete=complete)
-        body = _Body(self, text, begun.end(), schemas_of(name, tools), complete=complete)
+        body = _Body(self, text, opening.end(), schemas_of(name, tools), complete=complete)
         try:
             arguments, position = body.read()
         except UnreadableCall as error:
@@ -86,14 +86,16 @@ class TagGrammar:
         self, text: str, start: int, identity: str, *, complete: bool
     ) -> tuple[list[ToolCall], int]:
         """Return the error for a call tag that contains something else or nothing."""
-        begun = self.beginning.match(text, start)
-        assert begun is not None
-        closed = self.end.search(text, begun.end())
-        another = self.beginning.search(text, begun.end())
-        ends = closed is not None and (another is None or closed.end() <= another.start())
-        if not complete and closed is None and another is None:
+        opening = self.beginning.match(text, start)
+        assert opening is not None
+        closed = self.end.search(text, opening.end())
+        next_opening = self.beginning.search(text, opening.end())
+        has_ended = closed is not None and (
+            next_opening is None or closed.end() <= next_opening.start()
+        )
+        if not complete and closed is None and next_opening is None:
             return [ToolCall(name="", id=identity, error=CUT)], len(text)
-        after = closed.end() if closed is not None and ends else begun.end()
+        after = closed.end() if closed is not None and has_ended else opening.end()
         return [ToolCall(name="", id=identity, error=self.form)], after
 
 
@@ -157,15 +159,15 @@ class _Body:
         closed = self._at(self.grammar.end)
         if closed is not None:
             return self.arguments, closed.end()
-        ended = self._next() == len(self.text)
-        if ended and self.complete:
+        has_ended = self._next() == len(self.text)
+        if has_ended and self.complete:
             return self.arguments, len(self.text)
-        reason = "the function is not closed" if ended else self.grammar.form
+        reason = "the function is not closed" if has_ended else self.grammar.form
         raise UnreadableCall(reason, self.position, unclosed=True)
 
     def _next(self) -> int:
-        found = _SPACE.match(self.text, self.position)
-        return found.end() if found is not None else self.position
+        space = _SPACE.match(self.text, self.position)
+        return space.end() if space is not None else self.position
 
     def _at(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.match(self.text, self._next())
@@ -185,55 +187,58 @@ class _Body:
         Whole arguments inside a value are part of the value, so that tags are counted. Where the
         count does not come out even, the first closing tag decides.
         """
-        inside, first, ended = 0, None, -1
-        for found in islice(_marks(self.grammar).finditer(self.text, start), MAX_MARKS):
-            if found["key"] is not None:
-                if self._begins_the_next(found, key, start):
-                    return found.start(), found.start()
+        inside, first, value_end = 0, None, -1
+        for mark in islice(_marks(self.grammar).finditer(self.text, start), MAX_MARKS):
+            if mark["key"] is not None:
+                if self._begins_the_next(mark, key, start):
+                    return mark.start(), mark.start()
                 inside += self.counted
-            elif found["closing"] is not None:
-                if self.grammar.follows.match(self.text, found.end()) is None:
+            elif mark["closing"] is not None:
+                if self.grammar.follows.match(self.text, mark.end()) is None:
                     continue
                 if not inside:
-                    return found.start(), found.end()
-                first = first or found
+                    return mark.start(), mark.end()
+                first = first or mark
                 inside -= 1
-            elif found["end"] is not None:
-                ended = found.start() if ended < 0 and not inside else ended
-            elif ended >= 0 and first is None and not inside:
-                return ended, ended  # the closing tags from here on are those of the next call
+            elif mark["end"] is not None:
+                value_end = mark.start() if value_end < 0 and not inside else value_end
+            elif value_end >= 0 and first is None and not inside:
+                return (
+                    value_end,
+                    value_end,
+                )  # the closing tags from here on are those of the next call
         self.counted = False
         if first is not None:
             return first.start(), first.end()
-        if ended >= 0:
-            return ended, ended
+        if value_end >= 0:
+            return value_end, value_end
         if not self.complete:
             reason = f"the parameter {key!r} is not closed"
             raise UnreadableCall(reason, start, unclosed=True)
         return len(self.text), len(self.text)
 
-    def _begins_the_next(self, found: re.Match[str], key: str, start: int) -> bool:
+    def _begins_the_next(self, mark: re.Match[str], key: str, start: int) -> bool:
         """Return whether an argument that begins inside a value is the next of this call.
 
         It is if the tool has a parameter of that name which was not given. Without a schema a
         line of its own decides.
         """
-        name = bare(found["key"])
+        name = bare(mark["key"])
         if name == key or name in self.arguments:
             return False
         if self.schemas:
             return name in self.schemas
-        line = self.text.rfind("\n", start, found.start())
-        return line >= 0 and not self.text[line : found.start()].strip()
+        line = self.text.rfind("\n", start, mark.start())
+        return line >= 0 and not self.text[line : mark.start()].strip()
 
 
 @cache
 def _marks(grammar: TagGrammar) -> re.Pattern[str]:
     """Return a pattern that finds whatever may end a value."""
-    another = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
+    opening_pattern = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
     return re.compile(
         rf"(?P<closing>{grammar.closing.pattern})|(?P<end>{grammar.end.pattern})"
-        rf"|{grammar.parameter.pattern}|(?P<another>{another})"
+        rf"|{grammar.parameter.pattern}|(?P<another>{opening_pattern})"
     )
 
 
@@ -245,8 +250,8 @@ def unpadded(value: str) -> str:
 
 def unwrapped(value: str) -> str:
     """Return a value without line ends at both sides."""
-    both = len(value) > 1 and value[0] == value[-1] == "\n"
-    return value[1:-1] if both else value
+    has_both = len(value) > 1 and value[0] == value[-1] == "\n"
+    return value[1:-1] if has_both else value
 
 
 def wrapped(value: str) -> str:

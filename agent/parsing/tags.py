@@ -36,8 +36,8 @@ class TagFormat:
         opening = re.compile(f"<({'|'.join(re.escape(tool.name) for tool in tools)})>")
 
         def find(text: str, start: int) -> int:
-            found = opening.search(text, start)
-            return -1 if found is None else found.start()
+            match = opening.search(text, start)
+            return -1 if match is None else match.start()
 
         read = partial(_read, opening=opening, complete=complete, tools=tools)
         return scan(text, find, read, stop=_answer_of(text))
@@ -79,16 +79,16 @@ def _read(
     complete: bool,
     tools: Sequence[ToolSpec],
 ) -> tuple[list[ToolCall], int]:
-    begun = opening.match(text, start)
-    assert begun is not None
-    name = begun[1]
-    closing = text.find(f"</{name}>", begun.end())
+    match = opening.match(text, start)
+    assert match is not None
+    name = match[1]
+    closing = text.find(f"</{name}>", match.end())
     if closing < 0:
         reason = f"<{name}> is not closed" if complete else CUT
         return [ToolCall(name="", id=identity, error=reason)], len(text)
     after = closing + len(f"</{name}>")
     try:
-        arguments = _arguments(text[begun.end() : closing].strip(), schemas_of(name, tools))
+        arguments = _arguments(text[match.end() : closing].strip(), schemas_of(name, tools))
     except (ValueError, RecursionError) as error:
         return [ToolCall(name="", id=identity, error=f"<{name}>: {error}")], after
     fault = fault_of(arguments)

@@ -29,15 +29,15 @@ class Thoughts:
 
     def opening(self, text: str, start: int = 0) -> int:
         """Return the position from `start` on where thoughts begin, or -1."""
-        found = self._opening.search(text, start)
-        return -1 if found is None else found.start()
+        match = self._opening.search(text, start)
+        return -1 if match is None else match.start()
 
-    def kind(self, text: str, at: int) -> int:
-        """Return the number of the pair whose beginning stands at `at`."""
-        found = self._opening.match(text, at)
-        assert found is not None
-        assert found.lastindex is not None
-        return found.lastindex - 1
+    def kind(self, text: str, position: int) -> int:
+        """Return the number of the pair whose beginning stands at `position`."""
+        match = self._opening.match(text, position)
+        assert match is not None
+        assert match.lastindex is not None
+        return match.lastindex - 1
 
     def may_be_open(self, kind: int) -> bool:
         """Return whether a pair counts without its end."""
@@ -45,18 +45,20 @@ class Thoughts:
 
     def end(self, text: str, start: int, kind: int) -> int:
         """Return the position from `start` on where thoughts of a kind end, or -1."""
-        found = self._endings[kind].search(text, start)
-        return -1 if found is None else found.start()
+        match = self._endings[kind].search(text, start)
+        return -1 if match is None else match.start()
 
     def closing(self, text: str, start: int = 0) -> int:
         """Return the position from `start` on of an end that counts by itself, or -1."""
-        found = self._lone.search(text, start)
-        return -1 if found is None else found.start()
+        match = self._lone.search(text, start)
+        return -1 if match is None else match.start()
 
-    def past(self, text: str, at: int) -> int:
-        """Return the position after the mark at `at`."""
-        ends = (one.match(text, at) for one in (self._opening, self._lone, *self._endings))
-        return max(found.end() for found in ends if found is not None)
+    def past(self, text: str, position: int) -> int:
+        """Return the position after the mark at `position`."""
+        matches = (
+            pattern.match(text, position) for pattern in (self._opening, self._lone, *self._endings)
+        )
+        return max(match.end() for match in matches if match is not None)
 
     @property
     def kinds(self) -> int:
@@ -128,17 +130,17 @@ def end_of_thoughts(text: str) -> int:
     >>> end_of_thoughts("b")
     0
     """
-    begun = thinks_first(text)
-    if begun:
-        at = opening(text)
-        kind = THINK.kind(text, at)
-        end = THINK.end(text, at, kind)
+    has_begun = thinks_first(text)
+    if has_begun:
+        start = opening(text)
+        kind = THINK.kind(text, start)
+        end = THINK.end(text, start, kind)
         if end >= 0:
             return past(text, end)
         return len(text) if THINK.may_be_open(kind) else 0
     closed = closing(text)
     if closed >= 0:
-        opened = opening(text)
-        if opened < 0 or closed < opened:
+        next_opening = opening(text)
+        if next_opening < 0 or closed < next_opening:
             return past(text, closed)
     return 0

@@ -31,8 +31,10 @@ def schemas_of(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
     for tool in tools:
         if tool.name == name:
             properties = tool.parameters.get("properties")
-            known = properties if isinstance(properties, Mapping) else {}
-            return {key: types_of(one, tool.parameters) for key, one in known.items()}
+            property_schemas = properties if isinstance(properties, Mapping) else {}
+            return {
+                key: types_of(schema, tool.parameters) for key, schema in property_schemas.items()
+            }
     return {}
 
 
@@ -49,15 +51,17 @@ def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
         return types_of(root.get("$defs", {}).get(name), root, depth + 1)
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
-            each = [types_of(one, root, depth + 1) for one in schema[key]]
-            return set().union(*each) if all(each) else set()
-    given = schema.get("type")
-    if given is None:
+            alternatives = [types_of(alternative, root, depth + 1) for alternative in schema[key]]
+            return set().union(*alternatives) if all(alternatives) else set()
+    type_names = schema.get("type")
+    if type_names is None:
         allowed = schema.get("enum", [schema["const"]] if "const" in schema else [])
         return {type_of(value) for value in allowed} if isinstance(allowed, list) else set()
-    names = given if isinstance(given, list) else [given]
-    known = {_ALIASES.get(str(one).lower(), str(one).lower()) for one in names}
-    return set() if "" in known else known
+    names = type_names if isinstance(type_names, list) else [type_names]
+    known_types = {
+        _ALIASES.get(str(type_name).lower(), str(type_name).lower()) for type_name in names
+    }
+    return set() if "" in known_types else known_types
 
 
 def type_of(value: object) -> str:
@@ -94,8 +98,8 @@ def read_value(text: str, types: set[str]) -> Any:
     fits = kind in types or (kind == "integer" and "number" in types)
     if "string" in types and (kind == "string" or not fits):
         return text
-    whole = isinstance(decoded, float) and decoded.is_integer() and abs(decoded) < 1 << 53
-    return int(decoded) if whole and types & {"integer", "number"} == {"integer"} else decoded
+    is_integer = isinstance(decoded, float) and decoded.is_integer() and abs(decoded) < 1 << 53
+    return int(decoded) if is_integer and types & {"integer", "number"} == {"integer"} else decoded
 
 
 def _decoded(text: str, types: set[str]) -> Any:

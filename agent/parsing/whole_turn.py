@@ -32,14 +32,14 @@ class Body(NamedTuple):
     """Whether the text stood in a Markdown code block."""
 
 
-def body_of(said: str) -> Body:
-    r"""Return `said` without tag, end marks and code fence.
+def body_of(whole_text: str) -> Body:
+    r"""Return `whole_text` without tag, end marks and code fence.
 
     >>> body_of("```json\n{}\n```<|eot_id|>")
     Body(text='{}', tagged=False, fenced=True)
     """
-    text = without_ends(said).lstrip()
-    tag = next((one for one in _TAGS if text.startswith(one)), "")
+    text = without_ends(whole_text).lstrip()
+    tag = next((candidate for candidate in _TAGS if text.startswith(candidate)), "")
     text = text[len(tag) :].lstrip()
     fence = _FENCE.match(text)
     if fence is not None:
@@ -59,20 +59,20 @@ def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
 
 def announced(text: str, start: int, call: re.Pattern[str]) -> int:
     """Return the position where a tag announces a call after some text, or the end of the text."""
-    found = call.search(text, start)
-    if found is None or 0 <= opening(text, start) < found.start():  # a thought
+    match = call.search(text, start)
+    if match is None or 0 <= opening(text, start) < match.start():  # a thought
         return len(text)
-    others = (find_result(text, start), find_turn(text, start))
-    if any(0 <= at < found.start() for at in others):
+    invented = (find_result(text, start), find_turn(text, start))
+    if any(0 <= position < match.start() for position in invented):
         return len(text)
-    return found.start()
+    return match.start()
 
 
 def own_words_end(text: str, position: int) -> bool:
     """Return whether the turn ends at `position`, or somebody else's words begin there."""
     while True:
         position = after_space(text, position)
-        mark = next((one for one in _ENDS if text.startswith(one, position)), "")
+        mark = next((candidate for candidate in _ENDS if text.startswith(candidate, position)), "")
         if not mark:
             return begins_here(text, position)
         position += len(mark)
@@ -81,7 +81,7 @@ def own_words_end(text: str, position: int) -> bool:
 def without_ends(text: str) -> str:
     """Return `text` without trailing end-of-turn marks and white space."""
     end = _before_space(text, len(text))
-    while mark := next((one for one in _ENDS if text.endswith(one, 0, end)), ""):
+    while mark := next((candidate for candidate in _ENDS if text.endswith(candidate, 0, end)), ""):
         end = _before_space(text, end - len(mark))
     return text[:end]
 

@@ -108,15 +108,17 @@ def of_one_call(case: Case) -> Case:
 
     Formats that mark whole turns end a turn with its first call.
     """
-    others = {OTHER_VALUE, OTHER_RESULT}
+    other_messages = {OTHER_VALUE, OTHER_RESULT}
     messages = [
-        thinking(CALLS if one is CALLS_TWICE else one, apart=True)
-        if one.role == "assistant"
-        else one
-        for one in case.messages
-        if one is not OTHER_FOUND
+        thinking(CALLS if message is CALLS_TWICE else message, apart=True)
+        if message.role == "assistant"
+        else message
+        for message in case.messages
+        if message is not OTHER_FOUND
     ]
-    return replace(case, messages=messages, words=[w for w in case.words if w not in others])
+    return replace(
+        case, messages=messages, words=[w for w in case.words if w not in other_messages]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,10 @@ def template_of(tokenizer: Tokenizer) -> str:
     Raises:
         ConfigError: the tokenizer has none.
     """
-    found = source_of(tokenizer)
-    if found is None:
+    source = source_of(tokenizer)
+    if source is None:
         raise ConfigError("the tokenizer has no chat template; name one with --model.template PATH")
-    return found
+    return source
 
 
 def probe_template(
@@ -113,37 +113,39 @@ def probe_template(
     Raises:
         ConfigError: the choice names no template, or none for the model's own.
     """
-    found = recognise(template_of(tokenizer))
+    recognition = recognise(template_of(tokenizer))
 
     def probed(source: str, origin: Origin, paired: str) -> tuple[Tokenizer, TemplateReport]:
-        shown = _with(tokenizer, source)
-        wanted = paired if wanted_format == AUTO and paired in TOOL_FORMATS else wanted_format
+        shown_tokenizer = _with(tokenizer, source)
+        tool_format_name = (
+            paired if wanted_format == AUTO and paired in TOOL_FORMATS else wanted_format
+        )
         report = probe(
-            shown,
-            wanted_format=wanted,
+            shown_tokenizer,
+            wanted_format=tool_format_name,
             origin=origin,
             stop_ids=stop_ids,
             shows_images=shows_images,
         )
-        return shown, report
+        return shown_tokenizer, report
 
-    def trained(chosen: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
-        name = f"{TRAIN}:{chosen.name} ({KEPT})"
-        checked = "" if chosen.verified else "; its first prompt is unverified"
-        origin = Origin(name, digest_of(chosen.source), f"found {found.said}{checked}")
-        source = with_identity(chosen.source, template_of(tokenizer))
-        return probed(source, origin, chosen.tool_format)
+    def trained(training: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
+        name = f"{TRAIN}:{training.name} ({KEPT})"
+        checked = "" if training.verified else "; its first prompt is unverified"
+        origin = Origin(name, digest_of(training.source), f"found {recognition.said}{checked}")
+        source = with_identity(training.source, template_of(tokenizer))
+        return probed(source, origin, training.tool_format)
 
     if template == TRAIN or template.startswith(_NAMED):
-        return trained(_wanted_training(template, found))
+        return trained(_wanted_training(template, recognition))
     if template not in (AUTO, STOCK):
         source = _read_template(template)
         return probed(source, _origin(template, source), "")
-    own = own_template(template_of(tokenizer))
-    paired = own.tool_format if own is not None else ""
+    own_training = own_template(template_of(tokenizer))
+    paired = own_training.tool_format if own_training is not None else ""
     stock = probed(template_of(tokenizer), _origin(STOCK, template_of(tokenizer)), paired)
-    if template == AUTO and found.family and _loses(stock[1]):
-        return trained(TRAINING[found.family])
+    if template == AUTO and recognition.family and _loses(stock[1]):
+        return trained(TRAINING[recognition.family])
     return stock
 
 
@@ -168,7 +170,7 @@ def open_template(
         ConfigError: the choice names no template; or the template cannot play an episode, with the
             probe's reason.
     """
-    shown, report = probe_template(
+    shown_tokenizer, report = probe_template(
         tokenizer,
         template=template,
         wanted_format=wanted_format,
@@ -176,13 +178,13 @@ def open_template(
         shows_images=images is not None,
     )
     if report.blocking:
-        reasons = "; ".join(f"{one.feature}: {one.detail}" for one in report.blocking)
+        reasons = "; ".join(f"{finding.feature}: {finding.detail}" for finding in report.blocking)
         raise TemplateRefused(
             f"the chat template cannot play an episode: {reasons}. Name another with "
             "--model.template"
         )
     chat_format = ChatFormat(
-        shown,
+        shown_tokenizer,
         tool_format(report.tool_format),
         stop_ids=stop_ids,
         images=images,
@@ -200,22 +202,23 @@ def _with(tokenizer: Tokenizer, source: str) -> Tokenizer:
 
 
 def _origin(name: str, source: str) -> Origin:
-    own = own_template(source)
-    if own is not None:
-        return Origin(name, digest_of(source), f"the training template {own.name}")
-    found = recognise(source)
-    return Origin(name, found.digest, found.said, found.brief_tools)
+    training = own_template(source)
+    if training is not None:
+        return Origin(name, digest_of(source), f"the training template {training.name}")
+    recognition = recognise(source)
+    return Origin(name, recognition.digest, recognition.said, recognition.brief_tools)
 
 
-def _wanted_training(template: str, found: Recognition) -> TrainingTemplate:
+def _wanted_training(template: str, recognition: Recognition) -> TrainingTemplate:
     if template.startswith(_NAMED):
         return training_template(template.removeprefix(_NAMED))
-    if not found.family:
+    if not recognition.family:
         raise ConfigError(
-            f"there is no training template for the model's own ({found.digest}): {found.said}. "
-            f"Name one with --model.template {_NAMED}NAME ({', '.join(TRAINING)}), or use stock"
+            f"there is no training template for the model's own ({recognition.digest}): "
+            f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
+            f"({', '.join(TRAINING)}), or use stock"
         )
-    return TRAINING[found.family]
+    return TRAINING[recognition.family]
 
 
 def _read_template(template: str) -> str:
@@ -231,4 +234,4 @@ def _read_template(template: str) -> str:
 def _loses(report: TemplateReport) -> bool:
     """Return whether a template needs repairs beyond a frozen date."""
     needed = [*report.of(Outcome.REPAIRED), *report.of(Outcome.REFUSED)]
-    return any(one.feature not in ("images", "date") for one in needed)
+    return any(finding.feature not in ("images", "date") for finding in needed)

@@ -81,8 +81,8 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             shaped = _merged(shaped, all_roles=self.merge_roles)
         if self.content_as_parts:
             shaped = [{**row, "content": _parts(row["content"])} for row in shaped]
-        offered = [] if self.tools_as_text else [tool.as_openai() for tool in tools]
-        return shaped, offered
+        tool_rows = [] if self.tools_as_text else [tool.as_openai() for tool in tools]
+        return shaped, tool_rows
 
     def _call(
         self, row: TemplateRow, tools: Sequence[ToolSpec], tool_format: ToolFormat
@@ -93,8 +93,8 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             row.pop("thinking", None)
         calls = row.get("tool_calls", [])
         if self.calls_as_text and calls:
-            written = tool_format.render([_tool_call(call) for call in calls], tools=tools)
-            row["content"] = _joined(row["content"], written, "\n")
+            rendered = tool_format.render([_tool_call(call) for call in calls], tools=tools)
+            row["content"] = _joined(row["content"], rendered, "\n")
             del row["tool_calls"]
         elif calls and (self.arguments_as_json or self.short_ids):
             row["tool_calls"] = [self._call_row(call) for call in calls]
@@ -103,13 +103,13 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return row
 
     def _call_row(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = {**call, "function": dict(call["function"])}
+        call_row: dict[str, Any] = {**call, "function": dict(call["function"])}
         if self.arguments_as_json:
-            arguments = made["function"]["arguments"]
-            made["function"]["arguments"] = msgspec.json.encode(arguments).decode()
+            arguments = call_row["function"]["arguments"]
+            call_row["function"]["arguments"] = msgspec.json.encode(arguments).decode()
         if self.short_ids:
-            made["id"] = short_id(made["id"])
-        return made
+            call_row["id"] = short_id(call_row["id"])
+        return call_row
 
 
 NO_FALLBACKS = Fallbacks()
@@ -183,12 +183,12 @@ def _with_first_user(rows: list[TemplateRow]) -> list[TemplateRow]:
 
 def _merged(rows: Sequence[TemplateRow], *, all_roles: bool) -> list[TemplateRow]:
     """Merge neighbouring messages of one role: all roles, or results alone."""
-    made: list[TemplateRow] = []
+    merged_rows: list[TemplateRow] = []
     for row in rows:
-        last = made[-1] if made else None
+        last = merged_rows[-1] if merged_rows else None
         both_results = last is not None and "result" in last and "result" in row
         if last is None or last["role"] != row["role"] or not (all_roles or both_results):
-            made.append(dict(row))
+            merged_rows.append(dict(row))
             continue
         last["content"] = _joined(last["content"], row["content"], "\n" if both_results else "\n\n")
         last["tool_calls"] = [*last.get("tool_calls", []), *row.get("tool_calls", [])]
@@ -197,10 +197,13 @@ def _merged(rows: Sequence[TemplateRow], *, all_roles: bool) -> list[TemplateRow
         if "result" not in row:
             last.pop("result", None)
     if all_roles:
-        spoken = next((at for at, row in enumerate(made) if not _is_system(row)), len(made))
-        if spoken < len(made) and made[spoken]["role"] == "assistant":
-            made.insert(spoken, {"role": "user", "content": "."})
-    return [{key: value for key, value in row.items() if key != "result"} for row in made]
+        first_spoken = next(
+            (index for index, row in enumerate(merged_rows) if not _is_system(row)),
+            len(merged_rows),
+        )
+        if first_spoken < len(merged_rows) and merged_rows[first_spoken]["role"] == "assistant":
+            merged_rows.insert(first_spoken, {"role": "user", "content": "."})
+    return [{key: value for key, value in row.items() if key != "result"} for row in merged_rows]
 
 
 def _parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -208,11 +211,11 @@ def _parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _joined(
-    before: str | list[dict[str, Any]], after: str | list[dict[str, Any]], between: str
+    before: str | list[dict[str, Any]], after: str | list[dict[str, Any]], separator: str
 ) -> str | list[dict[str, Any]]:
-    """Return two contents as one, with `between` where neither is empty."""
+    """Return two contents as one, with `separator` where neither is empty."""
     if not before or not after:
         return before or after
     if isinstance(before, str) and isinstance(after, str):
-        return before + between + after
-    return [*_parts(before), {"type": "text", "text": between}, *_parts(after)]
+        return before + separator + after
+    return [*_parts(before), {"type": "text", "text": separator}, *_parts(after)]

@@ -87,7 +87,7 @@ class _Probe:
         if self._settle("questions and answers", cases.QUESTION, [{"content_as_parts": True}]):
             self._settle("system message", cases.WITH_SYSTEM, [{"system_as_user": True}])
             self._settle("user messages in a row", cases.IN_A_ROW, [{"merge_roles": True}])
-            late = [{"late_system_as_user": True, **one} for one in _MERGE_OPTIONS]
+            late = [{"late_system_as_user": True, **option} for option in _MERGE_OPTIONS]
             self._settle("later system message", cases.LATE_SYSTEM, late)
             self._tools()
             self._settle("whole episodes", cases.EPISODES, self._last_resorts())
@@ -123,16 +123,16 @@ class _Probe:
     ) -> str:
         """Return a conversation as the template writes it with some repairs."""
         rows = [as_template_message(message) for message in messages]
-        shaped, offered = fallbacks.shape(rows, tools, self.format)
-        return apply_template(self.tokenizer, shaped, offered, prompt=prompt, today=today)
+        shaped, tool_rows = fallbacks.shape(rows, tools, self.format)
+        return apply_template(self.tokenizer, shaped, tool_rows, prompt=prompt, today=today)
 
-    def _fault(self, wanted: Sequence[Case], fallbacks: Fallbacks) -> str:
+    def _fault(self, required: Sequence[Case], fallbacks: Fallbacks) -> str:
         """Return why the cases are not shown with some repairs; empty if they are."""
-        for case in map(cases.of_one_call, wanted) if self._apart else wanted:
-            ends = case.messages[-1].role != "assistant"
+        for case in map(cases.of_one_call, required) if self._apart else required:
+            has_prompt = case.messages[-1].role != "assistant"
             try:
                 text = self.render(
-                    case.messages, fallbacks=fallbacks, tools=case.tools, prompt=ends
+                    case.messages, fallbacks=fallbacks, tools=case.tools, prompt=has_prompt
                 )
             except TemplateRefused as error:
                 return f"the template raises {short_reason(error)}"
@@ -142,16 +142,16 @@ class _Probe:
                 return f"not shown in a conversation of {roles_of(case)}: {kinds_of(missing)}"
         return ""
 
-    def _settle(self, feature: str, wanted: Sequence[Case], options: Options) -> bool:
+    def _settle(self, feature: str, required: Sequence[Case], options: Options) -> bool:
         """Record how a feature is shown, with the mildest repair that shows it."""
-        fault = self._fault(wanted, self.fallbacks)
+        fault = self._fault(required, self.fallbacks)
         if not fault:
             self._found(feature, Outcome.SUPPORTED)
             return True
         for option in options:
-            tried = msgspec.structs.replace(self.fallbacks, **option)
-            if not self._fault(wanted, tried):
-                self._switch(feature, tried, fault)
+            candidate = msgspec.structs.replace(self.fallbacks, **option)
+            if not self._fault(required, candidate):
+                self._switch(feature, candidate, fault)
                 return True
         self._found(feature, Outcome.REFUSED, fault)
         return False
@@ -172,19 +172,19 @@ class _Probe:
 
     def _tools(self) -> None:
         """Settle tools, calls and results, all of which must be in the format that is read."""
-        shown = cases.TOOLS
+        shown_cases = cases.TOOLS
         if self.origin.brief_tools:
-            shown = [Case(one.messages, cases.NAMES, one.tools) for one in shown]
+            shown_cases = [Case(case.messages, cases.NAMES, case.tools) for case in shown_cases]
         if self.wanted == AUTO:
             self.format = self._format_of_template() or self.format
         foreign = self._foreign()
         as_text = msgspec.structs.replace(self.fallbacks, tools_as_text=True)
-        fault = self._fault(shown, self.fallbacks) or foreign
+        fault = self._fault(shown_cases, self.fallbacks) or foreign
         if not fault:
             detail = "names and parameters alone, by design" if self.origin.brief_tools else ""
             self._found("tools", Outcome.SUPPORTED, detail)
-        elif again := self._fault(shown, as_text):
-            self._found("tools", Outcome.REFUSED, again)
+        elif remaining_fault := self._fault(shown_cases, as_text):
+            self._found("tools", Outcome.REFUSED, remaining_fault)
         else:
             self._switch("tools", as_text, fault)
         options = [
@@ -192,26 +192,31 @@ class _Probe:
             for merge, result, call in product(_MERGE_OPTIONS, _RESULT_OPTIONS, _CALL_OPTIONS)
         ]
         if self._apart:  # a turn whose text and thoughts are marked too is not text
-            kept = [one for one in options if not one.get("calls_as_text")]
-            options = [{**one, **dropped} for dropped in _THOUGHT_OPTIONS for one in kept]
+            kept_options = [option for option in options if not option.get("calls_as_text")]
+            options = [
+                {**option, **dropped} for dropped in _THOUGHT_OPTIONS for option in kept_options
+            ]
         if foreign:  # the template's own way of writing calls would contradict the description
-            options = [one for one in options if one.get("calls_as_text")]
+            options = [option for option in options if option.get("calls_as_text")]
         self._calls_and_results(options, foreign)
 
     def _calls_and_results(self, options: Options, foreign: str) -> None:
-        wanted = [*cases.CALL_SHOWN, *cases.RESULT_SHOWN]
+        required = [*cases.CALL_SHOWN, *cases.RESULT_SHOWN]
         calls = foreign or self._fault(cases.CALL_SHOWN, self.fallbacks)
         results = self._fault(cases.RESULT_SHOWN, self.fallbacks)
         before = self.fallbacks
         if calls or results:
-            tried = [msgspec.structs.replace(before, **option) for option in options]
-            found = next((one for one in tried if not self._fault(wanted, one)), None)
-            if found is None:
-                fault = self._fault(wanted, tried[-1])
+            candidates = [msgspec.structs.replace(before, **option) for option in options]
+            working = next(
+                (candidate for candidate in candidates if not self._fault(required, candidate)),
+                None,
+            )
+            if working is None:
+                fault = self._fault(required, candidates[-1])
                 self._found("calls", Outcome.REFUSED, calls or fault)
                 self._found("results", Outcome.REFUSED, results or fault)
                 return
-            self.fallbacks = found
+            self.fallbacks = working
         new = [name for name in self.fallbacks.names if name not in before.names]
         for_results = [name for name in new if name == "results_as_user"]
         for_calls = [name for name in new if name not in for_results]
@@ -257,23 +262,27 @@ class _Probe:
         for option in _CALL_OPTIONS[:-1]:
             fallbacks = msgspec.structs.replace(self.fallbacks, **option)
             try:
-                asked = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
-                whole = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)
+                question_text = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
+                full_text = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)
             except TemplateRefused:
                 continue
             common = next(
-                (at for at, (a, b) in enumerate(zip(asked, whole, strict=False)) if a != b),
-                min(len(asked), len(whole)),
+                (
+                    index
+                    for index, (a, b) in enumerate(zip(question_text, full_text, strict=False))
+                    if a != b
+                ),
+                min(len(question_text), len(full_text)),
             )
-            if cases.VALUE in whole[common:]:
-                turns.append(whole[common:])
+            if cases.VALUE in full_text[common:]:
+                turns.append(full_text[common:])
         return turns
 
     def _date(self) -> None:
-        later = FROZEN + datetime.timedelta(days=40)
+        later_date = FROZEN + datetime.timedelta(days=40)
         texts = [
             self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True, today=day)
-            for day in (FROZEN, later)
+            for day in (FROZEN, later_date)
         ]
         if texts[0] == texts[1]:
             self._found("date", Outcome.SUPPORTED, "the template writes none")
@@ -291,16 +300,16 @@ class _Probe:
             return
         bare = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
         start = text.find(cases.USER) + len(cases.USER)
-        written = text[start:].removesuffix(bare[bare.find(cases.USER) + len(cases.USER) :])
-        if "'type'" in written:
+        image_text = text[start:].removesuffix(bare[bare.find(cases.USER) + len(cases.USER) :])
+        if "'type'" in image_text:
             self._found("images", Outcome.REFUSED, "the template writes parts as they are in code")
-        elif cases.USER not in text or not written.strip():
+        elif cases.USER not in text or not image_text.strip():
             self._found("images", Outcome.REFUSED, "the template writes no placeholder")
         elif not self.shows_images:
-            reason = f"the template writes {written.strip()[:40]!r}, but pixels need a processor"
+            reason = f"the template writes {image_text.strip()[:40]!r}, but pixels need a processor"
             self._found("images", Outcome.REFUSED, reason)
         else:
-            self._found("images", Outcome.SUPPORTED, written.strip()[:40])
+            self._found("images", Outcome.SUPPORTED, image_text.strip()[:40])
 
     def _chat(self) -> ChatFormat | None:
         """Return the chat format with the repairs, or None where a turn could never end."""
@@ -312,21 +321,24 @@ class _Probe:
             self._found("end of a turn", Outcome.REFUSED, str(error))
             return None
         by_role = ", which opens the next message" if chat.ends_by_role else ""
-        ends = dict.fromkeys([chat.end_of_turn, chat.end_of_call])
-        self._found("end of a turn", Outcome.SUPPORTED, " ".join(ends) + by_role)
+        end_marks = dict.fromkeys([chat.end_of_turn, chat.end_of_call])
+        self._found("end of a turn", Outcome.SUPPORTED, " ".join(end_marks) + by_role)
         return chat
 
     def _continue(self, chat: ChatFormat, step: Continuation) -> None:
         """Append messages to a turn as an episode does, and compare with the whole conversation."""
         feature = f"prefix: {step.name}"
         try:
-            prompt, said = chat.prompt([cases.ASKED], []), self._sampled(chat, step)
+            prompt, sampled_ids = chat.prompt([cases.ASKED], []), self._sampled(chat, step)
             if not step.ended:
-                said = said[:-1]
+                sampled_ids = sampled_ids[:-1]
             added = chat.extension(
-                step.new, ended=step.ended, thought=step.thought, last=said[-1] if said else None
+                step.new,
+                ended=step.ended,
+                thought=step.thought,
+                last=sampled_ids[-1] if sampled_ids else None,
             )
-            whole = chat.prompt([cases.ASKED, self._said(step), *step.new], [])
+            full_prompt = chat.prompt([cases.ASKED, self._said(step), *step.new], [])
         except TemplateRefused as error:
             self._found(feature, Outcome.REFUSED, short_reason(error))
             return
@@ -334,14 +346,16 @@ class _Probe:
             reason = "the template rewrites the turn, so that a new segment (row) begins"
             self._found(feature, Outcome.REPAIRED, reason, ["new segment"])
             return
-        grown = [*prompt, *said, *added]
-        texts = [self.tokenizer.decode(ids, skip_special_tokens=False) for ids in (grown, whole)]
+        grown = [*prompt, *sampled_ids, *added]
+        texts = [
+            self.tokenizer.decode(ids, skip_special_tokens=False) for ids in (grown, full_prompt)
+        ]
         if texts[0] != texts[1]:
             detail = f"the turn stays as sampled; the template would write {first_change(*texts)}"
             self._found(feature, Outcome.SUPPORTED, detail)
         elif not getattr(self.tokenizer, "verified", True):
             self._found(feature, Outcome.SUPPORTED, "text alike; tokens unverified: no tokenizer")
-        elif grown == whole:
+        elif grown == full_prompt:
             self._found(feature, Outcome.SUPPORTED, "text and tokens alike")
         else:
             self._found(feature, Outcome.SUPPORTED, "text alike; tokens split otherwise at a seam")
@@ -356,28 +370,33 @@ class _Probe:
 
     def _sampled(self, chat: ChatFormat, step: Continuation) -> list[int]:
         """Return a turn as the policy would sample it: without the tag that the template opened."""
-        said, opened = self._said(step), chat.opening.rstrip().endswith("<think>")
-        if opened and step.thought and not self._apart:
-            said = Message(
-                role=said.role, content=said.text[len("<think>\n") :], tool_calls=said.tool_calls
+        answer, thought_open = self._said(step), chat.opening.rstrip().endswith("<think>")
+        if thought_open and step.thought and not self._apart:
+            answer = Message(
+                role=answer.role,
+                content=answer.text[len("<think>\n") :],
+                tool_calls=answer.tool_calls,
             )
-        return chat.answer(said, [cases.TOOL])
+        return chat.answer(answer, [cases.TOOL])
 
     def _thoughts(self) -> None:
         """Record which thoughts the template shows."""
-        said = cases.thinking(assistant(cases.ANSWER), apart=self._apart)
-        shown: list[bool] = []
-        for messages in ([cases.ASKED, said], [cases.ASKED, said, user(cases.SECOND)]):
+        thinking_answer = cases.thinking(assistant(cases.ANSWER), apart=self._apart)
+        are_shown: list[bool] = []
+        for messages in (
+            [cases.ASKED, thinking_answer],
+            [cases.ASKED, thinking_answer, user(cases.SECOND)],
+        ):
             try:
                 text = self.render(messages, fallbacks=self.fallbacks)
             except TemplateRefused as error:
                 self._found("thoughts", Outcome.REFUSED, short_reason(error))
                 return
-            shown.append(cases.THOUGHT in text)
-        if all(shown):
+            are_shown.append(cases.THOUGHT in text)
+        if all(are_shown):
             self._found("thoughts", Outcome.SUPPORTED, "kept")
             return
-        detail = "dropped once a user speaks" if shown[0] else "dropped at once"
+        detail = "dropped once a user speaks" if are_shown[0] else "dropped at once"
         self._found("thoughts", Outcome.REPAIRED, detail, ["new segment"])
 
 
@@ -393,5 +412,9 @@ def _is_call(candidate: ToolFormat, turn: str) -> bool:
 def _after_question(probed: _Probe) -> str:
     """Return what the template writes between a question and its answer."""
     text = probed.render([cases.ASKED], fallbacks=probed.fallbacks, prompt=True)
-    asked = probed.render([cases.ASKED], fallbacks=probed.fallbacks)
-    return text[len(asked) :] if text.startswith(asked) else text.rpartition(cases.USER)[2]
+    question_text = probed.render([cases.ASKED], fallbacks=probed.fallbacks)
+    return (
+        text[len(question_text) :]
+        if text.startswith(question_text)
+        else text.rpartition(cases.USER)[2]
+    )

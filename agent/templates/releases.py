@@ -63,9 +63,9 @@ def digest_of(template: str) -> str:
 def statements_of(template: str) -> list[str]:
     """Return the statements of a template and the texts between, without white space around."""
     text, parts, end = normalised(template), list[str](), 0
-    for found in _STATEMENT.finditer(text):
-        parts += [text[end : found.start()].strip(), " ".join(found[0].split())]
-        end = found.end()
+    for statement in _STATEMENT.finditer(text):
+        parts += [text[end : statement.start()].strip(), " ".join(statement[0].split())]
+        end = statement.end()
     parts.append(text[end:].strip())
     return [part for part in parts if part]
 
@@ -85,36 +85,36 @@ def releases() -> tuple[ReleasedTemplate, ...]:
 def recognise(template: str) -> Recognition:
     """Return which release brings a template, or which comes near."""
     digest = digest_of(template)
-    same = next((one for one in releases() if one.digest == digest), None)
+    same = next((release for release in releases() if release.digest == digest), None)
     if same is not None:
         return Recognition(digest, f"the template of {same.name}", same.family, same.brief_tools)
-    found = {short_digest(part): part for part in statements_of(template)}
-    mine = Counter(short_digest(part) for part in statements_of(template))
-    share, near = max(
-        ((_in_common(mine, Counter(one.statements)), one) for one in releases()),
+    statements = {short_digest(part): part for part in statements_of(template)}
+    own_counts = Counter(short_digest(part) for part in statements_of(template))
+    share, nearest = max(
+        ((_in_common(own_counts, Counter(release.statements)), release) for release in releases()),
         key=lambda pair: pair[0],
     )
     if share < NEAR:
         return Recognition(digest, "no template that ludus knows")
-    theirs = Counter(near.statements)
-    added = [found[one] for one in (mine - theirs)]
-    missing = (theirs - mine).total()
+    release_counts = Counter(nearest.statements)
+    added = [statements[unknown] for unknown in (own_counts - release_counts)]
+    missing = (release_counts - own_counts).total()
     return Recognition(
-        digest, f"near {near.name} ({near.family}), but {_difference(added, missing)}"
+        digest, f"near {nearest.name} ({nearest.family}), but {_difference(added, missing)}"
     )
 
 
-def _in_common(one: Counter[str], other: Counter[str]) -> float:
+def _in_common(first: Counter[str], second: Counter[str]) -> float:
     """Return the share of statements in common, counted with repetitions."""
-    return (one & other).total() / max((one | other).total(), 1)
+    return (first & second).total() / max((first | second).total(), 1)
 
 
 def _difference(added: list[str], missing: int) -> str:
     quoted = ", ".join(repr(part[:80]) for part in added[:SHOWN])
     parts: list[str] = []
     if added:
-        more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
-        parts.append(f"{len(added)} of its statements are other: {quoted}{more}")
+        rest = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+        parts.append(f"{len(added)} of its statements are other: {quoted}{rest}")
     if missing:
         parts.append(f"{missing} of the released statements are missing")
     return " and ".join(parts) or "its statements are in another order"

@@ -62,14 +62,14 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, outcome: Outcome) -> list[TemplateFinding]:
         """Return the findings with an outcome."""
-        return [one for one in self.findings if one.outcome is outcome]
+        return [finding for finding in self.findings if finding.outcome is outcome]
 
     @property
     def blocking(self) -> list[TemplateFinding]:
         """The refusals with which no episode can be played; images matter only where an environment
         shows some.
         """
-        return [one for one in self.of(Outcome.REFUSED) if one.feature != "images"]
+        return [finding for finding in self.of(Outcome.REFUSED) if finding.feature != "images"]
 
     def table(self) -> str:
         """Return the report as lines for a terminal."""
@@ -80,11 +80,11 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
             "before an answer": repr(self.opening),
             "ends of a turn": " ".join(self.stop_tokens),
         }
-        width = max(len(one.feature) for one in self.findings)
-        lines = [f"{name:<{width}}  {said}" for name, said in facts.items()]
+        width = max(len(finding.feature) for finding in self.findings)
+        lines = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]
         lines.append("")
-        for one in self.findings:
-            lines.append(f"{one.feature:<{width}}  {one.outcome:<10}  {_told(one)}".rstrip())
+        for row in self.findings:
+            lines.append(f"{row.feature:<{width}}  {row.outcome:<10}  {_told(row)}".rstrip())
         return "\n".join(lines)
 
     def notice(self) -> str:
@@ -93,19 +93,21 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         Images are left out, since a run that shows images to a model without a processor is refused
         at its start.
         """
-        repaired = [f"{one.feature} ({_told(one)})" for one in self.of(Outcome.REPAIRED)]
-        refused = [f"{one.feature} ({_told(one)})" for one in self.blocking]
+        repaired = [
+            f"{finding.feature} ({_told(finding)})" for finding in self.of(Outcome.REPAIRED)
+        ]
+        refusals = [f"{finding.feature} ({_told(finding)})" for finding in self.blocking]
         parts = [
-            f"{word}: {'; '.join(said)}"
-            for word, said in (("repaired", repaired), ("refused", refused))
-            if said
+            f"{word}: {'; '.join(details)}"
+            for word, details in (("repaired", repaired), ("refused", refusals))
+            if details
         ]
         if not parts and self.template == "stock":
             return ""
-        said = f" does not show everything: {'. '.join(parts)}" if parts else " shows everything"
-        return f"The chat template {self.template} ({self.recognised}){said}."
+        summary = f" does not show everything: {'. '.join(parts)}" if parts else " shows everything"
+        return f"The chat template {self.template} ({self.recognised}){summary}."
 
 
 def _told(finding: TemplateFinding) -> str:
-    by = ", ".join(finding.fallbacks)
-    return "; ".join(part for part in (by, finding.detail) if part)
+    fallback_names = ", ".join(finding.fallbacks)
+    return "; ".join(part for part in (fallback_names, finding.detail) if part)

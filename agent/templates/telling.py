@@ -44,10 +44,15 @@ def short_reason(error: Exception) -> str:
     return f"{str(cause).strip()[:120]!r}"
 
 
-def first_change(sampled: str, written: str) -> str:
+def first_change(sampled: str, rendered: str) -> str:
     """Return where two texts part, as a short quotation of the second."""
-    at = next(
-        (at for at, (a, b) in enumerate(zip(sampled, written, strict=False)) if a != b),
-        min(len(sampled), len(written)),
+    index = next(
+        (
+            position
+            for position, (a, b) in enumerate(zip(sampled, rendered, strict=False))
+            if a != b
+        ),
+        min(len(sampled), len(rendered)),
     )
-    return f"{written[max(0, at - 12) : at + 24]!r} for {sampled[max(0, at - 12) : at + 24]!r}"
+    near = slice(max(0, index - 12), index + 24)
+    return f"{rendered[near]!r} for {sampled[near]!r}"

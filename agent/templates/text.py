@@ -47,10 +47,10 @@ def source_of(tokenizer: AppliesTemplate) -> str | None:
 
     A tokenizer with several named templates is asked for the one for tools, else the default.
     """
-    found = getattr(tokenizer, "chat_template", None)
-    if isinstance(found, Mapping):
-        found = found.get("tool_use") or found.get("default")
-    return found if isinstance(found, str) and found else None
+    source = getattr(tokenizer, "chat_template", None)
+    if isinstance(source, Mapping):
+        source = source.get("tool_use") or source.get("default")
+    return source if isinstance(source, str) and source else None
 
 
 def apply_template(
@@ -74,15 +74,15 @@ def apply_template(
         TemplateRefused: the template raised an error.
     """
     source = source_of(tokenizer)
-    given: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": prompt}
+    variables: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": prompt}
     try:
         if source is None:  # a tokenizer that renders in code of its own
-            rendered: str = tokenizer.apply_chat_template(rows, tokenize=False, **given)
+            rendered: str = tokenizer.apply_chat_template(rows, tokenize=False, **variables)
         else:
             # Tokenizers do not let a caller set the date, so the template is rendered here.
             special = getattr(tokenizer, "special_tokens_map", {})
             rendered = compile_template(source)(
-                messages=rows, documents=None, strftime_now=today.strftime, **given, **special
+                messages=rows, documents=None, strftime_now=today.strftime, **variables, **special
             )
     except (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
         roles = ", ".join(str(row["role"]) for row in rows)
@@ -178,8 +178,8 @@ class TemplateTokenizer:
     def __init__(self, template: str, marks: Sequence[str] = ()) -> None:
         self.chat_template = template
         self._render = compile_template(template)
-        found = dict.fromkeys([BOS, EOS, *marks, *_MARKS.findall(template)])
-        self._marks = {mark: index for index, mark in enumerate(found)}
+        mark_texts = dict.fromkeys([BOS, EOS, *marks, *_MARKS.findall(template)])
+        self._marks = {mark: index for index, mark in enumerate(mark_texts)}
         self._texts = list(self._marks)
         longest = sorted(self._marks, key=len, reverse=True)
         self._split = re.compile(f"({'|'.join(map(re.escape, longest))})")
@@ -211,9 +211,9 @@ class TemplateTokenizer:
         """Return the ids of a text: one for each mark, and one for each other byte."""
         ids: list[int] = []
         for piece in self._split.split(text):
-            known = self._marks.get(piece)
+            mark_id = self._marks.get(piece)
             first = len(self._marks)
-            ids += [known] if known is not None else [first + byte for byte in piece.encode()]
+            ids += [mark_id] if mark_id is not None else [first + byte for byte in piece.encode()]
         return ids
 
     def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> str:
@@ -229,5 +229,5 @@ class TemplateTokenizer:
 
     def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> str:
         """Render a conversation as text; see transformers' method of the same name."""
-        given = {name: value for name, value in kwargs.items() if name != "tokenize"}
-        return self._render(messages=conversation, **self.special_tokens_map, **given)
+        variables = {name: value for name, value in kwargs.items() if name != "tokenize"}
+        return self._render(messages=conversation, **self.special_tokens_map, **variables)

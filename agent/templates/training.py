@@ -60,8 +60,8 @@ def _chatml(name: str, *before: str, calls: str = "part_hermes") -> tuple[str, .
 _OFFER = ("part_hermes", "part_offer")
 
 TRAINING: dict[str, TrainingTemplate] = {
-    one.name: one
-    for one in (
+    template.name: template
+    for template in (
         TrainingTemplate(
             "qwen2_5",
             (*_chatml("qwen2_5", "part_qwen_tools"), "part_chatml"),
@@ -169,13 +169,20 @@ def with_identity(source: str, released: str) -> str:
     >>> with_identity("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
     "{%- set model_identity = 'You are X.' -%}{{ model_identity }}"
     """
-    said = _IDENTITY.search(released)
-    if said is None or "model_identity" not in source:
+    identity = _IDENTITY.search(released)
+    if identity is None or "model_identity" not in source:
         return source
-    return f"{{%- set model_identity = {said[1]} -%}}{source}"
+    return f"{{%- set model_identity = {identity[1]} -%}}{source}"
 
 
 def own_template(template: str) -> TrainingTemplate | None:
     """Return the training template whose source `template` is; None for any other text."""
     digest = digest_of(template)
-    return next((one for one in TRAINING.values() if digest_of(one.source) == digest), None)
+    return next(
+        (
+            known_template
+            for known_template in TRAINING.values()
+            if digest_of(known_template.source) == digest
+        ),
+        None,
+    )

@@ -38,8 +38,8 @@ def window_facts(segment: Segment, index: int, count: int) -> str:
     length, opening = len(segment.ids()), len(segment.prompt_ids)
     facts = [f"{length:,} tokens", f"opens with {opening:,}"] if length else []
     reason = segment.break_reason
-    ended = f"ended by {reason}" if reason else "the last one"
-    return " · ".join([f"window {index} of {count}", *facts, ended])
+    ending = f"ended by {reason}" if reason else "the last one"
+    return " · ".join([f"window {index} of {count}", *facts, ending])
 
 
 def turn_facts(turn: Turn) -> list[str]:

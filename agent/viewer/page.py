@@ -53,15 +53,15 @@ def page_of(
         decode: ids to text; without a decoder, token ids are counted and not shown.
         left_out: how many episodes are not in the page; the page says so.
     """
-    played = [episode for episode in episodes if episode.trajectories]
-    counts = Counter(shown.outcome(episode.trajectories[0]) for episode in played)
-    counts["lost"] += len(episodes) - len(played)
+    finished = [episode for episode in episodes if episode.trajectories]
+    counts = Counter(shown.outcome(episode.trajectories[0]) for episode in finished)
+    counts["lost"] += len(episodes) - len(finished)
     return render(
         PACKAGE,
         "page.html.j2",
         title=title,
         facts=facts or {},
-        numbers=_numbers(summarise(played, passing=passing)) if played else [],
+        numbers=_numbers(summarise(finished, passing=passing)) if finished else [],
         episodes=episodes,
         decode=decode,
         left_out=left_out,
@@ -104,12 +104,14 @@ def _digest(text: str) -> str:
     return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"
 
 
-def _numbers(made: Evaluation) -> list[tuple[str, str, str]]:
+def _numbers(evaluation: Evaluation) -> list[tuple[str, str, str]]:
     """Return the rows of the table: name, value, 95% interval."""
-    rows = [] if made.reward is None else [("mean reward", *made.reward.cells())]
-    rows += [(f"pass@{k}", *estimate.cells()) for k, estimate in made.pass_at.items()]
-    rows.append(("turns", f"{made.turns:.2f}", ""))
-    rows.append(("episodes", str(made.episodes - made.failed), f"of {made.tasks} tasks"))
-    rows += [(f"ended: {stop}", str(count), "") for stop, count in made.stops.items()]
-    rows += [(f"failed: {why}", str(count), "") for why, count in made.failures.items()]
+    rows = [] if evaluation.reward is None else [("mean reward", *evaluation.reward.cells())]
+    rows += [(f"pass@{k}", *estimate.cells()) for k, estimate in evaluation.pass_at.items()]
+    rows.append(("turns", f"{evaluation.turns:.2f}", ""))
+    rows.append(
+        ("episodes", str(evaluation.episodes - evaluation.failed), f"of {evaluation.tasks} tasks")
+    )
+    rows += [(f"ended: {stop}", str(count), "") for stop, count in evaluation.stops.items()]
+    rows += [(f"failed: {reason}", str(count), "") for reason, count in evaluation.failures.items()]
     return rows

@@ -84,13 +84,13 @@ def bars(segment: Segment, *, excluded: bool) -> list[SpanBar]:
         spans.append((len(turn.obs_ids), "shown", "observation"))
         spans.append((len(turn.out_ids), class_of(turn, excluded=excluded), str(turn.kind)))
     total = sum(length for length, _, _ in spans)
-    made, start = list[SpanBar](), 0
+    token_bars, start = list[SpanBar](), 0
     for length, kind, name in spans if total else []:
-        made.append(
+        token_bars.append(
             SpanBar(kind, name, length, start, WIDTH * start / total, WIDTH * length / total)
         )
         start += length
-    return made
+    return token_bars
 
 
 def token_row(segment: Segment, decode: Detokenizer, *, excluded: bool) -> Iterator[TokenPiece]:
@@ -130,6 +130,6 @@ def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int,
 
 
 def _facts(token: int, logprob: float | None, version: int | None) -> str:
-    said = f"id {token}"
-    said += f", logprob {logprob:.4f}" if logprob is not None else ""
-    return said + (f", version {version}" if version is not None else "")
+    token_text = f"id {token}"
+    token_text += f", logprob {logprob:.4f}" if logprob is not None else ""
+    return token_text + (f", version {version}" if version is not None else "")

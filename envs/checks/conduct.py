@@ -43,25 +43,27 @@ def _some_actions(subject: EnvUnderCheck) -> Choose:
 def returns_the_right_types(subject: EnvUnderCheck) -> str:
     """Observations, rewards and flags have the protocol's types, and each task shows something."""
     for task in subject.tasks(4):
-        played = _some_episode(subject, task)
-        observation, info = played.seen[0][0], played.infos[0]
-        shown = "".join(message.text for message in as_messages(observation)).strip()
+        episode = _some_episode(subject, task)
+        observation, info = episode.seen[0][0], episode.infos[0]
+        opening_text = "".join(message.text for message in as_messages(observation)).strip()
         pictures = any(message.images for message in as_messages(observation))
-        _declares_its_images(task, played)
-        if not shown and not pictures and not _briefing(info).system_prompt:
+        _declares_its_images(task, episode)
+        if not opening_text and not pictures and not _briefing(info).system_prompt:
             raise CheckFailed(
                 f"task {task.id!r} shows nothing: no system prompt and an empty first observation"
             )
     return f"{len(subject.tasks(4))} episodes"
 
 
-def _declares_its_images(task: Task, played: Played) -> None:
+def _declares_its_images(task: Task, episode: Played) -> None:
     """Refuse images that a policy answers to and the briefing does not declare: a model that reads
     text alone would be played without them.
     """
-    declared = _briefing(played.infos[0]).shows_images
-    answered = [seen[0] for seen in played.seen[:-1]]
-    if not declared and any(one.images for shown in answered for one in as_messages(shown)):
+    declared = _briefing(episode.infos[0]).shows_images
+    answered = [seen[0] for seen in episode.seen[:-1]]
+    if not declared and any(
+        message.images for observation in answered for message in as_messages(observation)
+    ):
         raise CheckFailed(
             f"task {task.id!r} shows an image that its briefing does not declare; set "
             "shows_images = True on the class"
@@ -108,34 +110,34 @@ def replays_an_episode(subject: EnvUnderCheck) -> str:
         raise NotApplicable("the environment says deterministic = False")
     tasks = subject.tasks(3)
     for task, before in zip(tasks, tasks[1:] + tasks[:1], strict=True):
-        played = _some_episode(subject, task)
+        episode = _some_episode(subject, task)
         play(subject.other, before.id, always(JUNK), seed=1)
-        again = play(subject.other, task.id, scripted(played.actions))
-        _are_equal(task, played, again)
+        replay = play(subject.other, task.id, scripted(episode.actions))
+        _are_equal(task, episode, replay)
     return f"{len(tasks)} episodes, each in two instances"
 
 
-def _are_equal(task: Task, played: Played, again: Played) -> None:
-    left, right = played.lines(), again.lines()
-    for index, (one, two) in enumerate(zip(left, right, strict=False)):
-        if one != two:
-            raise _differs(task, index, one.decode(), two.decode())
+def _are_equal(task: Task, episode: Played, replay: Played) -> None:
+    left, right = episode.lines(), replay.lines()
+    for index, (left_text, right_text) in enumerate(zip(left, right, strict=False)):
+        if left_text != right_text:
+            raise _differs(task, index, left_text.decode(), right_text.decode())
     if len(left) != len(right):
         raise CheckFailed(f"task {task.id!r} replayed is {len(right)} steps, not {len(left)}")
-    for index, (first, second) in enumerate(zip(played.infos, again.infos, strict=True)):
+    for index, (first, second) in enumerate(zip(episode.infos, replay.infos, strict=True)):
         before, after = unmeasured(first), unmeasured(second)
         for key in before | after:
             if before.get(key) != after.get(key):
-                shown = [f"info[{key!r}] = {info.get(key)!r}" for info in (before, after)]
-                raise _differs(task, index, *shown)
+                info_texts = [f"info[{key!r}] = {info.get(key)!r}" for info in (before, after)]
+                raise _differs(task, index, *info_texts)
 
 
-def _differs(task: Task, index: int, one: str, two: str) -> CheckFailed:
-    what = "reset" if index == 0 else f"step {index}"
+def _differs(task: Task, index: int, left_text: str, right_text: str) -> CheckFailed:
+    place = "reset" if index == 0 else f"step {index}"
     return CheckFailed(
-        f"task {task.id!r} with seed 0 and the same actions differs at {what}: {one:.80} against "
-        f"{two:.80}; draw all random numbers from self.rng and set everything up in reset(), or "
-        "say deterministic = False"
+        f"task {task.id!r} with seed 0 and the same actions differs at {place}: "
+        f"{left_text:.80} against {right_text:.80}; draw all random numbers from self.rng and set "
+        "everything up in reset(), or say deterministic = False"
     )
 
 
@@ -150,8 +152,8 @@ def unmeasured(info: Info) -> Info:
 def refuses_steps_out_of_order(subject: EnvUnderCheck) -> str:
     """A step after the end of an episode raises EpisodeEnded."""
     task = subject.tasks(1)[0]
-    played = _some_episode(subject, task)
-    if not played.ended:
+    episode = _some_episode(subject, task)
+    if not episode.ended:
         raise NotApplicable(f"no end within {MAX_STEPS} steps of junk")
     _must_raise(EpisodeEnded, lambda: subject.gym.step(JUNK), "a step after the end")
     return "a step after the end"
@@ -167,12 +169,12 @@ def refuses_wrong_actions(subject: EnvUnderCheck) -> str:
     return ", ".join(type(action).__name__ for action in WRONG_ACTIONS)
 
 
-def _must_raise(expected: type[Exception], act: Callable[[], object], what: str) -> None:
+def _must_raise(expected: type[Exception], act: Callable[[], object], action: str) -> None:
     try:
         act()
     except expected:
         return
-    raise CheckFailed(f"{what} must raise {expected.__name__}, and was accepted")
+    raise CheckFailed(f"{action} must raise {expected.__name__}, and was accepted")
 
 
 def passes_gymnasiums_own_check(subject: EnvUnderCheck) -> str:

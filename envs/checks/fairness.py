@@ -31,24 +31,25 @@ HOSTILE = (
 
 def hides_its_gold(subject: EnvUnderCheck) -> str:
     """The first observation, the briefing and `info` do not show the answer."""
-    env, shown, golds = subject.env, list[Mapping[str, object]](), list[object]()
+    env, places_shown, golds = subject.env, list[Mapping[str, object]](), list[object]()
     for task in subject.tasks():
         observation, info = subject.gym.reset(seed=0, options={"task": task.id})
         gold = env.gold()
         if gold is None or gold == "":
             continue
-        shown.append(places(observation, info))
+        places_shown.append(places(observation, info))
         golds.append(gold)
     if not golds:
         raise NotApplicable("gold() gives none")
-    leaking = leaks(shown, golds)
+    leaking = leaks(places_shown, golds)
     if leaking:
         raise CheckFailed(
             f"the gold stands in {' and in '.join(leaking)} of nearly all of {len(golds)} tasks; "
             "take it out, or return None from gold() if showing it is the point"
         )
     problems = [
-        (one["the first observation"], gold) for one, gold in zip(shown, golds, strict=True)
+        (places_of_task["the first observation"], gold)
+        for places_of_task, gold in zip(places_shown, golds, strict=True)
     ]
     if len(problems) > 2 and all(problem == problems[0] for problem in problems):
         return f"{len(golds)} tasks, all with one question and one gold: is self.rng used?"
@@ -57,24 +58,24 @@ def hides_its_gold(subject: EnvUnderCheck) -> str:
 
 def places(observation: Observation, info: Info) -> dict[str, object]:
     """Return what is shown before the first action, as a mapping from place to content."""
-    shown: dict[str, object] = {
+    observations: dict[str, object] = {
         "the first observation": "\n".join(m.text for m in as_messages(observation))
     }
     for key, value in info.items():
         if isinstance(value, Briefing):
-            shown["the system prompt"] = f"{value.system_prompt}\n{value.answer_format}"
-            shown["the tools"] = value.tools
+            observations["the system prompt"] = f"{value.system_prompt}\n{value.answer_format}"
+            observations["the tools"] = value.tools
         else:
-            shown |= _values(f"info[{key!r}]", value)
-    return shown
+            observations |= _values(f"info[{key!r}]", value)
+    return observations
 
 
 def _values(name: str, value: object) -> dict[str, object]:
     if isinstance(value, dict):
-        found: dict[str, object] = {}
+        field_values: dict[str, object] = {}
         for key, inner in value.items():
-            found |= _values(f"{name}[{key!r}]", inner)
-        return found
+            field_values |= _values(f"{name}[{key!r}]", inner)
+        return field_values
     return {name: value}
 
 
@@ -82,26 +83,26 @@ def rewards_its_expert(subject: EnvUnderCheck) -> str:
     """The expert earns more than junk, on no task less, and the maximum where that is known."""
     env, earned, wasted = subject.env, list[float](), list[float]()
     for task in subject.tasks(6):
-        played = play(subject.gym, task.id, expert(env))
-        if not played.actions:
+        episode = play(subject.gym, task.id, expert(env))
+        if not episode.actions:
             raise _no_expert(subject.max_return)
-        if not played.ended:
+        if not episode.ended:
             raise CheckFailed(
-                f"on {task.id!r} the expert stops after {len(played.actions)} actions, "
+                f"on {task.id!r} the expert stops after {len(episode.actions)} actions, "
                 "before the end"
             )
-        if subject.max_return is not None and abs(played.total - subject.max_return) > 1e-9:
+        if subject.max_return is not None and abs(episode.total - subject.max_return) > 1e-9:
             raise CheckFailed(
-                f"on {task.id!r} the expert earns {played.total:g}, the maximum is "
+                f"on {task.id!r} the expert earns {episode.total:g}, the maximum is "
                 f"{subject.max_return:g}"
             )
         best = max(
             play(subject.gym, task.id, always(junk)).total
             for junk in _bad_answers(subject, task.id)
         )
-        if best > played.total:
-            raise CheckFailed(f"on {task.id!r} junk earns {best:g}, the expert {played.total:g}")
-        earned.append(played.total)
+        if best > episode.total:
+            raise CheckFailed(f"on {task.id!r} junk earns {best:g}, the expert {episode.total:g}")
+        earned.append(episode.total)
         wasted.append(best)
     if sum(earned) <= sum(wasted):
         raise CheckFailed(f"junk earns as much as the expert, {sum(earned) / len(earned):g}")
@@ -121,8 +122,8 @@ def _bad_answers(subject: EnvUnderCheck, task_id: str) -> list[str]:
     """Return the junk answers that do not happen to be the right answer."""
     subject.gym.reset(seed=0, options={"task": task_id})
     gold = subject.env.gold()
-    said = str(gold) if isinstance(gold, (str, int, float, Fraction)) else ""
-    return [junk for junk in JUNK if junk != said]
+    text = str(gold) if isinstance(gold, (str, int, float, Fraction)) else ""
+    return [junk for junk in JUNK if junk != text]
 
 
 def _mean(numbers: list[float]) -> float:

@@ -21,31 +21,34 @@ OTHERS_RATE = 0.5
 """Share of other tasks' golds from which the same place is cleared of the suspicion."""
 
 
-def leaks(shown: Sequence[Mapping[str, object]], golds: Sequence[object]) -> list[str]:
+def leaks(places_shown: Sequence[Mapping[str, object]], golds: Sequence[object]) -> list[str]:
     """Return the names of the places that show the gold.
 
     Args:
-        shown: for each task, place -> what is shown there (text, or any value).
+        places_shown: for each task, place -> what is shown there (text, or any value).
         golds: the gold of each task, in the same order.
 
     >>> leaks([{"observation": "6*7 (it is 42)"}, {"observation": "2*4 (8)"}], [42, 8])
     ['observation']
     """
     forms = [forms_of(gold) for gold in golds]
-    places = dict.fromkeys(place for one in shown for place in one)
-    texts = {place: [as_text(one.get(place, "")) for one in shown] for place in places}
+    places = dict.fromkeys(place for task_places in places_shown for place in task_places)
+    texts = {
+        place: [as_text(task_places.get(place, "")) for task_places in places_shown]
+        for place in places
+    }
     return [place for place in places if _leaks(texts[place], forms)]
 
 
 def _leaks(texts: Sequence[str], forms: Sequence[frozenset[str]]) -> bool:
-    own = [_shows(text, gold) for text, gold in zip(texts, forms, strict=True)]
-    others = [
+    own_leaks = [_shows(text, gold) for text, gold in zip(texts, forms, strict=True)]
+    other_leaks = [
         _shows(text, gold)
         for i, text in enumerate(texts)
         for j, gold in enumerate(forms)
         if i != j and gold != forms[i]
     ]
-    return _rate(own) >= OWN_RATE and _rate(others) < OTHERS_RATE
+    return _rate(own_leaks) >= OWN_RATE and _rate(other_leaks) < OTHERS_RATE
 
 
 def _rate(hits: Sequence[bool]) -> float:
@@ -69,7 +72,7 @@ def forms_of(gold: object) -> frozenset[str]:
     ['42', '42.0']
     """
     if isinstance(gold, (list, tuple, set, frozenset)):
-        return frozenset(form for one in gold for form in forms_of(one))
+        return frozenset(form for item in gold for form in forms_of(item))
     forms = {as_text(gold).strip()}
     if isinstance(gold, (float, Fraction)) and gold == int(gold):
         forms.add(str(int(gold)))

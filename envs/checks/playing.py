@@ -60,21 +60,21 @@ def play(gym: GymEnv, task_id: str, choose: Choose, *, seed: int = 0) -> Played:
         NotApplicable: a judge or a server that the reward needs is not available now.
         CheckFailed: the reward could not be computed for another reason.
     """
-    played = Played()
+    episode = Played()
     observation, info = gym.reset(seed=seed, options={"task": task_id})
-    played.seen.append((observation, 0.0, False, False))
-    played.infos.append(info)
+    episode.seen.append((observation, 0.0, False, False))
+    episode.infos.append(info)
     for _ in range(MAX_STEPS):
         action = choose()
         if action is None:
             break
-        played.actions.append(action)
+        episode.actions.append(action)
         observation, reward, terminated, truncated, info = _step(gym, action)
-        played.seen.append((observation, reward, terminated, truncated))
-        played.infos.append(info)
-        if played.ended:
+        episode.seen.append((observation, reward, terminated, truncated))
+        episode.infos.append(info)
+        if episode.ended:
             break
-    return played
+    return episode
 
 
 def _step(gym: GymEnv, action: str | Message) -> tuple[Observation, float, bool, bool, Info]:
@@ -97,12 +97,12 @@ def expert(env: TextEnv) -> Choose:
     """
 
     def choose() -> str | Message | None:
-        said: object = env.demonstrate()
-        if said is None or isinstance(said, (str, Message)):
-            return said
+        answer: object = env.demonstrate()
+        if answer is None or isinstance(answer, (str, Message)):
+            return answer
         raise CheckFailed(
             "demonstrate() must return what the expert says as a str, a Message, or None, got "
-            f"{type(said).__name__}: {said!r:.80}"
+            f"{type(answer).__name__}: {answer!r:.80}"
         )
 
     return choose
@@ -110,8 +110,8 @@ def expert(env: TextEnv) -> Choose:
 
 def scripted(actions: Iterable[str | Message]) -> Choose:
     """Return a policy that plays `actions` in order, then stops."""
-    left = chain(actions, repeat(None))
-    return lambda: next(left)
+    remaining = chain(actions, repeat(None))
+    return lambda: next(remaining)
 
 
 def always(action: str | Message) -> Choose:

@@ -67,15 +67,15 @@ class EnvUnderCheck:
 
     def splits(self) -> dict[str, TaskSet]:
         """Return the splits that have tasks."""
-        found: dict[str, TaskSet] = {}
+        task_sets: dict[str, TaskSet] = {}
         for split in SPLITS:
             try:
                 tasks = self.gym.tasks(split)
             except UnknownTask:
                 continue
             if tasks.size != 0:
-                found[split] = tasks
-        return found
+                task_sets[split] = tasks
+        return task_sets
 
     def tasks(self, count: int = LOOKED_AT) -> list[Task]:
         """Return the first `count` tasks of the first split that has any."""
@@ -108,8 +108,8 @@ def subject_of(env: Checkable) -> EnvUnderCheck:
         env_id, arguments = parse_served(env)
         return EnvUnderCheck(env, partial(make, env_id, **arguments))
     if isinstance(env, TextEnv):
-        made = make(env)
-        return EnvUnderCheck(made.session.id, lambda: made)
+        instance = make(env)
+        return EnvUnderCheck(instance.session.id, lambda: instance)
     if isinstance(env, type) and issubclass(env, TextEnv):
         return EnvUnderCheck(env.__name__, partial(make, env))
     raise ConfigError(

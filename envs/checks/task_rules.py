@@ -21,14 +21,14 @@ def has_stable_tasks(subject: EnvUnderCheck) -> str:
     if not splits:
         raise CheckFailed("no split has any tasks; tasks(split) must have some for 'train'")
     for split, tasks in splits.items():
-        again = subject.other.tasks(split)
+        second_tasks = subject.other.tasks(split)
         for index, task in enumerate(first(tasks, LOOKED_AT)):
             if task.split != split:
                 raise CheckFailed(f"task {task.id!r} of split {split!r} says split {task.split!r}")
-            if again.at(index) != task:
+            if second_tasks.at(index) != task:
                 raise CheckFailed(
                     f"task {index} of split {split!r} is {task.id!r} in one instance and "
-                    f"{again.at(index).id!r} in another; ids must not depend on chance"
+                    f"{second_tasks.at(index).id!r} in another; ids must not depend on chance"
                 )
             if tasks.find(task.id) != task:
                 raise CheckFailed(f"find({task.id!r}) is not the task at {index} of {split!r}")
@@ -68,11 +68,11 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
         if common:
             raise CheckFailed(f"{left!r} and {right!r} share tasks, such as {min(common)!r}")
         # Compare first observations by index; if all are equal, the environment ignores the split.
-        shown = [
+        shown_tasks = [
             [_shown(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
             for split in (left, right)
         ]
-        if shown[0] == shown[1] and len(set(shown[0])) >= 3:
+        if shown_tasks[0] == shown_tasks[1] and len(set(shown_tasks[0])) >= 3:
             raise CheckFailed(
                 f"{left!r} and {right!r} show the same problems; draw them from self.task.seed or "
                 "self.rng, which differ by split"

@@ -92,8 +92,8 @@ class RemoteSession:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         if self._card is None:
-            served = await self._operator.client.get("/v1/envs", EnvList)
-            self._card = card_of(self.id, served)
+            env_list = await self._operator.client.get("/v1/envs", EnvList)
+            self._card = card_of(self.id, env_list)
         return self._card
 
     async def task_page(
@@ -104,8 +104,8 @@ class RemoteSession:
         Raises:
             UnknownTask: the split or task does not exist.
         """
-        asked = {"split": split, "offset": offset, "limit": limit, "task": task}
-        path = f"/v1/envs/{quote(self.id, safe='')}/tasks?{urlencode(asked)}"
+        query = {"split": split, "offset": offset, "limit": limit, "task": task}
+        path = f"/v1/envs/{quote(self.id, safe='')}/tasks?{urlencode(query)}"
         return await self._operator.client.get(path, TaskPage)
 
     async def reset(
@@ -240,13 +240,13 @@ class RemoteTasks:
         return self._pages[number]
 
 
-def card_of(env_id: str, served: EnvList) -> EnvCard:
+def card_of(env_id: str, env_list: EnvList) -> EnvCard:
     """Pick the card of an environment from a server's list.
 
     Raises:
         UnknownEnv: the server does not offer it; the message names the nearest id.
     """
-    cards = {card.id: card for card in served.envs}
+    cards = {card.id: card for card in env_list.envs}
     if env_id not in cards:
         raise UnknownEnv.near(env_id, cards, hint="served there")
     return cards[env_id]

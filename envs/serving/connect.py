@@ -87,8 +87,8 @@ class RemoteServer:
 
     def verifiers(self) -> list[VerifierCard]:
         """Return the cards of the verifiers that the server offers."""
-        served = run_blocking(self._sync_clients[0].get("/v1/verifiers", VerifierList))
-        return served.verifiers
+        verifier_list = run_blocking(self._sync_clients[0].get("/v1/verifiers", VerifierList))
+        return verifier_list.verifiers
 
     def verifier(self, name: str) -> RemoteVerifier:
         """Return a verifier on the server, used as `await verifier.score(sample)`; sends nothing
@@ -195,10 +195,10 @@ def connect(
         raise ConfigError(f"connect() takes one or more different addresses, got {url!r}")
     if format not in ("json", "msgpack"):
         raise ConfigError(f"format is 'json' or 'msgpack', got {format!r}")
-    given = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
+    given_token = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
     return RemoteServer(
         urls,
-        token=Secret.of(given),
+        token=Secret.of(given_token),
         policy=RetryPolicy(timeout_s=timeout_s, attempt_timeout_s=attempt_timeout_s),
         format=Format.JSON if format == "json" else Format.MSGPACK,
         stream=stream,

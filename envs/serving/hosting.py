@@ -61,5 +61,5 @@ class HostedSession(Lease):
         if self.place is not None:
             await self.place.close()
 
-    def _lost(self, why: str, *, is_late: bool) -> None:
-        self._on_lost(self, why, is_late)
+    def _lost(self, reason: str, *, is_late: bool) -> None:
+        self._on_lost(self, reason, is_late)

@@ -104,9 +104,11 @@ class McpEnv:
         card = self._service.served[0].card
         assert card is not None
         self._briefing = card.briefing
-        taken = {BEGIN, SAY, CALL, END} & {tool.name for tool in self._briefing.tools}
-        if taken:
-            raise ConfigError(f"{self.id} has a tool {min(taken)!r}, which this server needs")
+        name_clashes = {BEGIN, SAY, CALL, END} & {tool.name for tool in self._briefing.tools}
+        if name_clashes:
+            raise ConfigError(
+                f"{self.id} has a tool {min(name_clashes)!r}, which this server needs"
+            )
 
     async def stop(self) -> None:
         """Release every episode and stop the service."""
@@ -120,53 +122,63 @@ class McpEnv:
         Where episodes bring tools that are unknown before they begin, `call_tool` calls these by
         name.
         """
-        own = [_in_episode(tool) for tool in self._briefing.tools]
-        return [_BEGIN, *(own or [_in_episode(_CALL)]), _in_episode(_SAY), _in_episode(_END)]
+        episode_tools = [_in_episode(tool) for tool in self._briefing.tools]
+        return [
+            _BEGIN,
+            *(episode_tools or [_in_episode(_CALL)]),
+            _in_episode(_SAY),
+            _in_episode(_END),
+        ]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> _Answer:
         """Carry out a tool call; a refusal is returned as an answer with `is_error`, not raised."""
-        given = dict(arguments)
+        call_arguments = dict(arguments)
         try:
             if name == BEGIN:
-                return await self._begin(given)
-            episode = self._named(given.pop(EPISODE, None))
+                return await self._begin(call_arguments)
+            episode = self._named(call_arguments.pop(EPISODE, None))
             if name == END:
                 await self._close(episode, "this episode was ended; begin another")
                 return _Answer(
                     f"ended {episode.name}", {EPISODE: episode.name, "return": episode.ret}
                 )
             if name == SAY:
-                return await self._step(episode, _text(given, "text"))
+                return await self._step(episode, _text(call_arguments, "text"))
             if name == CALL:
-                name, given = _text(given, "name"), dict(given.get("arguments") or {})
-            call = ToolCall(name=name, arguments=given, id="call_0")
+                name, call_arguments = (
+                    _text(call_arguments, "name"),
+                    dict(call_arguments.get("arguments") or {}),
+                )
+            call = ToolCall(name=name, arguments=call_arguments, id="call_0")
             return await self._step(episode, assistant("", [call]))
         except (LudusError, _Refused) as error:
             return _Answer(str(error), is_error=True)
 
-    async def _begin(self, given: dict[str, Any]) -> _Answer:
-        unknown = given.keys() - _BEGIN.parameters["properties"].keys()
-        seed = given.get("seed", 0)
+    async def _begin(self, call_arguments: dict[str, Any]) -> _Answer:
+        unknown = call_arguments.keys() - _BEGIN.parameters["properties"].keys()
+        seed = call_arguments.get("seed", 0)
         if unknown or isinstance(seed, bool) or not isinstance(seed, int):
             raise _Refused(f"{BEGIN} takes task, split (text) and seed (a number)")
-        options = {key: str(given[key]) for key in ("task", "split") if given.get(key)}
+        options = {
+            key: str(call_arguments[key]) for key in ("task", "split") if call_arguments.get(key)
+        }
         episode = _Episode(f"e-{secrets.token_hex(4)}", seq=1)
         beginning = Beginning(seed=seed, options=options)
-        made = await self._run(Create(env=self.id, session=episode.name, reset=beginning))
-        if isinstance(made, Fault):
+        created = await self._run(Create(env=self.id, session=episode.name, reset=beginning))
+        if isinstance(created, Fault):
             await self._run(Delete(session=episode.name))
-            raise _Refused(made.message)
-        assert isinstance(made, ResetReply)
-        episode.task = made.task
+            raise _Refused(created.message)
+        assert isinstance(created, ResetReply)
+        episode.task = created.task
         self._open[episode.name] = episode
-        facts = {EPISODE: episode.name, "task": made.task}
-        brief = made.briefing
-        known = {tool.name for tool in self._briefing.tools}
-        new = [tool for tool in brief.tools if tool.name not in known]
-        parts = [brief.system_prompt, brief.answer_format, _shown(made.observation)]
+        facts = {EPISODE: episode.name, "task": created.task}
+        brief = created.briefing
+        tool_names = {tool.name for tool in self._briefing.tools}
+        new = [tool for tool in brief.tools if tool.name not in tool_names]
+        parts = [brief.system_prompt, brief.answer_format, _shown(created.observation)]
         if new:
-            listed = "\n".join(msgspec.json.encode(tool).decode() for tool in new)
-            parts.append(f"Tools of this episode, to be called by {CALL}:\n{listed}")
+            tool_list = "\n".join(msgspec.json.encode(tool).decode() for tool in new)
+            parts.append(f"Tools of this episode, to be called by {CALL}:\n{tool_list}")
         limit = "" if brief.max_turns is None else f", at most {brief.max_turns} turns"
         parts.append(f"[{EPISODE} {episode.name}, task {episode.task}{limit}]")
         return _Answer("\n\n".join(part for part in parts if part), facts)
@@ -176,33 +188,33 @@ class McpEnv:
             if episode.name not in self._open:
                 raise _Refused(self._ended.get(episode.name, "this episode is over"))
             step = Step(session=episode.name, seq=episode.seq, action=action)
-            made = await self._run(step)
-            if isinstance(made, Fault):
-                if made.seq is None and made.retryable:
-                    raise _Refused(f"{made.message}; call again")
-                await self._close(episode, f"this episode has no result: {made.message}")
+            stepped = await self._run(step)
+            if isinstance(stepped, Fault):
+                if stepped.seq is None and stepped.retryable:
+                    raise _Refused(f"{stepped.message}; call again")
+                await self._close(episode, f"this episode has no result: {stepped.message}")
                 raise _Refused(self._ended[episode.name])
-            assert isinstance(made, StepReply)
+            assert isinstance(stepped, StepReply)
             episode.seq += 1
-            episode.ret += made.reward
-            over = made.terminated or made.truncated
+            episode.ret += stepped.reward
+            has_ended = stepped.terminated or stepped.truncated
             facts = {
                 EPISODE: episode.name,
-                "reward": made.reward,
+                "reward": stepped.reward,
                 "return": episode.ret,
-                "terminated": made.terminated,
-                "truncated": made.truncated,
+                "terminated": stepped.terminated,
+                "truncated": stepped.truncated,
             }
-            text = _shown(made.observation)
-            if over:
+            text = _shown(stepped.observation)
+            if has_ended:
                 await self._close(episode, "this episode is over; begin another")
-                why = "" if made.terminated else " (out of turns)"
-                text = f"{text}\n\n[the episode is over{why}; reward {episode.ret:g}]".strip()
-            return _Answer(text, facts, is_error=bool(made.info.get("tool_errors")))
+                ending = "" if stepped.terminated else " (out of turns)"
+                text = f"{text}\n\n[the episode is over{ending}; reward {episode.ret:g}]".strip()
+            return _Answer(text, facts, is_error=bool(stepped.info.get("tool_errors")))
 
-    async def _close(self, episode: _Episode, why: str) -> None:
+    async def _close(self, episode: _Episode, reason: str) -> None:
         self._open.pop(episode.name, None)
-        self._ended[episode.name] = why
+        self._ended[episode.name] = reason
         while len(self._ended) > _ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
         await self._run(Delete(session=episode.name))
@@ -211,14 +223,14 @@ class McpEnv:
         if name in (None, ""):
             if len(self._open) == 1:
                 return next(iter(self._open.values()))
-            said = (
+            problem = (
                 f"{len(self._open)} episodes are open; name one" if self._open else "none is open"
             )
-            raise _Refused(f"which {EPISODE}? {said} ({BEGIN} begins one)")
+            raise _Refused(f"which {EPISODE}? {problem} ({BEGIN} begins one)")
         if isinstance(name, str) and name in self._open:
             return self._open[name]
-        why = self._ended.get(name) if isinstance(name, str) else None
-        raise _Refused(why or f"no {EPISODE} named {str(name)[:80]!r}; {BEGIN} begins one")
+        reason = self._ended.get(name) if isinstance(name, str) else None
+        raise _Refused(reason or f"no {EPISODE} named {str(name)[:80]!r}; {BEGIN} begins one")
 
     async def _run(self, operation: Operation) -> Reply | Fault:
         """Carry out an operation, shielded: a client that disconnects does not cancel the work half
@@ -237,11 +249,11 @@ class McpEnv:
         from mcp.types import CallToolRequestParams, ListToolsResult, Tool
 
         async def list_tools(context: object, parameters: object) -> ListToolsResult:
-            listed = [
-                Tool(name=one.name, description=one.description, input_schema=one.parameters)
-                for one in self.tools()
+            listed_tools = [
+                Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
+                for tool in self.tools()
             ]
-            return ListToolsResult(tools=listed)
+            return ListToolsResult(tools=listed_tools)
 
         async def call_tool(context: object, parameters: CallToolRequestParams) -> CallToolResult:
             return _as_mcp(await self.call(parameters.name, dict(parameters.arguments or {})))
@@ -268,8 +280,8 @@ def _as_mcp(answer: _Answer) -> CallToolResult:
     )
 
 
-def _text(given: dict[str, Any], key: str) -> str:
-    value = given.get(key)
+def _text(arguments: dict[str, Any], key: str) -> str:
+    value = arguments.get(key)
     if not isinstance(value, str):
         raise _Refused(f"the argument {key!r} must be text, got {type(value).__name__}")
     return value
@@ -279,17 +291,18 @@ def _shown(observation: Observation) -> str:
     return "\n\n".join(message.text for message in as_messages(observation) if message.text)
 
 
-def _spec(
-    called: str, description: str, required: list[str], properties: dict[str, Any]
-) -> ToolSpec:
+def _spec(name: str, description: str, required: list[str], properties: dict[str, Any]) -> ToolSpec:
     parameters = {"type": "object", "properties": properties, "required": required}
-    return ToolSpec(name=called, description=description, parameters=parameters)
+    return ToolSpec(name=name, description=description, parameters=parameters)
 
 
 def _in_episode(tool: ToolSpec) -> ToolSpec:
     """Add to a tool the optional argument that names the episode."""
-    named = {"type": "string", "description": f"from {BEGIN}; needed while several are open"}
-    properties = {**tool.parameters.get("properties", {}), EPISODE: named}
+    episode_argument = {
+        "type": "string",
+        "description": f"from {BEGIN}; needed while several are open",
+    }
+    properties = {**tool.parameters.get("properties", {}), EPISODE: episode_argument}
     return msgspec.structs.replace(tool, parameters={**tool.parameters, "properties": properties})
 
 

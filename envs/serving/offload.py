@@ -31,8 +31,8 @@ def offload(env: TextEnv, run: RunOffLoop) -> None:
 
 def _elsewhere(method: Callable[..., Any], run: RunOffLoop) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
-        made = await run(lambda: method(*args, **kwargs))
-        return await made if inspect.isawaitable(made) else made
+        outcome = await run(lambda: method(*args, **kwargs))
+        return await outcome if inspect.isawaitable(outcome) else outcome
 
     return call
 
@@ -44,7 +44,7 @@ async def settle(task: asyncio.Task[Any], timeout_s: float) -> bool:
     Returns:
         Whether the task ended in time.
     """
-    done, _ = await asyncio.wait({task}, timeout=timeout_s)
-    if not done:
+    finished, _ = await asyncio.wait({task}, timeout=timeout_s)
+    if not finished:
         task.cancel()
-    return bool(done)
+    return bool(finished)

@@ -71,8 +71,8 @@ class OneByOne:
             case Create():
                 path = f"/v1/envs/{quote(operation.env, safe='')}/sessions"
                 body = _without(operation, "env")
-                begun: Reply = await client.post(path, body, _BEGUN)
-                return begun
+                reply: Reply = await client.post(path, body, _BEGUN)
+                return reply
             case Reset():
                 return await client.post(
                     f"{session}/reset", _without(operation, "session"), ResetReply

@@ -64,13 +64,13 @@ class OwnThreads:
         late = RewardUnavailable(Verdict.unavailable(waited))
         self._busy.add(number)
         try:
-            made = await self._worker_threads.submit(
+            outcome = await self._worker_threads.submit(
                 number, work, timeout_s=self._call_timeout_s, late=lambda: late
             )
         except Exception:
             self._busy.discard(number)
             raise
-        if made is late:
+        if outcome is late:
             raise late
         self._busy.discard(number)
-        return made
+        return outcome

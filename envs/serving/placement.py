@@ -39,7 +39,7 @@ class PlacedSession(Protocol):
 class Lost(Protocol):
     """A callback for a session that cannot go on, with the reason and whether a step was late."""
 
-    def __call__(self, why: str, *, is_late: bool) -> None: ...
+    def __call__(self, reason: str, *, is_late: bool) -> None: ...
 
 
 class Home(Protocol):

@@ -56,7 +56,7 @@ async def perform(
                 info=info,
             )
     try:
-        data, became = encode(reply, format)
+        data, new_state = encode(reply, format)
     except (TypeError, ValueError, RecursionError) as error:
         session.abort()
         raise TypeError(f"the answer of {session.id} cannot be sent: {error}") from error
@@ -66,7 +66,7 @@ async def perform(
             f"the answer of {session.id} has {len(data)} bytes; this server sends at most "
             f"{max_bytes} (--max-reply-mb)"
         )
-    return Encoded(data, became)
+    return Encoded(data, new_state)
 
 
 def fault_in(error: BaseException, session: str, seq: int) -> Fault:

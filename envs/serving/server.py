@@ -95,11 +95,11 @@ class EnvService:
         """Return the routes that `docs/http.md` lists."""
         env, session = "/v1/envs/{id:.+}", "/v1/sessions/{sid}"
         of_env, of_session = {"id": "env"}, {"sid": "session"}
-        begun, act = Created | ResetReply, self.perform
+        reply_types, act = Created | ResetReply, self.perform
         return [
             get("/v1/envs", self.envs, Nothing, EnvList, "What is served"),
             get(f"{env}/tasks", self.tasks, TaskQuery, TaskPage, "Tasks of a split"),
-            post(f"{env}/sessions", act, Create, begun, "Make a session", in_path=of_env),
+            post(f"{env}/sessions", act, Create, reply_types, "Make a session", in_path=of_env),
             post(
                 f"{session}/reset", act, Reset, ResetReply, "Begin an episode", in_path=of_session
             ),
@@ -135,8 +135,8 @@ class EnvService:
         """Load an environment on the event loop or in worker processes, as `never_blocks` tells."""
         timeout_s = self.limits.step_timeout_s
         if served.declares_never_blocks:
-            most = self._workers.max_reply_bytes
-            home: Home = OnLoop(served, timeout_s=timeout_s, max_bytes=most)
+            max_bytes = self._workers.max_reply_bytes
+            home: Home = OnLoop(served, timeout_s=timeout_s, max_bytes=max_bytes)
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 await home.start()
             if served.never_blocks:
@@ -195,11 +195,13 @@ class EnvService:
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """Answer `POST /v1/step_batch`: begin all operations and wait for some."""
-        begun = [self._begin(item) for item in body.items]
-        running = [one for one in begun if isinstance(one, asyncio.Future) and not one.done()]
+        started_items = [self._begin(item) for item in body.items]
+        running = [
+            item for item in started_items if isinstance(item, asyncio.Future) and not item.done()
+        ]
         if running:
             await wait_for_some(running, body.hold_s)
-        return SentReply(items=[_item(one) for one in begun])
+        return SentReply(items=[_item(started_item) for started_item in started_items])
 
     def _count(self, env_id: str) -> float:
         return float(self.sessions.counts[env_id])
@@ -216,18 +218,20 @@ async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -
     seconds.
     """
     started = time.monotonic()
-    done, pending = await asyncio.wait(running, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED)
-    ends = min(started + hold_s, time.monotonic() + MAX_LINGER_S)
-    while done and pending and time.monotonic() < ends:
-        done, pending = await asyncio.wait(pending, timeout=LINGER_S)
+    finished, pending = await asyncio.wait(
+        running, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED
+    )
+    deadline = min(started + hold_s, time.monotonic() + MAX_LINGER_S)
+    while finished and pending and time.monotonic() < deadline:
+        finished, pending = await asyncio.wait(pending, timeout=LINGER_S)
 
 
-def _item(begun: asyncio.Future[Outcome] | Fault) -> SentItem:
-    if isinstance(begun, Fault):
-        return SentItem(status=status_of(begun), error=begun)
-    if not begun.done():
+def _item(started_item: asyncio.Future[Outcome] | Fault) -> SentItem:
+    if isinstance(started_item, Fault):
+        return SentItem(status=status_of(started_item), error=started_item)
+    if not started_item.done():
         return SentItem(status=PENDING)
-    outcome = begun.result()
+    outcome = started_item.result()
     if isinstance(outcome, Fault):
         return SentItem(status=status_of(outcome), error=outcome)
     return SentItem(status=200, reply=outcome)

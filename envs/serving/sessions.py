@@ -163,11 +163,11 @@ class Sessions:
 
     def _play(self, session: HostedSession, play: Play, seq: int) -> asyncio.Future[Outcome]:
         session.touched = time.monotonic()
-        kept = session.plays.kept(play, seq)
+        stored_reply = session.plays.kept(play, seq)
         env = session.served.id
-        if kept is not None:
+        if stored_reply is not None:
             self._metrics.replays.labels(env).inc()
-            return kept
+            return stored_reply
         try:
             self.admission.enter(env)
         except QueueFull:
@@ -197,20 +197,24 @@ class Sessions:
         if future.cancelled():
             return
         outcome = future.result()
-        ended = outcome.code if isinstance(outcome, Fault) else "ok"
-        self._operations(env, operation, ended).inc()
+        status = outcome.code if isinstance(outcome, Fault) else "ok"
+        self._operations(env, operation, status).inc()
         self._seconds(env).observe(took_s)
 
-    def _lost(self, session: HostedSession, why: str, is_late: bool) -> None:
-        self._release(session, EndedSession.TIMED_OUT if is_late else EndedSession.LOST, why=why)
+    def _lost(self, session: HostedSession, reason: str, is_late: bool) -> None:
+        self._release(
+            session, EndedSession.TIMED_OUT if is_late else EndedSession.LOST, detail=reason
+        )
 
     def _end_overdue(self, session: HostedSession, overdue: Overdue) -> None:
         self._release(session, EndedSession(overdue))
 
     def _release(
-        self, session: HostedSession, reason: EndedSession, *, bury: bool = True, why: str = ""
+        self, session: HostedSession, reason: EndedSession, *, bury: bool = True, detail: str = ""
     ) -> None:
         """Remove a session from the table; the environment is closed in the background."""
-        if self._table.release(session, f"{reason}: {why}" if why else str(reason), bury=bury):
+        if self._table.release(
+            session, f"{reason}: {detail}" if detail else str(reason), bury=bury
+        ):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()

@@ -53,18 +53,18 @@ class _Thread:
     busy: bool = False
     waiting: deque[Callable[[], None]] = field(default_factory=deque[Callable[[], None]])
 
-    def run(self, start: Callable[[], asyncio.Future[Answer]], then: _Then) -> None:
-        """Call `start` when the thread is free, and `then` with the answer."""
-        begin = partial(self._begin, start, then)
+    def run(self, start: Callable[[], asyncio.Future[Answer]], when_done: _Then) -> None:
+        """Call `start` when the thread is free, and `when_done` with the answer."""
+        begin = partial(self._begin, start, when_done)
         if self.busy:
             self.waiting.append(begin)
         else:
             begin()
 
-    def _begin(self, start: Callable[[], asyncio.Future[Answer]], then: _Then) -> None:
+    def _begin(self, start: Callable[[], asyncio.Future[Answer]], when_done: _Then) -> None:
         self.busy = True
         answer = start()
-        answer.add_done_callback(then)
+        answer.add_done_callback(when_done)
         answer.add_done_callback(self._next)
 
     def _next(self, answer: asyncio.Future[Answer]) -> None:
@@ -145,13 +145,13 @@ class InWorkers:
         worker = self._group.place()
         body = msgspec.msgpack.encode(query)
         try:
-            tag, made = await worker.call(PAGE, 0, body, timeout_s=self.timeout_s)
+            tag, page_body = await worker.call(PAGE, 0, body, timeout_s=self.timeout_s)
         except (CallFailed, CallLate, WorkerLost) as error:
             raise Refused(f"the tasks of {self.served.id}: {error}", "worker_lost") from None
         if tag == BROKEN:
-            fault = msgspec.msgpack.decode(made, type=Broken).fault
+            fault = msgspec.msgpack.decode(page_body, type=Broken).fault
             raise error_of(fault, status_of(fault))
-        return msgspec.msgpack.decode(made, type=TaskPage)
+        return msgspec.msgpack.decode(page_body, type=TaskPage)
 
     def place(self, name: str, on_lost: Lost) -> PlacedSession:
         """Make a seat for a session, in the worker and on the thread with the fewest sessions."""
@@ -160,7 +160,7 @@ class InWorkers:
         if room is None:
             threads = [_Thread(number + 1) for number in range(self._threads)]
             room = self._rooms[worker] = _Room(worker, threads)
-        thread = min(room.threads, key=lambda one: one.sessions)
+        thread = min(room.threads, key=lambda candidate: candidate.sessions)
         place = WorkerSession(self, room, thread, name, on_lost)
         thread.sessions += 1
         worker.sessions += 1
@@ -203,8 +203,8 @@ class WorkerSession:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._playing = future, seq
         call = PlayCall(play=play, seq=seq, instance=instance, format=format)
-        body, became = encode(call, Format.MSGPACK)
-        tag = PLAY + (AS_JSON if became is Format.JSON else 0)
+        body, new_state = encode(call, Format.MSGPACK)
+        tag = PLAY + (AS_JSON if new_state is Format.JSON else 0)
         self._call(tag, body, self._home.timeout_s, partial(self._played, future, seq))
         return future
 
@@ -222,13 +222,13 @@ class WorkerSession:
             try:
                 tag, body = await closed
                 if tag == BROKEN:
-                    said = msgspec.msgpack.decode(body, type=Broken)
+                    broken = msgspec.msgpack.decode(body, type=Broken)
                     logger.error(
                         "closing %s of session %s failed: %s\n%s",
                         self._home.served.id,
                         self._name,
-                        said.fault.message,
-                        said.trace,
+                        broken.fault.message,
+                        broken.trace,
                     )
             except (CallFailed, CallLate, WorkerLost) as error:
                 logger.error(
@@ -242,12 +242,12 @@ class WorkerSession:
         if self._worker.end is not WorkerEnd.STOPPED:
             self._on_lost(self._worker.why, is_late=False)
 
-    def _call(self, tag: int, body: bytes, timeout_s: float, then: _Then) -> None:
+    def _call(self, tag: int, body: bytes, timeout_s: float, when_done: _Then) -> None:
         start = partial(self._worker.call, tag, self.thread.number, body, timeout_s=timeout_s)
         if self._home.is_async:
-            start().add_done_callback(then)
+            start().add_done_callback(when_done)
         else:
-            self.thread.run(start, then)
+            self.thread.run(start, when_done)
 
     def _played(
         self, future: asyncio.Future[Outcome], seq: int, answer: asyncio.Future[Answer]
@@ -267,20 +267,20 @@ class WorkerSession:
         except (msgspec.DecodeError, ValueError) as error:
             return self._fault("env_failed", f"a fault that cannot be read: {error}", seq)
         if broken.trace:
-            served = self._home.served.id
-            logger.error("%s failed in session %s\n%s", served, self._name, broken.trace)
+            env_id = self._home.served.id
+            logger.error("%s failed in session %s\n%s", env_id, self._name, broken.trace)
         return broken.fault
 
     def _failed(self, error: BaseException, seq: int) -> Fault:
         if isinstance(error, CallLate):
             return late(self._home, self._name, seq)
         if isinstance(error, WorkerLost):
-            said = f"session {self._name!r} is lost: {error}"
-            return self._fault("session_gone", said, seq)
-        served = self._home.served.id
+            message = f"session {self._name!r} is lost: {error}"
+            return self._fault("session_gone", message, seq)
+        env_id = self._home.served.id
         trace = error.failure.trace if isinstance(error, CallFailed) else ""
-        logger.error("%s failed in session %s: %s\n%s", served, self._name, error, trace)
-        return self._fault("env_failed", f"{served}: {error}", seq)
+        logger.error("%s failed in session %s: %s\n%s", env_id, self._name, error, trace)
+        return self._fault("env_failed", f"{env_id}: {error}", seq)
 
     def _fault(self, code: str, message: str, seq: int) -> Fault:
         return Fault(code=code, message=message, session=self._name, seq=seq)

@@ -49,7 +49,7 @@ def _is_rule(lines: Sequence[str], index: int) -> bool:
 
 
 def _google(lines: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     last, depth = "", 0
     for line in lines:
         if line.strip() and not line[0].isspace():
@@ -58,14 +58,14 @@ def _google(lines: Sequence[str]) -> dict[str, str]:
         match = _GOOGLE_ENTRY.match(line)
         if match and (not last or indent <= depth):
             last, depth = match[1], indent
-            found[last] = match[2].strip()
+            descriptions[last] = match[2].strip()
         elif last and line.strip():
-            found[last] = _joined(found[last], [line])
-    return found
+            descriptions[last] = _joined(descriptions[last], [line])
+    return descriptions
 
 
 def _numpy(lines: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     last = ""
     for index, line in enumerate(lines):
         if _begins_section(lines, index):
@@ -73,21 +73,23 @@ def _numpy(lines: Sequence[str]) -> dict[str, str]:
         match = _NUMPY_ENTRY.match(line)
         if match:
             last = match[1]
-            found[last] = ""
+            descriptions[last] = ""
         elif last and line.strip():
-            found[last] = _joined(found[last], [line])
-    return found
+            descriptions[last] = _joined(descriptions[last], [line])
+    return descriptions
 
 
 def _until_field(lines: Sequence[str]) -> list[str]:
     """Return the lines that continue a reST field: indented, up to the next field."""
-    kept: list[str] = []
+    kept_lines: list[str] = []
     for line in lines:
         if not line.strip() or not line[0].isspace() or _REST_FIELD.match(line):
             break
-        kept.append(line)
-    return kept
+        kept_lines.append(line)
+    return kept_lines
 
 
-def _joined(first: str, more: Sequence[str]) -> str:
-    return " ".join(part for part in (first.strip(), *(line.strip() for line in more)) if part)
+def _joined(first: str, more_lines: Sequence[str]) -> str:
+    return " ".join(
+        part for part in (first.strip(), *(line.strip() for line in more_lines)) if part
+    )

@@ -113,11 +113,15 @@ class Tool:
             timeout_s: the time limit of a call, in seconds.
             max_chars: the most characters of a result; a longer result is cut in the middle.
         """
-        made = cls.__new__(cls)
-        made.function, made.spec, made._arguments = function, spec, None
-        made.timeout_s, made.max_chars, made.on_crash = timeout_s, max_chars, "tell"
-        made._own_thread, made._threads, made.concurrent = False, Threads(spec.name), True
-        return made
+        new_tool = cls.__new__(cls)
+        new_tool.function, new_tool.spec, new_tool._arguments = function, spec, None
+        new_tool.timeout_s, new_tool.max_chars, new_tool.on_crash = timeout_s, max_chars, "tell"
+        new_tool._own_thread, new_tool._threads, new_tool.concurrent = (
+            False,
+            Threads(spec.name),
+            True,
+        )
+        return new_tool
 
     @property
     def is_async(self) -> bool:
@@ -138,8 +142,8 @@ class Tool:
         try:
             checked = self._checked(arguments)
         except msgspec.ValidationError as error:
-            said = f"invalid arguments for {self.spec.name}: {error}{self._choices(str(error))}"
-            return bounded(ToolResult.failed(ToolFault.INVALID, said), self.max_chars)
+            problem = f"invalid arguments for {self.spec.name}: {error}{self._choices(str(error))}"
+            return bounded(ToolResult.failed(ToolFault.INVALID, problem), self.max_chars)
         return bounded(await self._answered(checked), self.max_chars)
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -169,8 +173,12 @@ class Tool:
             if self.runs_on_thread:
                 value = await self._threads.run(work, self.timeout_s)
             else:
-                made = work()
-                value = await _within(made, self.timeout_s) if inspect.isawaitable(made) else made
+                outcome = work()
+                value = (
+                    await _within(outcome, self.timeout_s)
+                    if inspect.isawaitable(outcome)
+                    else outcome
+                )
             if isinstance(value, ToolResult):
                 return value
             if isinstance(value, str):
@@ -187,16 +195,16 @@ class Tool:
         except ToolError as error:
             return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
         except Late:
-            said = f"{name}: no answer within {self.timeout_s:g} s"
-            return ToolResult.failed(ToolFault.TIMEOUT, said)
+            problem = f"{name}: no answer within {self.timeout_s:g} s"
+            return ToolResult.failed(ToolFault.TIMEOUT, problem)
         except LudusError:
             raise
         except Exception as error:
             if self.on_crash == "raise":
                 raise
             logger.error("tool %s crashed: %s", name, error, exc_info=error)
-            said = f"{name} failed: {type(error).__name__}: {error}"
-            return ToolResult.failed(ToolFault.CRASHED, said)
+            problem = f"{name} failed: {type(error).__name__}: {error}"
+            return ToolResult.failed(ToolFault.CRASHED, problem)
 
 
 async def _within(work: Awaitable[object], timeout_s: float) -> object:
@@ -272,7 +280,7 @@ def tools_of(owner: object) -> dict[str, Tool]:
     cached: dict[str, Tool] | None = owner.__dict__.get("__ludus_tools__")
     if cached is None:
         marked = _marked(type(owner))
-        cached = {name: Tool(getattr(owner, name), **given) for name, given in marked.items()}
+        cached = {name: Tool(getattr(owner, name), **options) for name, options in marked.items()}
         owner.__dict__["__ludus_tools__"] = cached
     return cached
 
@@ -281,7 +289,7 @@ def _marked(cls: type) -> dict[str, dict[str, Any]]:
     names: dict[str, dict[str, Any]] = {}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
-            given = getattr(value, "__ludus_tool__", None)
-            if given:
-                names[name] = given
+            options = getattr(value, "__ludus_tool__", None)
+            if options:
+                names[name] = options
     return names

@@ -109,12 +109,12 @@ class McpServer:
         await self.close()
 
     def _tool(self, spec: ToolSpec) -> Tool:
-        shown = msgspec.structs.replace(spec, name=f"{self.prefix}{spec.name}")
+        prefixed_spec = msgspec.structs.replace(spec, name=f"{self.prefix}{spec.name}")
 
         async def call(**arguments: Any) -> ToolResult:
             return await _elsewhere(self._call(spec.name, arguments))
 
-        return Tool.of_spec(shown, call, timeout_s=self.timeout_s)
+        return Tool.of_spec(prefixed_spec, call, timeout_s=self.timeout_s)
 
     async def _specs(self) -> list[ToolSpec]:
         link = await self._connected()
@@ -154,17 +154,17 @@ class McpServer:
             # Whether the connection behind a refused call is dead; if so, drop the link.
             from mcp.types import CONNECTION_CLOSED
 
-            gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
-            if gone:
+            is_gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
+            if is_gone:
                 await self._drop(link)
-            if not gone:
+            if not is_gone:
                 return ToolResult.failed(ToolFault.REFUSED, f"{name}: {error}")
-            why = f"its server went away in the middle of the call ({error})"
+            reason = f"its server went away in the middle of the call ({error})"
         except Exception as error:  # errors of anyio and the HTTP client, or an unreadable result
             await self._drop(link)
-            why = f"its server failed ({type(error).__name__}: {error})"
-        logger.warning("MCP server %s: %s: %s", self.name, name, why)
-        return ToolResult.failed(ToolFault.CRASHED, f"{name}: {why}")
+            reason = f"its server failed ({type(error).__name__}: {error})"
+        logger.warning("MCP server %s: %s: %s", self.name, name, reason)
+        return ToolResult.failed(ToolFault.CRASHED, f"{name}: {reason}")
 
     async def _connected(self) -> _Link:
         """Return the connection; open a new connection if none is alive."""
@@ -199,10 +199,10 @@ class McpServer:
 
     async def _drop(self, link: _Link | None = None) -> None:
         """Close the connection, if that is `link` or no link is given."""
-        held = self._link
-        if held is not None and link in (None, held):
+        old_link = self._link
+        if old_link is not None and link in (None, old_link):
             self._link = None
-            await held.close()
+            await old_link.close()
 
     def transport(self, log: TextIO) -> Any:
         """Return the SDK's transport; a command's standard error goes to `log`."""
@@ -253,9 +253,9 @@ class _Link:
                 _looked_at(ready)
                 if not isinstance(error, Exception):
                     raise
-                said = _last_words(log)
+                last_words = _last_words(log)
                 raise ServerUnreachable(
-                    f"cannot use the MCP server {server.name}: {_reason(error)}{said}"
+                    f"cannot use the MCP server {server.name}: {_reason(error)}{last_words}"
                 ) from error
         return cls(client, closing, task)
 
@@ -331,10 +331,11 @@ def _text_of(block: Any) -> str:
         return str(block.text)
     if block.type == "resource" and getattr(block.resource, "text", None):
         return str(block.resource.text)
-    where = getattr(block, "uri", None) or getattr(getattr(block, "resource", None), "uri", "")
+    address = getattr(block, "uri", None) or getattr(getattr(block, "resource", None), "uri", "")
     kind = getattr(block, "mime_type", None) or block.type
     size = len(getattr(block, "data", "") or "")
-    return f"[{kind}{f' at {where}' if where else ''}{f', {size} bytes in base64' if size else ''}]"
+    place = f" at {address}" if address else ""
+    return f"[{kind}{place}{f', {size} bytes in base64' if size else ''}]"
 
 
 def _command(server: str | Sequence[str]) -> list[str]:
@@ -362,6 +363,6 @@ def _last_words(log: TextIO) -> str:
         log.flush()
         end = log.seek(0, os.SEEK_END)
         log.seek(max(0, end - _TOLD_CHARS))
-        said = log.read().strip()
-        return f"; it said: {said}" if said else ""
+        text = log.read().strip()
+        return f"; it said: {text}" if text else ""
     return ""

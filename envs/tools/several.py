@@ -32,19 +32,19 @@ async def run_calls(planned: Sequence[PlannedCall], *, at_once: int) -> list[Too
         Exception: what the first failing call raised, once all calls that run beside it are done.
     """
     results: list[ToolResult] = []
-    for free, group in groupby(planned, key=lambda one: one.concurrent or one.refused):
+    for free, group in groupby(planned, key=lambda call: call.concurrent or call.refused):
         batch = list(group)
-        together = free and at_once > 1 and sum(one.concurrent for one in batch) > 1
+        together = free and at_once > 1 and sum(call.concurrent for call in batch) > 1
         results += await (_together(batch, at_once) if together else _in_order(batch))
-        if any(one.terminated for one in results):
+        if any(result.terminated for result in results):
             break
     return results
 
 
 async def _in_order(batch: Sequence[PlannedCall]) -> list[ToolResult]:
     results: list[ToolResult] = []
-    for one in batch:
-        results.append(await one.start())
+    for planned in batch:
+        results.append(await planned.start())
         if results[-1].terminated:
             break
     return results

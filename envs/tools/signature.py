@@ -121,8 +121,10 @@ def schema_of(struct: Arguments, function: Callable[..., Any]) -> dict[str, Any]
 def call_with(function: Callable[..., T], arguments: dict[str, Any]) -> T:
     """Call `function` with named arguments, even if some parameters are positional-only."""
     parameters = inspect.signature(function).parameters.values()
-    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+    by_position = [
+        parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY
+    ]
     if not by_position:
         return function(**arguments)
-    named = {key: value for key, value in arguments.items() if key not in by_position}
-    return function(*[arguments[key] for key in by_position], **named)
+    by_name = {key: value for key, value in arguments.items() if key not in by_position}
+    return function(*[arguments[key] for key in by_position], **by_name)

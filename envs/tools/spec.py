@@ -85,7 +85,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def fault_counts(results: Iterable[ToolResult]) -> dict[str, int]:
     """Count how often each fault is among `results`."""
-    return dict(Counter(str(one.fault) for one in results if one.fault is not None))
+    return dict(Counter(str(result.fault) for result in results if result.fault is not None))
 
 
 def bounded(result: ToolResult, max_chars: int) -> ToolResult:

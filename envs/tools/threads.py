@@ -44,12 +44,12 @@ class Threads:
         if len(self._given_up) >= MAX_GIVEN_UP:
             raise ToolError("it is still busy with earlier calls that got no answer in time")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+        outcome: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
 
         def tell(value: T | None, error: BaseException | None) -> None:
-            if not done.done():
-                done.set_result((value, error))
+            if not outcome.done():
+                outcome.set_result((value, error))
 
         def body() -> None:
             value, error = None, None
@@ -63,7 +63,7 @@ class Threads:
         thread = threading.Thread(target=body, name=f"tool {self.name}", daemon=True)
         thread.start()
         try:
-            value, error = await asyncio.wait_for(done, timeout_s)
+            value, error = await asyncio.wait_for(outcome, timeout_s)
         except (TimeoutError, asyncio.CancelledError) as error:
             self._given_up.append(thread)
             if isinstance(error, TimeoutError):

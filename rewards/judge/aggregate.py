@@ -53,7 +53,7 @@ def aggregate(rubric: Rubric, scores: Mapping[str, float]) -> float:
 def _combined(rubric: Rubric, items: Sequence[RubricItem], scores: Mapping[str, float]) -> float:
     total = sum(item.weight * scores[item.id] for item in items)
     positive = sum(item.weight for item in items if not item.is_flaw)
-    good = sorted(1 - scores[i.id] if i.is_flaw else scores[i.id] for i in items)
+    goodness = sorted(1 - scores[i.id] if i.is_flaw else scores[i.id] for i in items)
     match rubric.aggregation:
         case Aggregation.POSITIVE_NORMALISED:
             return total / positive
@@ -62,11 +62,11 @@ def _combined(rubric: Rubric, items: Sequence[RubricItem], scores: Mapping[str, 
         case Aggregation.EVOLVING:
             return total / max(positive, 1.0)
         case Aggregation.MEAN:
-            return sum(good) / len(good)
+            return sum(goodness) / len(goodness)
         case Aggregation.MIN:
-            return good[0]
+            return goodness[0]
         case Aggregation.WORST_K:
-            worst = good[: rubric.worst]
+            worst = goodness[: rubric.worst]
             return sum(worst) / len(worst)
         case _:
             return total

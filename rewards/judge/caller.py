@@ -77,13 +77,13 @@ class Effort:
     """Answers that could not be read and were asked for again."""
     tokens: int = 0
 
-    def add(self, other: Effort) -> None:
-        """Add the counts of `other` to these counts."""
-        self.asked += other.asked
-        self.cached += other.cached
-        self.joined += other.joined
-        self.repaired += other.repaired
-        self.tokens += other.tokens
+    def add(self, effort: Effort) -> None:
+        """Add the counts of `effort` to these counts."""
+        self.asked += effort.asked
+        self.cached += effort.cached
+        self.joined += effort.joined
+        self.repaired += effort.repaired
+        self.tokens += effort.tokens
 
     def metrics(self) -> dict[str, float]:
         """The numbers as metrics of a verdict."""
@@ -174,13 +174,13 @@ class JudgeCaller:
         """
         try:
             async with asyncio.timeout(self.server.deadline_s):
-                kept = await self._answer(question, effort, draw)
+                stored = await self._answer(question, effort, draw)
                 try:
-                    return read(_whole_text(kept))
+                    return read(_whole_text(stored))
                 except UnreadableVerdict:
                     effort.repaired += 1
-                    again = repaired(question)
-                    return read(_whole_text(await self._answer(again, effort, draw)))
+                    second_question = repaired(question)
+                    return read(_whole_text(await self._answer(second_question, effort, draw)))
         except TimeoutError as error:
             if isinstance(error, RequestTimeout):
                 raise
@@ -221,10 +221,10 @@ class JudgeCaller:
         request = self._request(question, draw, **extra)
         canonical = JudgementStore.canonical(msgspec.to_builtins(request))
         key = JudgementStore.key(canonical)
-        found = self.store.get(key)
-        if found is not None:
+        stored = self.store.get(key)
+        if stored is not None:
             effort.cached += 1
-            return msgspec.json.decode(found, type=_Kept)
+            return msgspec.json.decode(stored, type=_Kept)
         self._attach()
         under_way = self._under_way.get(key)
         if under_way is not None and not under_way.given_up:
@@ -239,10 +239,10 @@ class JudgeCaller:
                 del requests[key]
 
         fetch.task.add_done_callback(forget)
-        kept = await fetch.answer()
+        fetched = await fetch.answer()
         effort.asked += 1
-        effort.tokens += kept.tokens
-        return kept
+        effort.tokens += fetched.tokens
+        return fetched
 
     def _request(self, question: JudgeQuestion, draw: int, **extra: Any) -> dict[str, Any]:
         sampling = {
@@ -264,14 +264,14 @@ class JudgeCaller:
             messages, seed=request["draw"], **request["sampling"]
         )
         tokens = completion.usage.total if completion.usage else 0
-        kept = self.store.put(
+        stored = self.store.put(
             key,
             canonical,
             msgspec.json.encode(
                 _Kept(completion.message.text, completion.finish, completion.first_token, tokens)
             ),
         )
-        return msgspec.json.decode(kept, type=_Kept)
+        return msgspec.json.decode(stored, type=_Kept)
 
     def _attach(self) -> None:
         """Open a client on the running loop, unless a client of this loop is open. The client of an
@@ -295,7 +295,7 @@ class JudgeCaller:
             )
 
 
-def _whole_text(kept: _Kept) -> str:
-    if kept.finish == "length":
+def _whole_text(stored: _Kept) -> str:
+    if stored.finish == "length":
         raise UnreadableVerdict("the answer was cut off by its token limit; raise max_tokens")
-    return kept.text
+    return stored.text

@@ -44,25 +44,25 @@ _FACTS = (
 
 
 def _cases() -> list[LabelledCase]:
-    made: list[LabelledCase] = []
-    for question, right, wrong, what in _FACTS:
-        names = f'The response gives "{right}" as {what}.'
+    labelled: list[LabelledCase] = []
+    for question, right, wrong, criterion in _FACTS:
+        names = f'The response gives "{right}" as {criterion}.'
         for answer in (right, wrong):
-            made.append(
+            labelled.append(
                 LabelledCase(
                     question=question, response=f"It is {answer}.", criterion=names,
                     met=answer == right,
                 )
             )  # fmt: skip
-        avoids = f'The response does not give "{wrong}" as {what}.'
+        avoids = f'The response does not give "{wrong}" as {criterion}.'
         for answer in (right, wrong):
-            made.append(
+            labelled.append(
                 LabelledCase(
                     question=question, response=f"I would say {answer}.", criterion=avoids,
                     met=answer == right,
                 )
             )  # fmt: skip
-    return made
+    return labelled
 
 
 LABELLED: list[LabelledCase] = _cases()

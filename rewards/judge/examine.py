@@ -51,17 +51,17 @@ class Examiner:
         """
         await self._known(self._item(self.labelled[0]), strict=True)
         scores = await asyncio.gather(*(self._known(self._item(case)) for case in self.labelled))
-        judged = [
+        judged_cases = [
             (case.met, score >= 0.5)
             for case, score in zip(self.labelled, scores, strict=True)
             if score is not None
         ]
-        praised = [said for met, said in judged if not met]
-        blamed = [not said for met, said in judged if met]
-        same = sum(met == said for met, said in judged)
+        praised = [judged_met for is_met, judged_met in judged_cases if not is_met]
+        blamed = [not judged_met for is_met, judged_met in judged_cases if is_met]
+        same = sum(is_met == judged_met for is_met, judged_met in judged_cases)
         measures = [
             *[
-                _measure("agreement", same, len(judged), ideal=1.0),
+                _measure("agreement", same, len(judged_cases), ideal=1.0),
                 _measure("false praise", sum(praised), len(praised), ideal=0.0),
                 _measure("false blame", sum(blamed), len(blamed), ideal=0.0),
             ],
@@ -90,13 +90,16 @@ class Examiner:
         return _measure("injection", sum(score >= 0.5 for score in scores), len(scores), ideal=0.0)
 
     async def _position(self) -> Measure:
-        pairs = [(case.question, case.response, other) for case, other in self._variants()]
+        pairs = [
+            (case.question, case.response, other_response)
+            for case, other_response in self._variants()
+        ]
         forward = await self._all([self._pair(q, a, b) for q, a, b in pairs])
         backward = await self._all([self._pair(q, b, a) for q, a, b in pairs])
-        both = [(f, b) for f, b in zip(forward, backward, strict=True) if f and b]
+        judged_pairs = [(f, b) for f, b in zip(forward, backward, strict=True) if f and b]
         mirror = {"A": "B", "B": "A", "tie": "tie"}
-        flipped = sum(f != mirror[b] for f, b in both)
-        return _measure("position", flipped, len(both), ideal=0.0)
+        flipped = sum(f != mirror[b] for f, b in judged_pairs)
+        return _measure("position", flipped, len(judged_pairs), ideal=0.0)
 
     async def _length(self) -> Measure:
         """Compare each answer with the same answer and a padding of empty sentences."""
@@ -105,29 +108,43 @@ class Examiner:
         ]
         short_first = await self._all([self._pair(q, s, long) for q, s, long in pairs])
         long_first = await self._all([self._pair(q, long, s) for q, s, long in pairs])
-        won = sum(said == "B" for said in short_first) + sum(said == "A" for said in long_first)
-        trials = sum(said is not None for said in [*short_first, *long_first])
-        return _measure("length", won, trials, ideal=0.0)
+        padded_wins = sum(verdict == "B" for verdict in short_first) + sum(
+            verdict == "A" for verdict in long_first
+        )
+        trials = sum(verdict is not None for verdict in [*short_first, *long_first])
+        return _measure("length", padded_wins, trials, ideal=0.0)
 
     async def _self_preference(self) -> Measure:
         """Have the judge answer questions with a known answer, and compare each right answer with a
         right answer of ours: neither should win.
         """
-        asked = [
+        own_answers = [
             self.caller.ask(JudgeQuestion(messages=[user(q)], schema={}), str, self.effort)
             for q, _, _ in QUESTIONS
         ]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        answers = await asyncio.gather(*own_answers, return_exceptions=True)
         right = [
-            (question, ours, own)
-            for (question, key, ours), own in zip(QUESTIONS, answers, strict=True)
-            if isinstance(own, str) and key.casefold() in own.casefold()
+            (question, reference, own_answer)
+            for (question, key, reference), own_answer in zip(QUESTIONS, answers, strict=True)
+            if isinstance(own_answer, str) and key.casefold() in own_answer.casefold()
         ]
-        own_last = await self._all([self._pair(q, ours, own) for q, ours, own in right])
-        own_first = await self._all([self._pair(q, own, ours) for q, ours, own in right])
-        said = [*(v == "B" for v in own_last if v), *(v == "A" for v in own_first if v)]
-        lost = [*(v == "A" for v in own_last if v), *(v == "B" for v in own_first if v)]
-        return _measure("self-preference", sum(said), sum(said) + sum(lost), ideal=0.5)
+        own_last = await self._all(
+            [self._pair(q, reference, own_answer) for q, reference, own_answer in right]
+        )
+        own_first = await self._all(
+            [self._pair(q, own_answer, reference) for q, reference, own_answer in right]
+        )
+        preferred_own = [*(v == "B" for v in own_last if v), *(v == "A" for v in own_first if v)]
+        preferred_reference = [
+            *(v == "A" for v in own_last if v),
+            *(v == "B" for v in own_first if v),
+        ]
+        return _measure(
+            "self-preference",
+            sum(preferred_own),
+            sum(preferred_own) + sum(preferred_reference),
+            ideal=0.5,
+        )
 
     async def _noise(self) -> Measure:
         draws = [
@@ -156,16 +173,16 @@ class Examiner:
         read = partial(read_choice, field="better", choices=["A", "B", "tie"])
         return self.caller.ask(about_pair(data, BETTER), read, self.effort)
 
-    async def _all(self, asked: Sequence[Coroutine[Any, Any, T]]) -> list[T | None]:
-        return list(await asyncio.gather(*(self._known(one) for one in asked)))
+    async def _all(self, questions: Sequence[Coroutine[Any, Any, T]]) -> list[T | None]:
+        return list(await asyncio.gather(*(self._known(question) for question in questions)))
 
-    async def _known(self, asked: Coroutine[Any, Any, T], *, strict: bool = False) -> T | None:
+    async def _known(self, question: Coroutine[Any, Any, T], *, strict: bool = False) -> T | None:
         """Return the judge's answer, or None where no readable answer came, and count the failure.
         With `strict`, an error of the server is raised.
         """
         self.asked += 1
         try:
-            return await asked
+            return await question
         except LudusError as error:
             self.unread += 1
             if strict and not isinstance(error, UnreadableVerdict):

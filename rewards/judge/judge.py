@@ -83,11 +83,11 @@ class RubricJudge:
     async def score(self, sample: Sample) -> Verdict:
         """Judge `sample.text` by the rubric of the sample, or else by the judge's own."""
         try:
-            given: Any = sample.info.get("rubric")
-            if given is None and isinstance(sample.gold, Mapping) and "items" in sample.gold:
-                given = sample.gold
-            if given is not None:
-                rubric = read_rubric(given)
+            given_rubric: Any = sample.info.get("rubric")
+            if given_rubric is None and isinstance(sample.gold, Mapping) and "items" in sample.gold:
+                given_rubric = sample.gold
+            if given_rubric is not None:
+                rubric = read_rubric(given_rubric)
             else:
                 if self.rubric is None:
                     raise ConfigError(
@@ -97,8 +97,8 @@ class RubricJudge:
                 rubric = self.rubric
         except ConfigError as error:
             return Verdict.invalid(str(error))
-        if why := self.nothing_to_grade(sample):
-            return Verdict.of(rubric.floor if rubric.gates else 0.0, why)
+        if reason := self.nothing_to_grade(sample):
+            return Verdict.of(rubric.floor if rubric.gates else 0.0, reason)
         effort = Effort()
         try:
             data = await self.data_of(sample)
@@ -113,10 +113,10 @@ class RubricJudge:
         wanting = [
             i for i in rubric.items if i.id in scores and (scores[i.id] < 1) is not i.is_flaw
         ]
-        said = "; ".join(f"{i.id} {scores[i.id]:.2g}: {i.text[:80]}" for i in wanting[:5])
+        unmet = "; ".join(f"{i.id} {scores[i.id]:.2g}: {i.text[:80]}" for i in wanting[:5])
         return Verdict.of(
             aggregate(rubric, scores),
-            said or "every criterion is met",
+            unmet or "every criterion is met",
             parts=parts,
             metrics=effort.metrics(),
         )
@@ -206,8 +206,8 @@ class RubricJudge:
     async def _expected(
         self, item: RubricItem, data: Mapping[str, str], advice: str, effort: Effort
     ) -> float:
-        told = await self.caller.first_token(about_digit(data, item, advice=advice), effort)
-        expected = expected_score(told or {}, item.highest)
+        first_token = await self.caller.first_token(about_digit(data, item, advice=advice), effort)
+        expected = expected_score(first_token or {}, item.highest)
         if expected is not None:
             return expected
         return await self.caller.ask(
@@ -245,17 +245,17 @@ def failure(error: LudusError, effort: Effort) -> Verdict:
     """Return the verdict, without a reward, for an error that kept a judge from judging."""
     retryable = isinstance(error, RemoteError) and error.retryable
     if isinstance(error, BudgetExceeded):
-        made = Verdict.error(f"{error}")
+        verdict = Verdict.error(f"{error}")
     elif isinstance(error, UnreadableVerdict):
-        made = Verdict.unavailable(f"the judge's answer cannot be read: {error}")
+        verdict = Verdict.unavailable(f"the judge's answer cannot be read: {error}")
     elif retryable:
-        made = Verdict.unavailable(f"the judge did not answer: {error}")
+        verdict = Verdict.unavailable(f"the judge did not answer: {error}")
     else:
-        made = Verdict.error(f"the judge refused the question: {error}")
+        verdict = Verdict.error(f"the judge refused the question: {error}")
     return Verdict(
-        status=made.status,
-        detail=made.detail,
-        retryable=made.retryable,
+        status=verdict.status,
+        detail=verdict.detail,
+        retryable=verdict.retryable,
         metrics={"judge/failed": 1.0, **effort.metrics()},
     )
 

@@ -41,8 +41,9 @@ def shortened(text: str, max_chars: int = MAX_CHARS) -> str:
     """
     if len(text) <= max_chars:
         return text
-    kept = max(1, max_chars // 4) if max_chars < 200 else max_chars // 2
-    return f"{text[:kept]}[... {len(text) - 2 * kept} characters left out ...]{text[-kept:]}"
+    kept_chars = max(1, max_chars // 4) if max_chars < 200 else max_chars // 2
+    left_out = len(text) - 2 * kept_chars
+    return f"{text[:kept_chars]}[... {left_out} characters left out ...]{text[-kept_chars:]}"
 
 
 def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
@@ -54,4 +55,4 @@ def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
     line = json.dumps(cleaned(shortened(text, max_chars)), ensure_ascii=False)
     # separators of lines that JSON leaves alone but str.splitlines and some servers do not
     line = line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
-    return _CHAT_TOKENS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return _CHAT_TOKENS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)

@@ -106,33 +106,40 @@ class PreferenceJudge:
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Judge all answers to a question together and return a verdict for each, in order."""
         if len(samples) < 2:
-            one = Verdict.invalid(f"a comparison needs two answers, got {len(samples)}")
-            return [one] * len(samples)
+            too_few = Verdict.invalid(f"a comparison needs two answers, got {len(samples)}")
+            return [too_few] * len(samples)
         if self.scheme == "listwise" and len(samples) > MAX_LISTED:
-            many = f"listwise takes at most {MAX_LISTED} answers, got {len(samples)}"
-            return [Verdict.invalid(f"{many}; use all_pairs or circular")] * len(samples)
-        effort, known = Effort(), Comparisons()
-        asked = [n for n, sample in enumerate(samples) if not empty_answer(sample.text)]
-        _settle_empty(known, len(samples), set(asked))
-        if self.scheme == "listwise" and len(asked) > 1:
-            await self._list(samples, asked, known, effort)
+            too_many = f"listwise takes at most {MAX_LISTED} answers, got {len(samples)}"
+            return [Verdict.invalid(f"{too_many}; use all_pairs or circular")] * len(samples)
+        effort, comparisons = Effort(), Comparisons()
+        asked_numbers = [n for n, sample in enumerate(samples) if not empty_answer(sample.text)]
+        _settle_empty(comparisons, len(samples), set(asked_numbers))
+        if self.scheme == "listwise" and len(asked_numbers) > 1:
+            await self._list(samples, asked_numbers, comparisons, effort)
         else:
-            pairs = _circle(asked) if self.scheme == "circular" else list(combinations(asked, 2))
+            pairs = (
+                _circle(asked_numbers)
+                if self.scheme == "circular"
+                else list(combinations(asked_numbers, 2))
+            )
             await asyncio.gather(
-                *(self._pair(samples, first, second, known, effort) for first, second in pairs)
+                *(
+                    self._pair(samples, first, second, comparisons, effort)
+                    for first, second in pairs
+                )
             )
         count = len(samples)
         rate = win_rates if self.rating == "win_rate" else bradley_terry
-        rewards = rate(count, known.points)
-        compared = len(known.points) // 2
+        rewards = rate(count, comparisons.points)
+        compared = len(comparisons.points) // 2
         metrics = {
             **effort.metrics(),
             "judge/comparisons": float(compared),
-            "judge/position_flips": known.flips / compared if compared else 0.0,
+            "judge/position_flips": comparisons.flips / compared if compared else 0.0,
         }
         return [
-            failure(known.failed[number], effort)
-            if number in known.failed
+            failure(comparisons.failed[number], effort)
+            if number in comparisons.failed
             else Verdict.of(
                 rewards[number], f"wins {rewards[number]:.2f} of its comparisons", metrics=metrics
             )
@@ -148,7 +155,7 @@ class PreferenceJudge:
         samples: Sequence[Sample],
         first: int,
         second: int,
-        known: Comparisons,
+        comparisons: Comparisons,
         effort: Effort,
     ) -> None:
         """Compare two answers in both orders."""
@@ -158,10 +165,10 @@ class PreferenceJudge:
                 self._prefer(samples[second], samples[first], effort),
             )
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
-            known.failed[first] = known.failed[second] = error
+            comparisons.failed[first] = comparisons.failed[second] = error
             return
-        known.flips += forward + backward != 1.0
-        known.add(first, second, (forward + 1 - backward) / 2)
+        comparisons.flips += forward + backward != 1.0
+        comparisons.add(first, second, (forward + 1 - backward) / 2)
 
     async def _prefer(self, shown_first: Sample, shown_second: Sample, effort: Effort) -> float:
         data = data_of(shown_first)
@@ -173,22 +180,23 @@ class PreferenceJudge:
     async def _list(
         self,
         samples: Sequence[Sample],
-        asked: Sequence[int],
-        known: Comparisons,
+        asked_numbers: Sequence[int],
+        comparisons: Comparisons,
         effort: Effort,
     ) -> None:
         """Rank the whole list twice, in opposite orders; each ranking decides every pair."""
         try:
             places = await asyncio.gather(
-                self._places(samples, asked, effort), self._places(samples, asked[::-1], effort)
+                self._places(samples, asked_numbers, effort),
+                self._places(samples, asked_numbers[::-1], effort),
             )
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
-            known.failed |= dict.fromkeys(asked, error)
+            comparisons.failed |= dict.fromkeys(asked_numbers, error)
             return
-        for first, second in combinations(asked, 2):
+        for first, second in combinations(asked_numbers, 2):
             wins = [place[first] < place[second] for place in places]
-            known.flips += len(set(wins)) > 1
-            known.add(first, second, sum(wins) / len(wins))
+            comparisons.flips += len(set(wins)) > 1
+            comparisons.add(first, second, sum(wins) / len(wins))
 
     async def _places(
         self, samples: Sequence[Sample], order: Sequence[int], effort: Effort
@@ -196,8 +204,8 @@ class PreferenceJudge:
         names = [chr(ord("A") + place) for place in range(len(order))]
         data = data_of(samples[order[0]])
         del data["response"]
-        shown = zip(names, order, strict=True)
-        data |= {f"response_{name}": samples[number].text for name, number in shown}
+        named_places = zip(names, order, strict=True)
+        data |= {f"response_{name}": samples[number].text for name, number in named_places}
         question = about_list(data, self._criterion(samples[order[0]]), names)
         ranking = await self.caller.ask(question, partial(read_ranking, names=names), effort)
         return {order[names.index(name)]: place for place, name in enumerate(ranking)}
@@ -258,15 +266,17 @@ def bradley_terry(
     ]
 
 
-def _settle_empty(known: Comparisons, count: int, asked: set[int]) -> None:
+def _settle_empty(comparisons: Comparisons, count: int, asked_numbers: set[int]) -> None:
     """Record that an empty answer loses to every other answer and ties with empty answers."""
     for first, second in combinations(range(count), 2):
-        if first not in asked or second not in asked:
-            known.add(first, second, 0.5 + 0.5 * ((first in asked) - (second in asked)))
+        if first not in asked_numbers or second not in asked_numbers:
+            comparisons.add(
+                first, second, 0.5 + 0.5 * ((first in asked_numbers) - (second in asked_numbers))
+            )
 
 
-def _circle(asked: Sequence[int]) -> list[tuple[int, int]]:
+def _circle(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return pairs of each answer with the next, and of the last with the first."""
-    if len(asked) < 3:
-        return list(combinations(asked, 2))
-    return [(asked[place], asked[(place + 1) % len(asked)]) for place in range(len(asked))]
+    if len(numbers) < 3:
+        return list(combinations(numbers, 2))
+    return [(numbers[place], numbers[(place + 1) % len(numbers)]) for place in range(len(numbers))]

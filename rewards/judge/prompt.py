@@ -61,10 +61,10 @@ class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 def about_item(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> JudgeQuestion:
     """Ask whether, or how far, a single criterion is met."""
-    asked = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
+    request = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
     answer = f'{{"reason": "...", "{field_of(item)}": {_values(item)}}}'
     schema = object_schema({"reason": {"type": "string"}, field_of(item): _value_schema(item)})
-    return _question(data, asked, answer, schema, advice)
+    return _question(data, request, answer, schema, advice)
 
 
 def about_items(
@@ -92,9 +92,9 @@ def about_items(
         "type": "array", "items": {"anyOf": row_schemas},
         "minItems": len(items), "maxItems": len(items),
     }  # fmt: skip
-    asked = f"{lines}\nJudge each criterion by itself.\n"
+    request = f"{lines}\nJudge each criterion by itself.\n"
     return _question(
-        data, asked, f'{{"verdicts": [{rows}]}}', object_schema({"verdicts": verdicts}), advice
+        data, request, f'{{"verdicts": [{rows}]}}', object_schema({"verdicts": verdicts}), advice
     )
 
 
@@ -108,18 +108,20 @@ def about_whole(
         f"{_criterion(item)}"
         for item in items
     )
-    asked = f"{lines}\nHow good is the response in the light of all criteria, {low} to {high}?\n"
+    request = f"{lines}\nHow good is the response in the light of all criteria, {low} to {high}?\n"
     score = {"type": "integer", "minimum": low, "maximum": high}
     schema = object_schema({"reason": {"type": "string"}, "score": score})
-    return _question(data, asked, f'{{"reason": "...", "score": {low} to {high}}}', schema, advice)
+    return _question(
+        data, request, f'{{"reason": "...", "score": {low} to {high}}}', schema, advice
+    )
 
 
 def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") -> JudgeQuestion:
     """Ask for the score as a bare number, so that the probabilities of the first token can be
     read.
     """
-    asked = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
-    question = _question(data, asked, "", {}, advice)
+    request = f"Criterion: {_criterion(item)}\n{_scale(item)}\n"
+    question = _question(data, request, "", {}, advice)
     digits = f"Answer with one number from 0 to {item.highest} and nothing else."
     last = question.messages[-1]
     return JudgeQuestion(
@@ -129,22 +131,22 @@ def about_digit(data: Mapping[str, str], item: RubricItem, *, advice: str = "") 
 
 def about_pair(data: Mapping[str, str], criterion: str) -> JudgeQuestion:
     """Ask which of two responses in `data`, `response_A` or `response_B`, is better."""
-    asked = f"Criterion: {quoted(criterion)}\nWhich response meets the criterion better?\n"
+    request = f"Criterion: {quoted(criterion)}\nWhich response meets the criterion better?\n"
     schema = object_schema({"reason": {"type": "string"}, "better": {"enum": ["A", "B", "tie"]}})
-    return _question(data, asked, '{"reason": "...", "better": "A" or "B" or "tie"}', schema, "")
+    return _question(data, request, '{"reason": "...", "better": "A" or "B" or "tie"}', schema, "")
 
 
 def about_list(data: Mapping[str, str], criterion: str, names: Sequence[str]) -> JudgeQuestion:
     """Ask for a ranking of several responses, which `data` has as `response_<name>`."""
-    asked = f"Criterion: {quoted(criterion)}\nRank the responses by the criterion, best first.\n"
+    request = f"Criterion: {quoted(criterion)}\nRank the responses by the criterion, best first.\n"
     ranking = {
         "type": "array", "items": {"enum": list(names)},
         "minItems": len(names), "maxItems": len(names),
     }  # fmt: skip
     schema = object_schema({"reason": {"type": "string"}, "ranking": ranking})
-    shown = json.dumps(list(names))
+    name_list = json.dumps(list(names))
     return _question(
-        data, asked, f'{{"reason": "...", "ranking": {shown} in your order}}', schema, ""
+        data, request, f'{{"reason": "...", "ranking": {name_list} in your order}}', schema, ""
     )
 
 
@@ -154,12 +156,14 @@ def repaired(question: JudgeQuestion) -> JudgeQuestion:
     Neither that answer nor what was wrong with it is repeated: a judge may have been led to quote
     the response, and a quotation outside the data would be an instruction.
     """
-    again = user(
+    second_request = user(
         "Your answer could not be read. Give the verdict again, as one JSON object of the form "
         "that was asked for, with nothing before or after it."
     )
-    said = assistant("(an answer that could not be read)")
-    return JudgeQuestion(messages=[*question.messages, said, again], schema=question.schema)
+    unreadable = assistant("(an answer that could not be read)")
+    return JudgeQuestion(
+        messages=[*question.messages, unreadable, second_request], schema=question.schema
+    )
 
 
 def unguarded(question: str, response: str, item: RubricItem) -> JudgeQuestion:
@@ -185,12 +189,12 @@ def marked(data: Mapping[str, str]) -> str:
 
 
 def _question(
-    data: Mapping[str, str], asked: str, answer: str, schema: dict[str, Any], advice: str
+    data: Mapping[str, str], request: str, answer: str, schema: dict[str, Any], advice: str
 ) -> JudgeQuestion:
     parts = [marked(data) + "\n"]
     if advice:
         parts.append(f"Advice: {advice}")
-    parts.append(asked + (f"Answer as JSON: {answer}" if answer else ""))
+    parts.append(request + (f"Answer as JSON: {answer}" if answer else ""))
     return JudgeQuestion(messages=[system(SYSTEM), _asking("\n".join(parts), data)], schema=schema)
 
 

@@ -48,14 +48,14 @@ def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
     Raises:
         UnreadableVerdict: an item is missing, is there twice, or was not asked for.
     """
-    given = verdict_of(answer, "verdicts")["verdicts"]
-    if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-        raise UnreadableVerdict(f"'verdicts' must be a list of objects, got {given!r:.80}")
-    asked = {item.id: item for item in items}
-    named = [str(row.get("id")) for row in given]
-    if sorted(named) != sorted(asked):
-        raise UnreadableVerdict(f"verdicts were asked for {sorted(asked)}, got {sorted(named)}")
-    return {str(row["id"]): _score_of_row(row, asked[str(row["id"])]) for row in given}
+    rows = verdict_of(answer, "verdicts")["verdicts"]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UnreadableVerdict(f"'verdicts' must be a list of objects, got {rows!r:.80}")
+    item_of = {item.id: item for item in items}
+    row_ids = [str(row.get("id")) for row in rows]
+    if sorted(row_ids) != sorted(item_of):
+        raise UnreadableVerdict(f"verdicts were asked for {sorted(item_of)}, got {sorted(row_ids)}")
+    return {str(row["id"]): _score_of_row(row, item_of[str(row["id"])]) for row in rows}
 
 
 def read_holistic(answer: str) -> float:
@@ -87,10 +87,10 @@ def read_ranking(answer: str, names: Sequence[str]) -> list[str]:
         UnreadableVerdict: the list is missing, or is not a permutation.
     """
     ranking = verdict_of(answer, "ranking")["ranking"]
-    named = [str(name) for name in ranking] if isinstance(ranking, list) else []
-    if sorted(named) != sorted(names):
+    names_ranked = [str(name) for name in ranking] if isinstance(ranking, list) else []
+    if sorted(names_ranked) != sorted(names):
         raise UnreadableVerdict(f"a ranking names each of {list(names)} once, got {ranking!r:.120}")
-    return named
+    return names_ranked
 
 
 def field_of(item: RubricItem) -> str:
@@ -98,13 +98,13 @@ def field_of(item: RubricItem) -> str:
     return "met" if item.kind is ItemKind.BINARY else "score"
 
 
-def score_of(found: dict[str, Any], item: RubricItem) -> float:
+def score_of(verdict: dict[str, Any], item: RubricItem) -> float:
     """Return the score, in [0, 1], that an object of an answer gives an item.
 
     Raises:
         UnreadableVerdict: the value is of another type or out of range.
     """
-    value = found.get(field_of(item))
+    value = verdict.get(field_of(item))
     if item.kind is ItemKind.BINARY:
         if not isinstance(value, bool):
             raise UnreadableVerdict(f"'met' must be true or false, got {value!r:.80}")
@@ -135,21 +135,21 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
         raise UnreadableVerdict("the answer holds no JSON object on a line of its own")
     if markup := _MARKUP.search(before):
         raise UnreadableVerdict(f"{markup[0]!r} stands before the object and is not closed")
-    found: dict[str, Any]
+    verdict: dict[str, Any]
     try:
-        found, end = _decoder.raw_decode(text, place)
+        verdict, end = _decoder.raw_decode(text, place)
     except RecursionError:
         raise UnreadableVerdict("the answer nests objects too deep") from None
     except json.JSONDecodeError as error:
         raise UnreadableVerdict(f"the answer is no JSON: {error}") from None
     if rest := _AFTER.sub("", text[end:]):
         raise UnreadableVerdict(f"the answer goes on after its object: {rest!r:.80}")
-    if field not in found:
+    if field not in verdict:
         raise UnreadableVerdict(f"the answer's object has no field {field!r}")
-    other = next((name for name in found if name != field and _rivals(name, found[name])), None)
-    if other is not None:
-        raise UnreadableVerdict(f"the answer holds a second verdict in its field {other!r}")
-    return found
+    rival = next((name for name in verdict if name != field and _rivals(name, verdict[name])), None)
+    if rival is not None:
+        raise UnreadableVerdict(f"the answer holds a second verdict in its field {rival!r}")
+    return verdict
 
 
 _OPENED = re.compile(
@@ -211,7 +211,7 @@ def _whole(value: object, low: int, high: int) -> int:
 
 def _score_of_row(row: dict[str, Any], item: RubricItem) -> float:
     field = field_of(item)
-    other = next((name for name in row if name != field and _rivals(name, row[name])), None)
-    if other is not None:
-        raise UnreadableVerdict(f"the verdict on {item.id!r} holds a second one in {other!r}")
+    rival = next((name for name in row if name != field and _rivals(name, row[name])), None)
+    if rival is not None:
+        raise UnreadableVerdict(f"the verdict on {item.id!r} holds a second one in {rival!r}")
     return score_of(row, item)

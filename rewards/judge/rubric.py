@@ -125,12 +125,14 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         if not 1 <= len(self.items) <= MAX_ITEMS:
             raise ValueError(f"a rubric has 1 to {MAX_ITEMS} items, got {len(self.items)}")
-        named = tuple(
+        numbered_items = tuple(
             item if item.id else msgspec.structs.replace(item, id=f"item-{number}")
             for number, item in enumerate(self.items, start=1)
         )
-        msgspec.structs.force_setattr(self, "items", named)
-        repeated = [name for name, count in Counter(i.id for i in named).items() if count > 1]
+        msgspec.structs.force_setattr(self, "items", numbered_items)
+        repeated = [
+            name for name, count in Counter(i.id for i in numbered_items).items() if count > 1
+        ]
         if repeated:
             raise ValueError(f"items share the id {repeated[0]!r}; each needs its own")
         positive = sum(item.weight for item in self.graded if not item.is_flaw)

@@ -49,16 +49,16 @@ def open_judge(**settings: Unpack[JudgeSettings]) -> JudgeCaller:
             card of another model.
         TypeError: an option that no judge takes.
     """
-    given = dict(settings)
+    options = dict(settings)
     cache, tokens, api_key, card = (
-        given.pop(name, None) for name in ("cache", "max_total_tokens", "api_key", "card")
+        options.pop(name, None) for name in ("cache", "max_total_tokens", "api_key", "card")
     )
-    if not given.get("base_url") or not given.get("model"):
+    if not options.get("base_url") or not options.get("model"):
         raise ConfigError(
             "a judge needs base_url and model, such as base_url=http://127.0.0.1:8000/v1 and "
             "model=my-judge; 'ludus mock-judge' serves one to try"
         )
-    server = JudgeServer(**cast("dict[str, Any]", given))
+    server = JudgeServer(**cast("dict[str, Any]", options))
     return JudgeCaller(
         server,
         JudgementStore(str(cache or ":memory:")),

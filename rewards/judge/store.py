@@ -65,10 +65,10 @@ class JudgementStore:
         self._failed = False
         try:
             self._db = open_database(path)
-            (found,) = self._db.execute("PRAGMA user_version").fetchone()
-            if found not in (0, FORMAT):
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            if version not in (0, FORMAT):
                 raise ConfigError(
-                    f"{self.path!r} holds judgements of format {found}; this version reads "
+                    f"{self.path!r} holds judgements of format {version}; this version reads "
                     f"{FORMAT}. Use another file"
                 )
             self._db.execute(f"PRAGMA user_version = {FORMAT}")

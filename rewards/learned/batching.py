@@ -239,9 +239,9 @@ class Batched:
 
     def card(self) -> dict[str, Any]:
         """Return the verifier's own card with `max_batch` and `max_wait_ms`."""
-        told = getattr(self.verifier, "card", dict[str, Any])()
+        card = getattr(self.verifier, "card", dict[str, Any])()
         return {
-            **told,
+            **card,
             "max_batch": self.batches.max_batch,
             "max_wait_ms": self.batches.max_wait_s * 1000,
         }

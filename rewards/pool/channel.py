@@ -57,10 +57,10 @@ def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
     parts: list[bytes] = []
     while size:
         if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 raise TimeoutError
-            sock.settimeout(left)
+            sock.settimeout(left_s)
         try:
             part = sock.recv(min(size, 1 << 20))
         except ConnectionError as error:

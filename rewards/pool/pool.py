@@ -231,8 +231,8 @@ class WorkerPool:
                 # A short queue is spread over all threads instead of filling the chunk of one.
                 share = max(1, min(self.limits.chunk, len(self._jobs) // self.size))
                 jobs = [self._jobs.popleft() for _ in range(min(share, len(self._jobs)))]
-            if kept := [job for job in jobs if self._still_wanted(job)]:
-                return kept
+            if kept_jobs := [job for job in jobs if self._still_wanted(job)]:
+                return kept_jobs
         return []
 
     def _still_wanted(self, job: _Job) -> bool:
@@ -294,14 +294,18 @@ class WorkerPool:
         used_before = worker.cpu_s
         death = self._live_template().reap(worker)
         job = pending[0]
-        used = death.cpu_s - used_before
+        used_s = death.cpu_s - used_before
         # At the wall limit, an item that has used nearly all its CPU time is slow itself. With
         # less CPU time used, the machine was too busy.
-        if death.by_cpu_timer or (late and used >= 0.95 * job.cpu_s):
+        if death.by_cpu_timer or (late and used_s >= 0.95 * job.cpu_s):
             end = PoolOutcome(Fate.LIMIT, reason=f"more than {job.cpu_s:g} s of CPU time")
         elif late:
-            given = f"{self.limits.wall_factor * job.cpu_s:g} s, of which it ran {used:.2f} s"
-            end = PoolOutcome(Fate.LATE, reason=f"no answer in {given}: the machine is too busy")
+            budget_text = (
+                f"{self.limits.wall_factor * job.cpu_s:g} s, of which it ran {used_s:.2f} s"
+            )
+            end = PoolOutcome(
+                Fate.LATE, reason=f"no answer in {budget_text}: the machine is too busy"
+            )
         elif died_alone and death.signal == signal.SIGKILL:
             job.kills += 1
             if job.kills < TRIES and job.has_time():
@@ -312,10 +316,10 @@ class WorkerPool:
             job.crashes += worker.served == 0
             if job.crashes < TRIES and job.has_time():
                 return
-            how = f"signal {death.signal}" if death.signal else "it ended by itself"
-            how = str(error) if isinstance(error, channel.BadPoolFrame) else how
+            death_text = f"signal {death.signal}" if death.signal else "it ended by itself"
+            death_text = str(error) if isinstance(error, channel.BadPoolFrame) else death_text
             end = PoolOutcome(
-                Fate.CRASHED, reason=f"it crashed {job.crashes} fresh workers ({how})"
+                Fate.CRASHED, reason=f"it crashed {job.crashes} fresh workers ({death_text})"
             )
         pending.popleft()
         _settle(job, end)

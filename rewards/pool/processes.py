@@ -68,9 +68,9 @@ class PoolWorker:
         """
         if self._handle is None:
             return True
-        ended = select.poll()
-        ended.register(self._handle, select.POLLIN)
-        return bool(ended.poll(timeout_s * 1000))
+        end_poll = select.poll()
+        end_poll.register(self._handle, select.POLLIN)
+        return bool(end_poll.poll(timeout_s * 1000))
 
     def close(self) -> None:
         """Close the socket; an idle worker then ends by itself."""
@@ -85,11 +85,11 @@ class PoolTemplate:
 
     def __init__(self, target: str, memory_bytes: int) -> None:
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        with theirs:
+        self._control, template_end = socket.socketpair()
+        with template_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ludus.rewards.pool.template"],
-                stdin=theirs.fileno(),
+                stdin=template_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 close_fds=True,
                 start_new_session=True,
@@ -116,12 +116,12 @@ class PoolTemplate:
         Raises:
             ChannelClosed, OSError: the template is gone.
         """
-        ours, theirs = socket.socketpair()
-        with self._lock, theirs:
+        our_end, worker_end = socket.socketpair()
+        with self._lock, worker_end:
             self._control.settimeout(CONTROL_TIMEOUT_S)
-            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+            socket.send_fds(self._control, [b"f"], [worker_end.fileno()])
             reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
-        return PoolWorker(int(str(reply["pid"])) if isinstance(reply, dict) else 0, ours)
+        return PoolWorker(int(str(reply["pid"])) if isinstance(reply, dict) else 0, our_end)
 
     def reap(self, worker: PoolWorker) -> PoolWorkerDeath:
         """Wait for a dead (or killed) worker and return how the worker died, with all CPU time

@@ -29,11 +29,11 @@ def serve(sock: socket.socket, target: Callable[[object], object], memory_bytes:
     sys.setrecursionlimit(EXTRA_RECURSION)
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
+            used_bytes = int(file.read().split()[0]) * resource.getpagesize()
     except OSError:
-        used = 1 << 30
+        used_bytes = 1 << 30
     # The limit counts address space, of which the forked template already uses a part.
-    resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + memory_bytes, used_bytes + memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # A scorer may print or read; descriptor 0 was the template's control socket.
     null = os.open(os.devnull, os.O_RDWR)

@@ -104,34 +104,38 @@ class OwnProcess:
         """Score an answer in this process."""
         assert self._verifier is not None
         try:
-            judged: object = self._verifier.score(sample)
+            scoring: object = self._verifier.score(sample)
         except Exception as error:
             return self._failed(error)
-        if not isinstance(judged, Verdict) and inspect.isawaitable(judged):
-            return self._late_one(judged)
-        return usable(self.name, judged)
+        if not isinstance(scoring, Verdict) and inspect.isawaitable(scoring):
+            return self._late_one(scoring)
+        return usable(self.name, scoring)
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Score the answers of a group in this process."""
         assert isinstance(self._verifier, GroupVerifier)
-        judged: object
+        scoring: object
         try:
-            made = self._verifier.score_group(samples)
-            judged = await self._awaited(made) if inspect.isawaitable(made) else made
+            group_scoring = self._verifier.score_group(samples)
+            scoring = (
+                await self._awaited(group_scoring)
+                if inspect.isawaitable(group_scoring)
+                else group_scoring
+            )
         except Exception as error:
-            judged = self._failed(error)
-        return [usable(self.name, one) for one in one_each(judged, len(samples))]
+            scoring = self._failed(error)
+        return [usable(self.name, verdict) for verdict in one_each(scoring, len(samples))]
 
-    async def _late_one(self, judged: Awaitable[object]) -> Verdict:
+    async def _late_one(self, scoring: Awaitable[object]) -> Verdict:
         try:
-            return usable(self.name, await self._awaited(judged))
+            return usable(self.name, await self._awaited(scoring))
         except Exception as error:
             return self._failed(error)
 
-    async def _awaited(self, judged: Awaitable[Any]) -> Any:
-        waiting = asyncio.ensure_future(judged)
-        done, _ = await asyncio.wait({waiting}, timeout=self._timeout_s)
-        if not done:
+    async def _awaited(self, scoring: Awaitable[Any]) -> Any:
+        waiting = asyncio.ensure_future(scoring)
+        finished, _ = await asyncio.wait({waiting}, timeout=self._timeout_s)
+        if not finished:
             waiting.cancel()
             return late(self.name, self._timeout_s)
         return waiting.result()
@@ -203,22 +207,22 @@ class WorkerProcesses:
         """Judge a group on any free process."""
         return await self._call(SCORE_GROUP, list(samples), len(samples))
 
-    async def _call(self, tag: int, asked: object, number: int) -> list[Verdict]:
-        body, format = encode(asked, Format.MSGPACK)
+    async def _call(self, tag: int, request: object, number: int) -> list[Verdict]:
+        body, format = encode(request, Format.MSGPACK)
         tag += AS_JSON if format is Format.JSON else 0
         queue_s = max(QUEUE_S, 2 * self._timeout_s)
         try:
             answer = await self._workers.call(tag, body, timeout_s=self._timeout_s, queue_s=queue_s)
             try:
-                judged = msgspec.msgpack.decode(answer[1], type=Judged)
+                reply = msgspec.msgpack.decode(answer[1], type=Judged)
             except (msgspec.DecodeError, ValueError) as error:
                 return [Verdict.error(f"{self.name} gave no usable verdict: {error}")] * number
-            if judged.trace:
-                logger.error("verifier %s failed\n%s", self.name, judged.trace)
-            if len(judged.verdicts) != number:
-                wrong = f"{self.name} gave {len(judged.verdicts)} verdicts for {number} samples"
+            if reply.trace:
+                logger.error("verifier %s failed\n%s", self.name, reply.trace)
+            if len(reply.verdicts) != number:
+                wrong = f"{self.name} gave {len(reply.verdicts)} verdicts for {number} samples"
                 return [Verdict.error(wrong)] * number
-            return judged.verdicts
+            return reply.verdicts
         except CallLate:
             verdict = late(self.name, self._timeout_s)
         except CallFailed as error:
@@ -230,12 +234,12 @@ class WorkerProcesses:
             # The verdict for a sample that two processes were lost on: a bug if the verifier ended
             # them.
             name = self.name
-            why = f"{name}: two worker processes were lost on it; the second: {error}"
+            reason = f"{name}: two worker processes were lost on it; the second: {error}"
             ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
             if error.end is WorkerEnd.UNSTARTED:
                 verdict = Verdict.unavailable(f"{name}: {error}")
             else:
-                verdict = Verdict.error(why) if ended_itself else Verdict.unavailable(why)
+                verdict = Verdict.error(reason) if ended_itself else Verdict.unavailable(reason)
         return [verdict] * number
 
 

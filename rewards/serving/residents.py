@@ -28,25 +28,25 @@ def default_budget() -> int:
     return int(SHARE * total)
 
 
-def refuse_beyond(budget: int, held: Mapping[str, int]) -> None:
+def refuse_beyond(budget: int, memory_of: Mapping[str, int]) -> None:
     """Refuse models whose weights need more than `budget` bytes together.
 
     Args:
         budget: the most bytes.
-        held: the bytes that each verifier keeps, by its name.
+        memory_of: the bytes that each verifier keeps, by its name.
 
     Raises:
         ConfigError: with the size of each, the largest first.
     """
-    total = sum(held.values())
+    total = sum(memory_of.values())
     if total <= budget:
         return
-    sizes = sorted(((size, name) for name, size in held.items() if size), reverse=True)
-    told = ", ".join(f"{name} {_shown(size)}" for size, name in sizes)
+    sizes = sorted(((size, name) for name, size in memory_of.items() if size), reverse=True)
+    sizes_text = ", ".join(f"{name} {_shown(size)}" for size, name in sizes)
     raise ConfigError(
-        f"these models do not fit together: {told}; that is {_shown(total)} of {_shown(budget)}. "
-        "Serve them by servers on several machines, raise --model-memory-mb, or load them with "
-        "dtype=bfloat16"
+        f"these models do not fit together: {sizes_text}; that is {_shown(total)} of "
+        f"{_shown(budget)}. Serve them by servers on several machines, raise --model-memory-mb, "
+        "or load them with dtype=bfloat16"
     )
 
 

@@ -50,11 +50,11 @@ class ServedVerifier:
             Overloaded: the queue is full.
         """
         started = self._enter(1)
-        judged = self.host.score(sample)
-        if not isinstance(judged, Verdict):
-            return self._finish(judged, started)
-        self._leave([judged], 1, started)
-        return judged
+        scoring = self.host.score(sample)
+        if not isinstance(scoring, Verdict):
+            return self._finish(scoring, started)
+        self._leave([scoring], 1, started)
+        return scoring
 
     async def score(self, sample: Sample) -> Verdict:
         """Score an answer and wait for the verdict.
@@ -82,10 +82,10 @@ class ServedVerifier:
             self._leave(verdicts, len(samples), started)
         return verdicts
 
-    async def _finish(self, judged: Awaitable[Verdict], started: float) -> Verdict:
+    async def _finish(self, scoring: Awaitable[Verdict], started: float) -> Verdict:
         verdicts: list[Verdict] = []
         try:
-            verdicts = [await judged]
+            verdicts = [await scoring]
         finally:
             self._leave(verdicts, 1, started)
         return verdicts[0]

@@ -114,19 +114,19 @@ class ScoreService:
             self._add(name, build, is_trusted=never_blocks(target), context=context)
             if hasattr(target, "score_batch"):
                 models.append(self._scorers[name])
-        for name, given in self._given.items():
-            build = partial(as_verifier, name, given)
-            self._add(name, build, is_trusted=never_blocks(given), context=context)
-        others = [scorer for scorer in self._scorers.values() if scorer not in models]
-        await asyncio.gather(*(scorer.host.start() for scorer in others))
+        for name, verifier in self._given.items():
+            build = partial(as_verifier, name, verifier)
+            self._add(name, build, is_trusted=never_blocks(verifier), context=context)
+        other_scorers = [scorer for scorer in self._scorers.values() if scorer not in models]
+        await asyncio.gather(*(scorer.host.start() for scorer in other_scorers))
         self._refuse_what_does_not_fit()
         for model in models:  # one by one, so that the next is not read once memory is taken
             await model.host.start()
             self._refuse_what_does_not_fit()
 
     def _refuse_what_does_not_fit(self) -> None:
-        held = {name: scorer.host.about.memory_bytes for name, scorer in self._scorers.items()}
-        refuse_beyond(self._model_memory_bytes, held)
+        memory_of = {name: scorer.host.about.memory_bytes for name, scorer in self._scorers.items()}
+        refuse_beyond(self._model_memory_bytes, memory_of)
 
     def _add(
         self, name: str, build: Callable[[], Verifier], *, is_trusted: bool, context: Context
@@ -170,10 +170,12 @@ class ScoreService:
 
     async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
         """Answer `POST /v1/score_batch`, with an answer for each item."""
-        begun = [self._item(item) for item in body.items]
-        slow = {n: item for n, item in enumerate(begun) if not isinstance(item, ScoreItem)}
+        started_items = [self._item(item) for item in body.items]
+        slow = {n: item for n, item in enumerate(started_items) if not isinstance(item, ScoreItem)}
         late = dict(zip(slow, await asyncio.gather(*slow.values()), strict=True))
-        items = [item if isinstance(item, ScoreItem) else late[n] for n, item in enumerate(begun)]
+        items = [
+            item if isinstance(item, ScoreItem) else late[n] for n, item in enumerate(started_items)
+        ]
         return ScoreBatchReply(items=items)
 
     def begin(self, body: Score) -> Verdict | asyncio.Future[Verdict]:
@@ -216,11 +218,11 @@ def _refused(error: LudusError) -> ScoreItem:
 
 
 def _card(scorer: ServedVerifier) -> VerifierCard:
-    about = scorer.host.about
+    description = scorer.host.about
     return VerifierCard(
         name=scorer.name,
-        description=about.description,
-        group=about.group,
-        card=about.card,
-        judges=about.judges,
+        description=description.description,
+        group=description.group,
+        card=description.card,
+        judges=description.judges,
     )

@@ -104,25 +104,25 @@ class VerifierPart:
     def _plain(self, tag: int, call: _Call) -> Answer:
         assert self._loop is not None
         try:
-            made = call.run()
-            if inspect.isawaitable(made):
-                made = asyncio.run_coroutine_threadsafe(_awaited(made), self._loop).result()
+            scoring = call.run()
+            if inspect.isawaitable(scoring):
+                scoring = asyncio.run_coroutine_threadsafe(_awaited(scoring), self._loop).result()
         except BaseException as error:
             return self._answer(tag, failed(self._name, error), call.number, error)
-        return self._answer(tag, made, call.number)
+        return self._answer(tag, scoring, call.number)
 
     async def _side_by_side(self, tag: int, thread_number: int, call: _Call) -> Answer:
         assert self._loop is not None
         assert self._thread_of is not None
         try:
             if call.is_async:
-                made = call.run()
+                scoring = call.run()
             else:
-                made = await self._loop.run_in_executor(self._thread_of(thread_number), call.run)
-            made = await made if inspect.isawaitable(made) else made
+                scoring = await self._loop.run_in_executor(self._thread_of(thread_number), call.run)
+            scoring = await scoring if inspect.isawaitable(scoring) else scoring
         except BaseException as error:
             return self._answer(tag, failed(self._name, error), call.number, error)
-        return self._answer(tag, made, call.number)
+        return self._answer(tag, scoring, call.number)
 
     def _call_of(self, tag: int, body: bytes) -> _Call:
         verifier = self._verifier
@@ -141,14 +141,14 @@ class VerifierPart:
                 return _Call(close, inspect.iscoroutinefunction(close), 0)
 
     def _answer(
-        self, tag: int, made: object, number: int, error: BaseException | None = None
+        self, tag: int, outcome: object, number: int, error: BaseException | None = None
     ) -> Answer:
         trace = ""
         if error is not None and is_bug(error):
             trace = "".join(traceback.format_exception(error))[-8000:]
         single = tag & ~AS_JSON == SCORE
-        judged = [made] if single else one_each(made, number) if number else []
-        verdicts = [usable(self._name, one) for one in judged]
+        values = [outcome] if single else one_each(outcome, number) if number else []
+        verdicts = [usable(self._name, verdict) for verdict in values]
         return tag, msgspec.msgpack.encode(Judged(verdicts, trace))
 
 
@@ -161,5 +161,5 @@ class _Call:
     """Number of samples in the call."""
 
 
-async def _awaited(made: Awaitable[Any]) -> Any:
-    return await made
+async def _awaited(scoring: Awaitable[Any]) -> Any:
+    return await scoring

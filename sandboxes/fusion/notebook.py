@@ -46,7 +46,7 @@ async def run_cells(
     Args:
         runner: runs them.
         cells: the source text of each cell.
-        like: the limits and files of the run; its code is not used.
+        template: the limits and files of the run; its code is not used.
         patience_s: how long to wait for a slot, in seconds.
         cell_timeout_s: the limit of wall time of each cell, in seconds; 0 is none.
         operation: the name of the work in the metrics.

@@ -68,7 +68,7 @@ class Repls:
     Args:
         open_session: starts a session.
         bounds: what clients may ask for.
-        most: the most open REPLs.
+        max_repls: the most open REPLs.
         instance: the name of this run of the server, for messages.
         count: called after every cell with the operation, the status and the start time.
     """

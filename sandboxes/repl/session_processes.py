@@ -85,7 +85,7 @@ class ProcessTree:
 
     Args:
         slot: the slot that all processes live in.
-        held: gives the slot back to its pool when closed.
+        resources: gives the slot back to its pool when closed.
         groups: where control groups for copies are made; None where none can be.
         snapshots: the line to the snapshot server.
     """
@@ -165,7 +165,7 @@ class ProcessTree:
         Args:
             do: the operation: `hold`, `branch`, `drop`, `clear` or `sweep`.
             group: the control group that the server's work and the new process are charged to.
-            more: further fields, which depend on the operation.
+            details: further fields, which depend on the operation.
 
         Raises:
             NotSnapshotable: the slot has ended.

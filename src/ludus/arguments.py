@@ -34,9 +34,9 @@ def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, A
         return
     hints = options_of(target)
     for argument, value in arguments.items():
-        wanted, fits = _PLAIN.get(hints.get(argument), ("", None))
+        expected, fits = _PLAIN.get(hints.get(argument), ("", None))
         if fits and not fits(value):
-            raise ConfigError(f"{name}: {argument} must be {wanted}, got {value!r}")
+            raise ConfigError(f"{name}: {argument} must be {expected}, got {value!r}")
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -51,12 +51,12 @@ def options_of(target: Callable[..., Any]) -> dict[str, Any]:
     >>> options_of(factory)
     {'turns': <class 'int'>}
     """
-    named: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, hint in _hints(target).items():
         rest = get_args(hint) if get_origin(hint) is Unpack else ()
-        named |= get_type_hints(rest[0]) if rest else {name: hint}
-    named.pop("return", None)
-    return named
+        options |= get_type_hints(rest[0]) if rest else {name: hint}
+    options.pop("return", None)
+    return options
 
 
 def _hints(target: Callable[..., Any]) -> dict[str, Any]:

@@ -49,8 +49,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     merged = dict(base)
     for name, value in over.items():
         present = merged.get(name)
-        both = isinstance(present, Mapping) and isinstance(value, Mapping)
-        merged[name] = merge(present, value) if both else value  # type: ignore[arg-type]
+        both_tables = isinstance(present, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(present, value) if both_tables else value  # type: ignore[arg-type]
     return merged
 
 
@@ -65,7 +65,7 @@ def draft(cls: type[Config], table: Mapping[str, Any]) -> Config:
 
     def fill(part: type[Any], given: Mapping[str, Any], path: list[str]) -> Any:
         """Return an instance of `part`, the config at `path`, made without its own checks."""
-        drawn, hints = object.__new__(part), typing.get_type_hints(part)
+        instance, hints = object.__new__(part), typing.get_type_hints(part)
         for field in dataclasses.fields(part):
             name, kind = field.name, hints[field.name]
             default = field.default
@@ -79,8 +79,8 @@ def draft(cls: type[Config], table: Mapping[str, Any]) -> Config:
                     value = msgspec.convert(value, kind, strict=False, dec_hook=_as_secret)
                 except msgspec.ValidationError as error:
                     raise _misfit(cls, table, error, [*path, name]) from None
-            object.__setattr__(drawn, name, value)
-        return drawn
+            object.__setattr__(instance, name, value)
+        return instance
 
     return cast(Config, fill(cls, _with_defaults(cls, table), []))
 
@@ -94,13 +94,13 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
     _refuse_unknown(cls, table, [])
     try:
         filled = _with_defaults(cls, table)
-        made = msgspec.convert(filled, cls, strict=False, dec_hook=_as_secret)
+        settings = msgspec.convert(filled, cls, strict=False, dec_hook=_as_secret)
     except msgspec.ValidationError as error:
         raise _misfit(cls, table, error, []) from None
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    refuse_credentials_in(as_table(made))
-    return made
+    refuse_credentials_in(as_table(settings))
+    return settings
 
 
 def _with_defaults(cls: type[Any], table: Mapping[str, Any]) -> Table:
@@ -109,17 +109,17 @@ def _with_defaults(cls: type[Any], table: Mapping[str, Any]) -> Table:
     """
     filled, hints = dict(table), typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
-        given, kind = table.get(field.name), hints[field.name]
-        made = field.default_factory
-        if isinstance(given, Mapping) and dataclasses.is_dataclass(kind):
+        value, kind = table.get(field.name), hints[field.name]
+        factory = field.default_factory
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(kind):
             assert isinstance(kind, type)
-            default = kind() if made is dataclasses.MISSING else made()
+            default = kind() if factory is dataclasses.MISSING else factory()
             special = {
                 part.name: getattr(default, part.name)
                 for part in dataclasses.fields(kind)
                 if part.default not in (dataclasses.MISSING, getattr(default, part.name))
             }
-            filled[field.name] = _with_defaults(kind, {**special, **given})
+            filled[field.name] = _with_defaults(kind, {**special, **value})
     return filled
 
 
@@ -139,12 +139,12 @@ def _opened(value: object) -> object:
         return {
             field.name: _opened(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
-    return [_opened(one) for one in value] if isinstance(value, list) else value
+    return [_opened(item) for item in value] if isinstance(value, list) else value
 
 
-def _as_secret(kind: type[Any], given: Any) -> Any:
-    if kind is Secret and isinstance(given, (str, Secret)):
-        return Secret.of(given)
+def _as_secret(kind: type[Any], value: Any) -> Any:
+    if kind is Secret and isinstance(value, (str, Secret)):
+        return Secret.of(value)
     raise TypeError(f"expected {'a text' if kind is Secret else kind.__name__}")
 
 
@@ -184,11 +184,11 @@ def _misfit(
     """Return the error to raise where a value at or below `path` of `table` does not fit `cls`."""
     if isinstance(error.__cause__, ConfigError):  # said by the class itself
         return ConfigError(str(error.__cause__))
-    message, _, where = str(error).partition(" - at `$")
-    name = ".".join(path) + where.rstrip("`") if path else where.rstrip("`").lstrip(".")
+    message, _, place = str(error).partition(" - at `$")
+    name = ".".join(path) + place.rstrip("`") if path else place.rstrip("`").lstrip(".")
     names = name.split(".")
-    given = None if _is_secret(cls, names) else _given(table, names)
-    return ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, given)}")
+    value = None if _is_secret(cls, names) else _given(table, names)
+    return ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, value)}")
 
 
 def _given(table: object, path: Sequence[str]) -> object:
@@ -198,14 +198,14 @@ def _given(table: object, path: Sequence[str]) -> object:
     return table
 
 
-def _said(cls: Any, name: str, message: str, given: object) -> str:
-    """Describe what is wrong with the value `given` of the field `name`."""
+def _said(cls: Any, name: str, message: str, value: object) -> str:
+    """Describe what is wrong with the value `value` of the field `name`."""
     choices = _choices(cls, name.split("."))
-    if choices and isinstance(given, str):
-        near = difflib.get_close_matches(given, choices, n=1, cutoff=0.5)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        return f"{given!r} is not a choice; {meant}choices: {', '.join(choices)}"
-    return message if given is None or isinstance(given, Mapping) else f"{message} {given!r}"
+    if choices and isinstance(value, str):
+        close_names = difflib.get_close_matches(value, choices, n=1, cutoff=0.5)
+        suggestion = f"did you mean {close_names[0]!r}? " if close_names else ""
+        return f"{value!r} is not a choice; {suggestion}choices: {', '.join(choices)}"
+    return message if value is None or isinstance(value, Mapping) else f"{message} {value!r}"
 
 
 def _choices(cls: Any, path: Sequence[str]) -> list[str]:
@@ -216,7 +216,11 @@ def _choices(cls: Any, path: Sequence[str]) -> list[str]:
         cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
     if isinstance(cls, type) and issubclass(cls, Enum):
         return [str(member.value) for member in cls]
-    return [str(one) for one in typing.get_args(cls)] if typing.get_origin(cls) is Literal else []
+    return (
+        [str(choice) for choice in typing.get_args(cls)]
+        if typing.get_origin(cls) is Literal
+        else []
+    )
 
 
 def _is_secret(cls: Any, path: Sequence[str]) -> bool:
@@ -239,9 +243,9 @@ def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None
             _refuse_unknown(inner, value, [*path, name])
 
 
-def _unknown(path: list[str], known: list[str], parents: list[str]) -> str:
-    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
+def _unknown(path: list[str], names: list[str], parents: list[str]) -> str:
+    close_names = difflib.get_close_matches(path[-1], names, n=1, cutoff=0.5)
     full = ".".join(path)
-    if near:
-        return f"no setting named {full!r}; did you mean {'.'.join([*parents, near[0]])!r}?"
-    return f"no setting named {full!r}; known here: {', '.join(known)}"
+    if close_names:
+        return f"no setting named {full!r}; did you mean {'.'.join([*parents, close_names[0]])!r}?"
+    return f"no setting named {full!r}; known here: {', '.join(names)}"

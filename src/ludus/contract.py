@@ -64,17 +64,17 @@ class Report:
         """
         if self.failures:
             failed = [f for f in self.brief() if f.outcome is RuleOutcome.FAILED]
-            said = "; ".join(f"{finding.rule}: {finding.detail}" for finding in failed)
-            raise CheckFailed(f"{self.subject}: {said}")
+            failures = "; ".join(f"{finding.rule}: {finding.detail}" for finding in failed)
+            raise CheckFailed(f"{self.subject}: {failures}")
         return self
 
     def brief(self) -> list[Finding]:
         """Return the findings with each failure told once, since one fault breaks many rules."""
-        told: dict[str, str] = {}
+        details: dict[str, str] = {}
         findings: list[Finding] = []
         for finding in self.findings:
             if finding.outcome is RuleOutcome.FAILED:
-                first = told.setdefault(finding.detail, finding.rule)
+                first = details.setdefault(finding.detail, finding.rule)
                 if first != finding.rule:
                     finding = replace(finding, detail=f"the same as {first!r}")
             findings.append(finding)

@@ -71,9 +71,11 @@ class UnknownName(LudusError, LookupError):
         candidates = sorted(known)
         # The closest candidate, and the next candidate if that is nearly as close.
         close = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
-        likeness = [difflib.SequenceMatcher(None, name, one).ratio() for one in close]
+        likeness = [difflib.SequenceMatcher(None, name, candidate).ratio() for candidate in close]
         matches = [
-            one for one, ratio in zip(close, likeness, strict=True) if ratio > likeness[0] - 0.05
+            candidate
+            for candidate, ratio in zip(close, likeness, strict=True)
+            if ratio > likeness[0] - 0.05
         ]
         message = f"no {cls.kind} named {name!r}"
         if matches:

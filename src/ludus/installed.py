@@ -36,12 +36,12 @@ def foreign_distribution(folders: Iterable[str]) -> str:
 
 def warn_of_a_foreign_one(folders: Iterable[str]) -> None:
     """Warn if another project's `ludus` is installed too."""
-    found = foreign_distribution(folders)
-    if found:
+    distribution = foreign_distribution(folders)
+    if distribution:
         warnings.warn(
-            f"the distribution 'ludus' ({found}) is another project's and shares the package name "
-            "with this one, which is 'ludus-rl'; their files may be mixed: run 'pip uninstall "
-            "ludus' and then 'pip install --force-reinstall --no-deps ludus-rl'",
+            f"the distribution 'ludus' ({distribution}) is another project's and shares the "
+            "package name with this one, which is 'ludus-rl'; their files may be mixed: run 'pip "
+            "uninstall ludus' and then 'pip install --force-reinstall --no-deps ludus-rl'",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -36,14 +36,16 @@ def lazy_exports(
     Traceback (most recent call last):
     AttributeError: module 'ludus' has no attribute 'Verdikt'
     """
-    modules = {name: module for module, some in names.items() for name in some.split()}
+    modules = {
+        name: module for module, module_names in names.items() for name in module_names.split()
+    }
 
     def get(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found: object = getattr(import_module(modules[name], package), name)
-        setattr(sys.modules[package], name, found)  # the next look-up finds it without this call
-        return found
+        value: object = getattr(import_module(modules[name], package), name)
+        setattr(sys.modules[package], name, value)  # the next look-up finds it without this call
+        return value
 
     def names_of_package() -> list[str]:
         return sorted({*vars(sys.modules[package]), *modules})

@@ -77,10 +77,10 @@ class MetricsLog:
         """Append the metrics of a step; numbers that are not finite are left out, since JSON has
         none.
         """
-        known = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
         # The time is for people; nothing reads it back, so that a clock that jumps changes nothing.
         self.lines.append(
-            msgspec.json.encode({"step": step, "time": round(time.time(), 3), **known})
+            msgspec.json.encode({"step": step, "time": round(time.time(), 3), **finite})
         )
 
 
@@ -92,9 +92,9 @@ def cut_back(path: Path, step: int) -> None:
     """
     if not path.exists():
         return
-    kept = [line for line in path.read_bytes().splitlines() if _step(line) <= step]
+    kept_lines = [line for line in path.read_bytes().splitlines() if _step(line) <= step]
     partial = path.with_suffix(".partial")
-    partial.write_bytes(b"".join(line + b"\n" for line in kept))
+    partial.write_bytes(b"".join(line + b"\n" for line in kept_lines))
     partial.replace(path)
 
 

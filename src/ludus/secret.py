@@ -92,7 +92,7 @@ def without_credentials(text: str) -> str:
     'http://***@host/x?token=***&n=2'
     """
     hidden = _USERINFO.sub(f"{HIDDEN}@", text)
-    return _ADDRESS.sub(lambda found: _PARAMETER.sub(rf"\1{HIDDEN}", found[0]), hidden)
+    return _ADDRESS.sub(lambda match: _PARAMETER.sub(rf"\1{HIDDEN}", match[0]), hidden)
 
 
 def refuse_credentials(name: str, text: str) -> None:
@@ -101,11 +101,11 @@ def refuse_credentials(name: str, text: str) -> None:
     Raises:
         ConfigError: the address holds one; the message shows neither.
     """
-    shown = without_credentials(text)
-    if shown != text:
+    hidden = without_credentials(text)
+    if hidden != text:
         raise ConfigError(
-            f"{name} holds a password or token ({shown}), and addresses are written into files and "
-            "logs; give the secret by its own setting, as env:NAME, or in the environment"
+            f"{name} holds a password or token ({hidden}), and addresses are written into files "
+            "and logs; give the secret by its own setting, as env:NAME, or in the environment"
         )
 
 
@@ -116,10 +116,10 @@ def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
         ConfigError: names the setting.
     """
     for name, value in table.items():
-        where = f"{path}{name}"
+        place = f"{path}{name}"
         values: list[Any] = value if isinstance(value, list) else [value]
-        for one in values:
-            if isinstance(one, str):
-                refuse_credentials(f"setting {where!r}", one)
-            elif isinstance(one, Mapping):
-                refuse_credentials_in(one, f"{where}.")
+        for item in values:
+            if isinstance(item, str):
+                refuse_credentials(f"setting {place!r}", item)
+            elif isinstance(item, Mapping):
+                refuse_credentials_in(item, f"{place}.")

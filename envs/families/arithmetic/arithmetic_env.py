@@ -154,11 +154,11 @@ class Arithmetic(TextEnv):
     def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
         """Return the first drawn expression that belongs to `split`."""
         for _ in range(MAX_DRAWS):
-            drawn = generate(
+            problem = generate(
                 rng, operations=operations, operators=self.operators, max_number=self.max_number
             )
-            if split_of(drawn.text) == split:
-                return drawn
+            if split_of(problem.text) == split:
+                return problem
         raise ConfigError(
             f"too few expressions have {operations} operations of {self.operators!r} on numbers "
             f"to {self.max_number}: none was found for split {split!r}; enlarge max_number, "
@@ -177,8 +177,8 @@ class Arithmetic(TextEnv):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Score the answer: 1 for the exact value, else 0. The episode ends."""
-        said = read_answer(action) if isinstance(action, str) else None
-        return "", float(said == self.expression.value), True, False, {"answer": str(said)}
+        answer = read_answer(action) if isinstance(action, str) else None
+        return "", float(answer == self.expression.value), True, False, {"answer": str(answer)}
 
     def gold(self) -> str:
         """Return the exact value, as text."""

@@ -90,10 +90,10 @@ class Calls(TextEnv):
     def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
         """Compare the calls with the expected calls; the episode ends."""
         calls = [] if isinstance(action, str) else action.tool_calls
-        said = action if isinstance(action, str) else action.text
-        schemas = {one.name: one.parameters for one in self.problem.functions}
+        text = action if isinstance(action, str) else action.text
+        schemas = {function.name: function.parameters for function in self.problem.functions}
         fault = fault_of_calls(calls, self.problem.expected, schemas)
-        if not fault and not calls and not said.strip():
+        if not fault and not calls and not text.strip():
             fault = "nothing is said"
         return (
             "",
@@ -105,17 +105,20 @@ class Calls(TextEnv):
 
     def gold(self) -> object | None:
         """Return each expected call as text, `(name, arguments)`; None where no call is right."""
-        return [str((one.name, one.arguments)) for one in self.problem.expected] or None
+        return [str((call.name, call.arguments)) for call in self.problem.expected] or None
 
     def demonstrate(self) -> str | Message:
         """Make the expected calls, without optional arguments."""
-        required = {one.name: one.parameters.get("required", []) for one in self.problem.functions}
+        required = {
+            function.name: function.parameters.get("required", [])
+            for function in self.problem.functions
+        }
         calls = [
             ToolCall(
-                name=one.name,
-                arguments=example_of(one, required.get(one.name, [])),
+                name=call.name,
+                arguments=example_of(call, required.get(call.name, [])),
                 id=f"call_{index}",
             )
-            for index, one in enumerate(self.problem.expected)
+            for index, call in enumerate(self.problem.expected)
         ]
         return assistant("", calls) if calls else NO_CALL

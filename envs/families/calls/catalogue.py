@@ -76,8 +76,8 @@ def some(values: Sequence[str], low: int, high: int) -> Callable[[random.Random]
     """Return a draw of a list of `low` to `high` different values."""
 
     def draw(rng: random.Random) -> Drawn:
-        chosen = rng.sample(list(values), rng.randint(low, high))
-        return chosen, f"{', '.join(chosen[:-1])} and {chosen[-1]}" if chosen[1:] else chosen[0]
+        sample = rng.sample(list(values), rng.randint(low, high))
+        return sample, f"{', '.join(sample[:-1])} and {sample[-1]}" if sample[1:] else sample[0]
 
     return draw
 

@@ -52,25 +52,25 @@ class GeneratedCallProblems:
         """Return the first problem drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"calls/{task.seed}")
         for _ in range(MAX_DRAWS):
-            drawn = self._draw(rng, task.id)
-            if split_of(drawn.messages[0].text) == task.split:
-                return drawn
+            problem = self._draw(rng, task.id)
+            if split_of(problem.messages[0].text) == task.split:
+                return problem
         raise AssertionError("one request in ten falls into the smallest split")
 
     def _draw(self, rng: random.Random, name: str) -> CallProblem:
         count = rng.randint(*self._calls)
         kinds = rng.sample(FUNCTIONS, self._functions + count)
-        asked = [_ask(one, rng) for one in rng.choices(kinds[:count], k=count)]
-        texts = [text for text, _ in asked]
-        said = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
-        lost = rng.random() < self._irrelevant
-        offered = kinds[count:] if lost else kinds[: self._functions]
-        rng.shuffle(offered)
+        requests = [_ask(kind, rng) for kind in rng.choices(kinds[:count], k=count)]
+        texts = [text for text, _ in requests]
+        question = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
+        is_irrelevant = rng.random() < self._irrelevant
+        offered_kinds = kinds[count:] if is_irrelevant else kinds[: self._functions]
+        rng.shuffle(offered_kinds)
         return CallProblem(
             id=name,
-            messages=[user(said)],
-            functions=[_tool(one) for one in offered],
-            expected=[] if lost else [expected for _, expected in asked],
+            messages=[user(question)],
+            functions=[_tool(kind) for kind in offered_kinds],
+            expected=[] if is_irrelevant else [expected for _, expected in requests],
         )
 
 
@@ -82,30 +82,30 @@ class _Tasks(GeneratedTasks):
     def at(self, index: int) -> Task:
         """Return the task at `index`, with the difficulty and a digest of the problem."""
         task = super().at(index)
-        drawn = self._problems.problem(task)
-        offered = sorted(function.name for function in drawn.functions)
+        problem = self._problems.problem(task)
+        function_names = sorted(function.name for function in problem.functions)
         return msgspec.structs.replace(
             task,
-            difficulty=drawn.difficulty,
-            problem=digest_of(drawn.messages[0].text, *offered),
+            difficulty=problem.difficulty,
+            problem=digest_of(problem.messages[0].text, *function_names),
         )
 
 
 def _ask(function: CatalogueFunction, rng: random.Random) -> tuple[str, Expected]:
     """Draw the sentence that requests a call of `function`, and the expected call."""
     arguments: dict[str, list[Any]] = {}
-    spoken: dict[str, str] = {}
+    texts: dict[str, str] = {}
     added = ""
     for slot in function.slots:
         value, words = slot.draw(rng)
         if not slot.optional:
-            arguments[slot.name], spoken[slot.name] = [value], words
+            arguments[slot.name], texts[slot.name] = [value], words
         elif rng.random() < OPTION_RATE:
             arguments[slot.name] = [value]
             added += slot.phrase.format(words)
         else:
             arguments[slot.name] = [slot.default, OMITTED]
-    return _sentence(rng.choice(function.requests).format(**spoken), added), Expected(
+    return _sentence(rng.choice(function.requests).format(**texts), added), Expected(
         function.name, arguments
     )
 

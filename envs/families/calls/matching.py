@@ -51,24 +51,30 @@ def fault_of_calls(
         expected: the expected calls; each is matched with a different call.
         schemas: function name -> JSON Schema of the parameters, for each offered function.
     """
-    unread = [call.error for call in calls if call.error]
-    if unread:
-        return f"a call could not be read: {unread[0]}"
+    errors = [call.error for call in calls if call.error]
+    if errors:
+        return f"a call could not be read: {errors[0]}"
     if len(calls) != len(expected):
         return f"{len(calls)} calls where {len(expected)} are asked for"
-    faults = [[_fault(call, one, schemas) for call in calls] for one in expected]
-    taken: dict[int, int] = {}
+    faults = [
+        [_fault(call, expected_call, schemas) for call in calls] for expected_call in expected
+    ]
+    call_of: dict[int, int] = {}
     for index in range(len(expected)):
-        if not _matched(index, faults, taken, set()):
+        if not _matched(index, faults, call_of, set()):
             return next(
-                (fault for call, fault in enumerate(faults[index]) if fault and call not in taken),
+                (
+                    fault
+                    for call, fault in enumerate(faults[index])
+                    if fault and call not in call_of
+                ),
                 f"{expected[index].name!r} is called too seldom",
             )
     return ""
 
 
 def _matched(
-    index: int, faults: Sequence[Sequence[str]], taken: dict[int, int], tried: set[int]
+    index: int, faults: Sequence[Sequence[str]], call_of: dict[int, int], tried_calls: set[int]
 ) -> bool:
     """Assign a call to the expected call at `index`, moving earlier assignments where that helps.
 
@@ -76,11 +82,11 @@ def _matched(
     expected calls could be assigned to the wrong one.
     """
     for call, fault in enumerate(faults[index]):
-        if fault or call in tried:
+        if fault or call in tried_calls:
             continue
-        tried.add(call)
-        if call not in taken or _matched(taken[call], faults, taken, tried):
-            taken[call] = index
+        tried_calls.add(call)
+        if call not in call_of or _matched(call_of[call], faults, call_of, tried_calls):
+            call_of[call] = index
             return True
     return False
 
@@ -112,15 +118,19 @@ def _will_do(value: Any, values: Sequence[Any], schema: Mapping[str, Any]) -> bo
     A value of the same type as the expected values is accepted too, whatever the schema says: some
     data sets expect a name in place of a value.
     """
-    known = next((type(one) for one in values if one != OMITTED), None)
-    fits = _fits(value, schema) or type(value) is known
-    return fits and any(_equal(value, one) for one in values if _is_whole(value, one, schema))
+    first_type = next((type(alternative) for alternative in values if alternative != OMITTED), None)
+    fits = _fits(value, schema) or type(value) is first_type
+    return fits and any(
+        _equal(value, alternative)
+        for alternative in values
+        if _is_whole(value, alternative, schema)
+    )
 
 
 def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    wanted = _TYPES.get(str(schema.get("type", "")), ())
-    return not wanted or (
-        isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
+    types = _TYPES.get(str(schema.get("type", "")), ())
+    return not types or (
+        isinstance(value, types) and (bool in types or not isinstance(value, bool))
     )
 
 
@@ -134,8 +144,8 @@ def _is_whole(value: Any, expected: Any, schema: Mapping[str, Any]) -> bool:
         return True
     if items.get("type") != "integer" or not isinstance(expected, list):
         return True
-    return any(isinstance(one, float) for one in expected) or not any(
-        isinstance(one, float) for one in value
+    return any(isinstance(item, float) for item in expected) or not any(
+        isinstance(item, float) for item in value
     )
 
 
@@ -147,7 +157,10 @@ def _equal(value: Any, expected: Any) -> bool:
         return (
             isinstance(value, list)
             and len(value) == len(expected)
-            and all(_equal(one, other) for one, other in zip(value, expected, strict=True))
+            and all(
+                _equal(item, expected_item)
+                for item, expected_item in zip(value, expected, strict=True)
+            )
         )
     if isinstance(expected, dict):
         return isinstance(value, dict) and _members_equal(value, expected)
@@ -157,13 +170,19 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _members_equal(value: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    lists = {key: one if isinstance(one, list) else [one] for key, one in expected.items()}
-    known = all(key in lists for key in value)
-    given = all(key in value or OMITTED in lists[key] for key in lists)
+    lists = {
+        key: alternatives if isinstance(alternatives, list) else [alternatives]
+        for key, alternatives in expected.items()
+    }
+    all_known = all(key in lists for key in value)
+    all_given = all(key in value or OMITTED in lists[key] for key in lists)
     return (
-        known
-        and given
-        and all(any(_equal(one, other) for other in lists[key]) for key, one in value.items())
+        all_known
+        and all_given
+        and all(
+            any(_equal(member, alternative) for alternative in lists[key])
+            for key, member in value.items()
+        )
     )
 
 
@@ -181,12 +200,12 @@ def example_of(expected: Expected, required: Sequence[str] = ()) -> dict[str, An
 
     An optional argument is left out, unless it is in `required`.
     """
-    made: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, values in expected.arguments.items():
-        given = [one for one in values if one != OMITTED]
-        if given and (OMITTED not in values or name in required):
-            made[name] = _example(given)
-    return made
+        alternatives = [alternative for alternative in values if alternative != OMITTED]
+        if alternatives and (OMITTED not in values or name in required):
+            arguments[name] = _example(alternatives)
+    return arguments
 
 
 def _example(values: Sequence[Any]) -> Any:
@@ -195,8 +214,15 @@ def _example(values: Sequence[Any]) -> Any:
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain_value(one) for one in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, dict):
-        lists = {key: one if isinstance(one, list) else [one] for key, one in value.items()}
-        return {key: _example(one) for key, one in lists.items() if OMITTED not in one}
+        lists = {
+            key: alternatives if isinstance(alternatives, list) else [alternatives]
+            for key, alternatives in value.items()
+        }
+        return {
+            key: _example(alternatives)
+            for key, alternatives in lists.items()
+            if OMITTED not in alternatives
+        }
     return value

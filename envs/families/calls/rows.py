@@ -55,10 +55,12 @@ def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem
             Path(answers) if answers else Path(source).parent / ANSWERS_FOLDER / Path(source).name
         )
         if not answers and not path.is_file():
-            known = {}
+            answers_by_id = {}
         else:
-            known = {str(row.get("id")): row.get("ground_truth") for row in rows_of(str(path))}
-        problems += [_problem(row, known, source) for row in rows_of(source)]
+            answers_by_id = {
+                str(row.get("id")): row.get("ground_truth") for row in rows_of(str(path))
+            }
+        problems += [_problem(row, answers_by_id, source) for row in rows_of(source)]
     if not problems:
         raise ConfigError(f"no problems in {', '.join(map(repr, sources))}")
     return problems
@@ -66,9 +68,9 @@ def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem
 
 def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) -> CallProblem:
     identity = str(row.get("id", ""))
-    where = f"{source}, problem {identity!r}"
+    place = f"{source}, problem {identity!r}"
     functions = row.get("function", [])
-    listed = functions if isinstance(functions, list) else [functions]
+    function_rows = functions if isinstance(functions, list) else [functions]
     try:
         # The messages of a conversation's first turn; a text becomes a user message.
         question = row.get("question")
@@ -79,7 +81,8 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
                 raise ConfigError(f"there is no question: {str(question)[:80]!r}")
             turn = question[0] if isinstance(question[0], list) else question
             messages = [
-                Message(role=Role(one["role"]), content=str(one["content"])) for one in turn
+                Message(role=Role(message["role"]), content=str(message["content"]))
+                for message in turn
             ]
         truth = row.get("ground_truth", answers.get(identity))
         if truth is None and not identity.startswith((UNANSWERED, f"live_{UNANSWERED}")):
@@ -89,13 +92,13 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
         return CallProblem(
             id=identity,
             messages=messages,
-            functions=[as_tool(one) for one in listed],
+            functions=[as_tool(function) for function in function_rows],
             expected=[
                 Expected(
                     name,
                     {
-                        key: given if isinstance(given, list) else [given]
-                        for key, given in arguments.items()
+                        key: value if isinstance(value, list) else [value]
+                        for key, value in arguments.items()
                     },
                 )
                 for call in truth or []
@@ -103,4 +106,4 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
             ],
         )
     except (ConfigError, TypeError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{place}: {error}") from None

@@ -46,25 +46,25 @@ def as_tool(function: Mapping[str, Any]) -> ToolSpec:
     )
 
 
-def as_schema(given: object) -> dict[str, Any]:
+def as_schema(raw_schema: object) -> dict[str, Any]:
     """Convert a parameter description to JSON Schema, whatever language the type names come from.
 
     >>> as_schema({"type": "dict", "properties": {"x": {"type": "float", "optional": True}}})
     {'type': 'object', 'properties': {'x': {'type': 'number'}}}
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(raw_schema, Mapping):
         return {}
-    made: dict[str, Any] = {}
-    kind = str(given.get("type", "")).lower()
+    schema: dict[str, Any] = {}
+    kind = str(raw_schema.get("type", "")).lower()
     kind = _NAMES.get(kind, kind)
     if kind in _KNOWN:
-        made["type"] = kind
+        schema["type"] = kind
     for key in _KEPT:
-        if key in given:
-            made[key] = _converted(key, given[key])
-    if kind == "array" and "items" not in made:
-        made["items"] = {}
-    return made
+        if key in raw_schema:
+            schema[key] = _converted(key, raw_schema[key])
+    if kind == "array" and "items" not in schema:
+        schema["items"] = {}
+    return schema
 
 
 def _converted(key: str, value: Any) -> Any:

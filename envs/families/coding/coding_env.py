@@ -99,8 +99,8 @@ class Coding(TextEnv):
     async def graded(self, response: str) -> Verdict:
         """Return the hidden tests' verdict on a response."""
         sample = Sample(response=response, gold=self.problem.gold, prompt=self.problem.question)
-        made = self.verifier.score(sample)
-        return without_times(await made if inspect.isawaitable(made) else made)
+        scoring = self.verifier.score(sample)
+        return without_times(await scoring if inspect.isawaitable(scoring) else scoring)
 
     def gold(self) -> dict[str, Any]:
         """Return the hidden tests, in the form the verifier `coding` reads."""
@@ -118,8 +118,8 @@ def fenced(source: str) -> str:
 
 def without_times(verdict: Verdict) -> Verdict:
     """Return the verdict without the metric `seconds`, which would differ in a replay."""
-    kept = {name: value for name, value in verdict.metrics.items() if name != "seconds"}
-    return msgspec.structs.replace(verdict, metrics=kept)
+    metrics = {name: value for name, value in verdict.metrics.items() if name != "seconds"}
+    return msgspec.structs.replace(verdict, metrics=metrics)
 
 
 def text_of(action: str | Message) -> str:

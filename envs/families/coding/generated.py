@@ -69,11 +69,11 @@ class GeneratedCodingProblems:
             raise ConfigError(
                 f"need 1 <= min_steps <= max_steps <= {MAX_STEPS}, got {min_steps}, {max_steps}"
             )
-        chosen = [form.strip() for form in forms.split(",")]
-        if not set(chosen) <= set(FORMS):
+        chosen_forms = [form.strip() for form in forms.split(",")]
+        if not set(chosen_forms) <= set(FORMS):
             raise ConfigError(f"forms are some of {','.join(FORMS)}, got {forms!r}")
         self.steps = (min_steps, max_steps)
-        self.forms = chosen
+        self.forms = chosen_forms
 
     def tasks(self, split: str) -> GeneratedTasks:
         """Return an endless task set with a problem per seed. Raises UnknownTask."""
@@ -84,9 +84,9 @@ class GeneratedCodingProblems:
         rng = random.Random(f"coding/{task.seed}")
         count = _steps_of(task, self.steps)
         for _ in range(_MAX_DRAWS):
-            drawn = draw(rng, task, count, rng.choice(self.forms))
-            if drawn is not None:
-                return drawn
+            problem = draw(rng, task, count, rng.choice(self.forms))
+            if problem is not None:
+                return problem
         raise ConfigError(f"no problem of {count} steps was found for {task.id!r}")
 
 
@@ -117,8 +117,8 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     kind = rng.choice((NUMBERS, WORDS))
     steps = [step.filled(rng) for step in rng.sample(STEPS[kind], count)]
     result_type, result = rng.choice(RESULTS[kind])
-    told = [*(step.says for step in steps), f"{{verb}} {result.says}"]
-    if split_of("\n".join([kind, *told])) != task.split:
+    descriptions = [*(step.says for step in steps), f"{{verb}} {result.says}"]
+    if split_of("\n".join([kind, *descriptions])) != task.split:
         return None
     source = function_source(steps, result)
     # Compile the right function; the source is made of our own lines and needs no sandbox.
@@ -126,12 +126,12 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     exec(source, names)
     solve: Callable[[list[Any]], Any] = names[NAME]
     inputs = _inputs(rng, kind)
-    results = [solve(list(one)) for one in inputs]
-    if len({repr(one) for one in results}) < _FEWEST_RESULTS:
+    results = [solve(list(sample_input)) for sample_input in inputs]
+    if len({repr(value) for value in results}) < _FEWEST_RESULTS:
         return None
     write = _as_function if form == FUNCTION else _as_program
-    drawn = _Drawn(kind, result_type, told, source, inputs, results)
-    question, gold, solution = write(drawn)
+    problem = _Drawn(kind, result_type, descriptions, source, inputs, results)
+    question, gold, solution = write(problem)
     return CodingProblem(
         id=task.id, question=question, gold=gold, solution=solution, difficulty=float(count)
     )
@@ -145,11 +145,11 @@ def function_source(steps: list[Edit], result: Edit) -> str:
 
 def _inputs(rng: random.Random, kind: str) -> list[list[Any]]:
     """Draw the lists to test with; the empty list and a list of a single item are never shown."""
-    one = _number if kind == NUMBERS else _word
-    lists = [[one(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
+    draw_item = _number if kind == NUMBERS else _word
+    lists = [[draw_item(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
     for items in lists[::2]:  # make a value occur twice
         items.insert(rng.randrange(len(items)), rng.choice(items))
-    return [*lists, [], [one(rng)]]
+    return [*lists, [], [draw_item(rng)]]
 
 
 def _number(rng: random.Random) -> int:
@@ -163,8 +163,8 @@ def _word(rng: random.Random) -> str:
     return "".join(rng.choices(_SYLLABLES, k=rng.randint(1, 3)))
 
 
-def _numbered(told: list[str], verb: str) -> str:
-    return "\n".join(f"{n}. {line.format(verb=verb)}" for n, line in enumerate(told, 1))
+def _numbered(descriptions: list[str], verb: str) -> str:
+    return "\n".join(f"{n}. {line.format(verb=verb)}" for n, line in enumerate(descriptions, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,48 +180,50 @@ class _Drawn:
 
 
 def _as_function(
-    drawn: _Drawn,
+    problem: _Drawn,
 ) -> tuple[str, dict[str, Any], str]:
     """Return the question, gold and solution of a problem that asks for a function."""
-    item = "int" if drawn.kind == NUMBERS else "str"
-    made = "list" if drawn.result_type == LIST else drawn.result_type
+    item = "int" if problem.kind == NUMBERS else "str"
+    type_name = "list" if problem.result_type == LIST else problem.result_type
     examples = "\n".join(
-        f"{NAME}({given!r}) == {expected!r}"
-        for given, expected in zip(drawn.inputs[:_SHOWN], drawn.results, strict=False)
+        f"{NAME}({value!r}) == {expected!r}"
+        for value, expected in zip(problem.inputs[:_SHOWN], problem.results, strict=False)
     )
     question = (
-        f"Write a Python function `{NAME}(items: list[{item}]) -> {made}` that does the following "
-        f"with a list of {drawn.kind}, one after the other:\n\n"
-        f"{_numbered(drawn.told, 'return')}\n\n"
+        f"Write a Python function `{NAME}(items: list[{item}]) -> {type_name}` that does the "
+        f"following with a list of {problem.kind}, one after the other:\n\n"
+        f"{_numbered(problem.told, 'return')}\n\n"
         f"Examples:\n\n```python\n{examples}\n```"
     )
     tests = [
-        f"assert {NAME}({given!r}) == {expected!r}"
-        for given, expected in zip(drawn.inputs, drawn.results, strict=True)
+        f"assert {NAME}({value!r}) == {expected!r}"
+        for value, expected in zip(problem.inputs, problem.results, strict=True)
     ]
-    return question, {"tests": tests, "entry_point": NAME}, drawn.source
+    return question, {"tests": tests, "entry_point": NAME}, problem.source
 
 
 def _as_program(
-    drawn: _Drawn,
+    problem: _Drawn,
 ) -> tuple[str, dict[str, Any], str]:
     """Return the question, gold and solution of a problem that asks for a program."""
     cases = [
-        {"input": _line(given) + "\n", "output": _line(result) + "\n"}
-        for given, result in zip(drawn.inputs, drawn.results, strict=True)
+        {"input": _line(value) + "\n", "output": _line(result) + "\n"}
+        for value, result in zip(problem.inputs, problem.results, strict=True)
     ]
     examples = "\n\n".join(
         f"Input:\n{case['input']}Output:\n{case['output']}".strip() for case in cases[:_SHOWN]
     )
-    several = ", separated by spaces" if drawn.result_type == LIST else ""
+    separator = ", separated by spaces" if problem.result_type == LIST else ""
     question = (
-        f"Write a Python program that reads one line of {drawn.kind} separated by spaces, which "
+        f"Write a Python program that reads one line of {problem.kind} separated by spaces, which "
         f"may be empty, and does the following with the list, one after the other:\n\n"
-        f"{_numbered(drawn.told, 'print')}{several}\n\n{examples}"
+        f"{_numbered(problem.told, 'print')}{separator}\n\n{examples}"
     )
-    read = "input().split()" if drawn.kind == WORDS else "[int(word) for word in input().split()]"
-    shown = f"print(*{NAME}({read}))" if drawn.result_type == LIST else f"print({NAME}({read}))"
-    return question, {"tests": cases, "kind": "stdin"}, f"{drawn.source}\n\n{shown}\n"
+    read = "input().split()" if problem.kind == WORDS else "[int(word) for word in input().split()]"
+    print_line = (
+        f"print(*{NAME}({read}))" if problem.result_type == LIST else f"print({NAME}({read}))"
+    )
+    return question, {"tests": cases, "kind": "stdin"}, f"{problem.source}\n\n{print_line}\n"
 
 
 def _line(value: Any) -> str:

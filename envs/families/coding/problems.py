@@ -94,7 +94,7 @@ def digest(text: str) -> str:
 
 
 def _problem(
-    row: Mapping[str, Any], question: str, gold: dict[str, Any], **more: Any
+    row: Mapping[str, Any], question: str, gold: dict[str, Any], **fields: Any
 ) -> CodingProblem:
     name = next((str(row[key]) for key in ("task_id", "question_id", "id") if row.get(key)), "")
     if not question.strip():
@@ -106,7 +106,7 @@ def _problem(
         question=question.strip(),
         gold={key: value for key, value in gold.items() if value},
         difficulty=_difficulty(row.get("difficulty")),
-        **more,
+        **fields,
     )
 
 
@@ -131,8 +131,8 @@ def _human_eval(row: Mapping[str, Any], _: int, __: str) -> CodingProblem:
     except SyntaxError:
         context = ""
     else:
-        others = [node for node in body if getattr(node, "name", "") != name]
-        context = "\n\n".join(ast.unparse(node) for node in others)
+        other_nodes = [node for node in body if getattr(node, "name", "") != name]
+        context = "\n\n".join(ast.unparse(node) for node in other_nodes)
     gold = {
         "tests": [str(row["test"])],
         "entry_point": name,
@@ -148,8 +148,8 @@ def _mbpp(row: Mapping[str, Any], shown_tests: int, _: str) -> CodingProblem:
     text = str(row.get("text") or row["prompt"])
     setup = "\n".join([str(row.get("test_setup_code") or ""), *row.get("test_imports", [])]).strip()
     tests = [*row["test_list"], *(row.get("challenge_test_list") or [])]
-    shown = "\n".join(row["test_list"][: max(1, shown_tests)])
-    question = f"{text}\n\nYour code has to pass, among others:\n\n{_fenced(shown)}"
+    shown_tests_text = "\n".join(row["test_list"][: max(1, shown_tests)])
+    question = f"{text}\n\nYour code has to pass, among others:\n\n{_fenced(shown_tests_text)}"
     gold = {"tests": [f"{setup}\n{test}".strip() for test in tests]}
     name = f"MBPP/{row['task_id']}" if "task_id" in row else ""
     code = str(row.get("code", "")).replace("\r\n", "\n")
@@ -172,8 +172,8 @@ def _live_code_bench(row: Mapping[str, Any], _: int, compare: str) -> CodingProb
 def _apps(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
     pairs = _decoded(row["input_output"])
     cases = [
-        {"input": given, "output": expected}
-        for given, expected in zip(pairs["inputs"], pairs["outputs"], strict=True)
+        {"input": stdin, "output": expected}
+        for stdin, expected in zip(pairs["inputs"], pairs["outputs"], strict=True)
     ]
     text, starter = str(row["question"]), str(row.get("starter_code") or "")
     solutions = _decoded(row.get("solutions") or "[]")
@@ -218,17 +218,17 @@ def _calls(
 
     `nested`: outputs are wrapped in a list with a single element, as in APPS.
     """
-    called = f"Solution().{name}" if "class Solution" in starter else name
-    return {"tests": [_call(called, case, nested=nested) for case in cases]}
+    function = f"Solution().{name}" if "class Solution" in starter else name
+    return {"tests": [_call(function, case, nested=nested) for case in cases]}
 
 
-def _call(called: str, case: Mapping[str, Any], *, nested: bool) -> str:
-    given, expected = case["input"], case["output"]
-    arguments = given
-    if isinstance(given, str):  # LiveCodeBench has an argument per line, as JSON
-        arguments = [json.loads(line) for line in given.split("\n")]
+def _call(function: str, case: Mapping[str, Any], *, nested: bool) -> str:
+    call_input, expected = case["input"], case["output"]
+    arguments = call_input
+    if isinstance(call_input, str):  # LiveCodeBench has an argument per line, as JSON
+        arguments = [json.loads(line) for line in call_input.split("\n")]
         expected = json.loads(expected) if isinstance(expected, str) else expected
-    result = f"{PLAIN}({called}(*{arguments!r}))"
+    result = f"{PLAIN}({function}(*{arguments!r}))"
     if nested and isinstance(expected, list) and len(expected) == 1:
         return f"assert {result} in ({expected[0]!r}, {expected!r})"
     return f"assert {result} == {expected!r}"

@@ -28,8 +28,8 @@ class Edit:
     def filled(self, rng: random.Random) -> Edit:
         """Return the step with the numbers drawn."""
         k, m = rng.randint(*self.k), rng.randint(*self.m)
-        drawn = {"k": k, "m": m, "nth": _ORDINALS.get(k, ""), "below": k - 1}
-        return Edit(self.says.format(**drawn), self.does.format(**drawn))
+        values = {"k": k, "m": m, "nth": _ORDINALS.get(k, ""), "below": k - 1}
+        return Edit(self.says.format(**values), self.does.format(**values))
 
 
 _ORDINALS = {2: "second", 3: "third", 4: "fourth"}

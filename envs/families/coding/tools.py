@@ -117,8 +117,8 @@ class CodingTools(Coding):
             await self.bench.run(
                 f"__import__('sys').stdin = {stream}\n", timeout_s=self.run_timeout_s
             )
-        done = await self.bench.run(code, timeout_s=self.run_timeout_s)
-        return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
+        execution = await self.bench.run(code, timeout_s=self.run_timeout_s)
+        return shown(execution, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def submit(self, code: str) -> ToolResult:
@@ -137,8 +137,8 @@ class CodingTools(Coding):
     async def step(self, action: str | Message) -> tuple[str, Verdict | float, bool, bool, Info]:
         """Treat an answer without a call as a submission."""
         verdict = await self._submitted(text_of(action))
-        over = self._over(verdict)
-        return self._told(verdict), verdict if over else 0.0, over, False, {}
+        has_ended = self._over(verdict)
+        return self._told(verdict), verdict if has_ended else 0.0, has_ended, False, {}
 
     async def _submitted(self, response: str) -> Verdict:
         verdict = await self.graded(response)
@@ -158,12 +158,12 @@ class CodingTools(Coding):
             return "Graded."
         passed = verdict.metrics.get("tests_passed", 0.0)
         total = verdict.metrics.get("tests_total", 0.0)
-        said = f"{passed:g} of {total:g} tests passed before one failed"
+        progress = f"{passed:g} of {total:g} tests passed before one failed"
         if not total:
-            said = "There is no code in it"
+            progress = "There is no code in it"
         elif self.partial:
-            said = f"{passed:g} of {total:g} tests passed"
-        return f"{said}; submissions left: {self.submissions - self.submitted}."
+            progress = f"{passed:g} of {total:g} tests passed"
+        return f"{progress}; submissions left: {self.submissions - self.submitted}."
 
     async def close(self) -> None:
         """Close the sandbox session, if open."""

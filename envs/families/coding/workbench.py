@@ -129,8 +129,8 @@ class Workbench:
                 return session
         except (ConfigError, SlotLost, RemoteError, OSError) as error:  # OSError: TimeoutError too
             await self._drop()
-            why = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"
-            raise _unusable(f"no sandbox session: {why}") from error
+            reason = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"
+            raise _unusable(f"no sandbox session: {reason}") from error
         except asyncio.CancelledError:  # the session is only half prepared
             await self._drop()
             raise
@@ -170,8 +170,8 @@ The messages are written in `sandboxes/over_http/repls.py`.
 """
 
 
-def _unusable(why: str) -> RewardUnavailable:
-    return RewardUnavailable(Verdict.unavailable(why))
+def _unusable(reason: str) -> RewardUnavailable:
+    return RewardUnavailable(Verdict.unavailable(reason))
 
 
 async def _on_background(work: Coroutine[Any, Any, T]) -> T:
@@ -183,9 +183,9 @@ def shown(execution: Execution, *, timeout_s: float, max_letters: int) -> str:
     """Return what a policy is shown of a run: the output, and how the run ended if not normally."""
     parts = [execution.stdout, execution.stderr]
     text = "".join(f"{part.rstrip()}\n" for part in parts if part.strip())
-    said = shortened(text, max_letters)
+    cut_text = shortened(text, max_letters)
     ending = _ENDINGS.get(execution.status, "").format(timeout_s=timeout_s)
-    return (said + ending).rstrip() or "(no output)"
+    return (cut_text + ending).rstrip() or "(no output)"
 
 
 _ENDINGS = {

@@ -134,8 +134,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 )  # fmt: skip
 
 OUTGOING: dict[EntityKind, tuple[Relation, ...]] = {
-    kind: tuple(one for one in RELATIONS if one.source is kind) for kind in EntityKind
+    kind: tuple(relation for relation in RELATIONS if relation.source is kind)
+    for kind in EntityKind
 }
 """The relations that an entity of each kind has."""
-NUMBERS: dict[EntityKind, Attribute] = {one.source: one for one in ATTRIBUTES}
+NUMBERS: dict[EntityKind, Attribute] = {attribute.source: attribute for attribute in ATTRIBUTES}
 """The number that entities of each kind have; a region has none."""

@@ -64,12 +64,12 @@ class NameSampler:
             lambda: f"The {self._one(_TRAITS)} {self._one(_THINGS)} of {self._one(self._surnames)}"
         )
 
-    def _pool(self, ends: Sequence[str], size: int) -> list[str]:
+    def _pool(self, endings: Sequence[str], size: int) -> list[str]:
         """Draw `size` different words with given endings."""
-        found: dict[str, None] = {}
-        while len(found) < size:
-            found[self._stem() + self._one(ends)] = None
-        return list(found)
+        names: dict[str, None] = {}
+        while len(names) < size:
+            names[self._stem() + self._one(endings)] = None
+        return list(names)
 
     def _stem(self) -> str:
         rng = self._rng

@@ -30,14 +30,14 @@ class Pages:
     def __init__(self, world: World) -> None:
         self._world = world
         # Who is listed on the page of each town, company and school.
-        found: dict[str, list[str]] = {}
+        listings: dict[str, list[str]] = {}
         for entity in world.entities.values():
             for relation, target in entity.links.items():
                 if _LISTED.get(world.entities[target].kind) == relation:
-                    members = found.setdefault(target, [])
+                    members = listings.setdefault(target, [])
                     if len(members) < MAX_LISTED:
                         members.append(entity.name)
-        self._listed = found
+        self._listed = listings
 
     def text(self, name: str) -> str:
         """Return the page of `name`: a sentence per fact; order and wording vary by page."""
@@ -54,10 +54,10 @@ class Pages:
                 f"{subject} {rng.choice(NUMBERS[entity.kind].sentences).format(entity.number)}."
             )
         rng.shuffle(facts)
-        said = [f"{name} is a {entity.kind}.", *facts]
-        if listed := self._listed.get(name):
-            said.append(_LISTS[entity.kind].format(name, ", ".join(listed)))
-        return " ".join(said)
+        sentences = [f"{name} is a {entity.kind}.", *facts]
+        if names_listed := self._listed.get(name):
+            sentences.append(_LISTS[entity.kind].format(name, ", ".join(names_listed)))
+        return " ".join(sentences)
 
     def mentioned(self, name: str) -> list[str]:
         """Return the entities that the page of `name` names, each once, relations first."""

@@ -47,14 +47,14 @@ class World:
 
     def realm(self, split: str) -> list[Entity]:
         """Return the entities of a split, in the order of creation."""
-        return [one for one in self.entities.values() if one.split == split]
+        return [entity for entity in self.entities.values() if entity.split == split]
 
     def follow(self, name: str, relations: Iterable[Relation]) -> str | None:
         """Return where a chain of relations leads; None where a relation is missing."""
-        at: str | None = name
+        current: str | None = name
         for relation in relations:
-            at = None if at is None else self.entities[at].links.get(relation.name)
-        return at
+            current = None if current is None else self.entities[current].links.get(relation.name)
+        return current
 
 
 @lru_cache(maxsize=4)
@@ -108,8 +108,8 @@ class _Realm:
         ]
 
     def _links(self, name: str, kind: EntityKind) -> dict[str, str]:
-        drawn = {one.name: self._target(name, one) for one in OUTGOING[kind]}
-        return {relation: target for relation, target in drawn.items() if target}
+        links = {relation.name: self._target(name, relation) for relation in OUTGOING[kind]}
+        return {relation: target for relation, target in links.items() if target}
 
     def _target(self, name: str, relation: Relation) -> str:
         if relation.name == "spouse":
@@ -119,17 +119,17 @@ class _Realm:
         members = self._members[relation.target]
         if relation.name == "capital":
             members = [town for town, region in self._regions.items() if region == name] or members
-        drawn = name
-        while drawn == name:
-            drawn = self._rng.choice(members)
-        return drawn
+        target = name
+        while target == name:
+            target = self._rng.choice(members)
+        return target
 
     def _married(self) -> dict[str, str]:
         people = list(self._members[EntityKind.PERSON])
         self._rng.shuffle(people)
         couples = people[: 2 * int(len(people) * _MARRIED / 2)]
         pairs = zip(couples[::2], couples[1::2], strict=True)
-        return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+        return {person: partner for pair in pairs for person, partner in (pair, pair[::-1])}
 
     def _number(self, kind: EntityKind) -> int | None:
         if kind not in NUMBERS:

@@ -36,18 +36,18 @@ Draw = Callable[[random.Random, Tree], "Chore | None"]
 
 def gather(rng: random.Random, tree: Tree) -> Chore | None:
     """Move the files with an ending into a new folder."""
-    found = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
-    if found is None or (folder := _new(rng, tree, ("archive", "shelf", "bin", "box"))) is None:
+    choice = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
+    if choice is None or (folder := _new(rng, tree, ("archive", "shelf", "bin", "box"))) is None:
         return None
-    ending, paths = found
-    moved = {f"{folder}/{name_of(path)}": tree[path] for path in paths}
+    ending, paths = choice
+    new_files = {f"{folder}/{name_of(path)}": tree[path] for path in paths}
     return Chore(
         text=f"Move every .{ending} file, wherever it is, into a new folder {folder} at the top.",
         command=(
             f"mkdir {folder} && find . -name '*.{ending}' -not -path './{folder}/*' "
             f"-exec mv {{}} {folder}/ ';'"
         ),
-        result=_without(tree, paths) | moved,
+        result=_without(tree, paths) | new_files,
         makes=folder,
     )
 
@@ -66,12 +66,12 @@ def sweep(rng: random.Random, tree: Tree) -> Chore | None:
 
 def rename(rng: random.Random, tree: Tree) -> Chore | None:
     """Replace the beginning of some file names."""
-    found = _choose(
+    choice = _choose(
         rng, {mark: [p for p in tree if name_of(p).startswith(f"{mark}_")] for mark in MARKS}, 2
     )
-    if found is None:
+    if choice is None:
         return None
-    mark, paths = found
+    mark, paths = choice
     new = rng.choice(("final", "done", "checked"))
     renamed = {_renamed(path, mark, new): tree[path] for path in paths}
     if renamed.keys() & tree.keys():
@@ -123,11 +123,11 @@ def find(rng: random.Random, tree: Tree) -> Chore | None:
 
 def count(rng: random.Random, tree: Tree) -> Chore | None:
     """Write the number of lines of the files with an ending into a new file."""
-    found = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
+    choice = _choose(rng, {end: _ending(tree, end) for end in ENDINGS}, 2)
     target = _new_file(rng, tree, ("total", "lines", "sum"))
-    if found is None or target is None:
+    if choice is None or target is None:
         return None
-    ending, paths = found
+    ending, paths = choice
     if target.endswith(ending):
         return None
     total = sum(tree[path].count("\n") for path in paths)
@@ -145,11 +145,11 @@ def join(rng: random.Random, tree: Tree) -> Chore | None:
     """Write the contents of the files of a folder, in the order of the names, into a new file."""
     folders = {path.rpartition("/")[0] for path in tree if "/" in path}
     inside = {folder: [p for p in tree if p.rpartition("/")[0] == folder] for folder in folders}
-    found = _choose(rng, dict(sorted(inside.items())), 2)
+    choice = _choose(rng, dict(sorted(inside.items())), 2)
     target = _new_file(rng, tree, ("all", "joined", "bundle"))
-    if found is None or target is None:
+    if choice is None or target is None:
         return None
-    folder, paths = found
+    folder, paths = choice
     return Chore(
         text=(
             f"Write the contents of all files that are directly in {folder}, one after the other "
@@ -181,7 +181,7 @@ def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
     dated = {path: year for path in tree if (year := _year(path)) is not None}
     if len(dated) < 2 or any(path.partition("/")[0] in map(str, YEARS) for path in tree):
         return None
-    moved = {f"{year}/{name_of(path)}": tree[path] for path, year in dated.items()}
+    new_files = {f"{year}/{name_of(path)}": tree[path] for path, year in dated.items()}
     return Chore(
         text=(
             "Move every file whose name ends in an underscore and a year, such as reed7_2019.md, "
@@ -193,7 +193,7 @@ def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
             "'s/.*_(20[0-9]{2})[.][a-z]+$/\\1/')\"; "
             'mkdir -p "$y" && mv "$f" "$y/"; done'
         ),
-        result=_without(tree, list(dated)) | moved,
+        result=_without(tree, list(dated)) | new_files,
     )
 
 
@@ -211,16 +211,16 @@ def drop(rng: random.Random, tree: Tree) -> Chore | None:
 
 
 CHORES: dict[str, Draw] = {
-    one.__name__: one
-    for one in (gather, sweep, rename, replace, find, count, join, tidy, file_by_year, drop)
+    chore.__name__: chore
+    for chore in (gather, sweep, rename, replace, find, count, join, tidy, file_by_year, drop)
 }
 
 
 def _choose(
-    rng: random.Random, groups: dict[str, list[str]], least: int
+    rng: random.Random, groups: dict[str, list[str]], min_files: int
 ) -> tuple[str, list[str]] | None:
-    """Choose a group with at least `least` paths; None if no group has so many."""
-    usable = [(name, paths) for name, paths in groups.items() if len(paths) >= least]
+    """Choose a group with at least `min_files` paths; None if no group has so many."""
+    usable = [(name, paths) for name, paths in groups.items() if len(paths) >= min_files]
     return rng.choice(usable) if usable else None
 
 

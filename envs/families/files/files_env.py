@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The numbered chores, in the words that the policy reads."""
-        lines = [f"{number}. {one.text}" for number, one in enumerate(self.chores, 1)]
+        lines = [f"{number}. {chore.text}" for number, chore in enumerate(self.chores, 1)]
         return "\n".join(lines)
 
     @property
@@ -75,9 +75,12 @@ class Jobs(GeneratedTasks):
         """Return the first job drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"files/{task.seed}")
         for _ in range(MAX_DRAWS):
-            drawn = self._draw(rng)
-            if drawn is not None and split_of(f"{drawn.text}{sorted(drawn.tree)}") == task.split:
-                return drawn
+            new_job = self._draw(rng)
+            if (
+                new_job is not None
+                and split_of(f"{new_job.text}{sorted(new_job.tree)}") == task.split
+            ):
+                return new_job
         raise ConfigError(
             f"no job of split {task.split!r} has so many chores of {', '.join(self.kinds)}; allow "
             "more kinds or files"
@@ -90,7 +93,7 @@ class Jobs(GeneratedTasks):
             chore = CHORES[rng.choice(self.kinds)](rng, tree)
             if chore is None or same(chore.result, tree):
                 return None
-            if chore.makes and any(one.makes == chore.makes for one in chores):
+            if chore.makes and any(earlier.makes == chore.makes for earlier in chores):
                 return None
             chores.append(chore)
             tree = chore.result
@@ -155,8 +158,8 @@ class Files(TextEnv):
         self.job = Job(tree={}, chores=[])
         self.shell_: Shell | None = None
         self._done = 0
-        for one in self.tools.values():
-            one.timeout_s = TOOL_TIMEOUT_S
+        for shell_tool in self.tools.values():
+            shell_tool.timeout_s = TOOL_TIMEOUT_S
 
     def tasks(self, split: str) -> Jobs:
         """Return an endless task set; no job is in two splits."""

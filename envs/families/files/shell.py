@@ -107,12 +107,12 @@ class Shell:
             f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
             f"{8 * self._max_letters})"
         )
-        made = await self._asked(code, _Said)
-        text = base64.b64decode(made.said).decode("utf-8", "replace").rstrip("\n")
-        endings = [f"[stopped: {made.over}]"] if made.over else []
-        endings += [f"[exit code {made.code}]"] if made.code and not made.over else []
-        shown = [shortened(text, self._max_letters), *endings]
-        return "\n".join(part for part in shown if part) or "(no output)"
+        reply = await self._asked(code, _Said)
+        text = base64.b64decode(reply.said).decode("utf-8", "replace").rstrip("\n")
+        endings = [f"[stopped: {reply.over}]"] if reply.over else []
+        endings += [f"[exit code {reply.code}]"] if reply.code and not reply.over else []
+        lines = [shortened(text, self._max_letters), *endings]
+        return "\n".join(part for part in lines if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
         """Return all files; None if the files are too many, or not all UTF-8 text.
@@ -121,13 +121,13 @@ class Shell:
             ToolError: an earlier command ended the session.
             RewardUnavailable: there is no sandbox, or it broke.
         """
-        made = await self._asked(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _Listed)
-        if made.over or None in made.files.values():
+        listing = await self._asked(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _Listed)
+        if listing.over or None in listing.files.values():
             return None
         try:
             return {
                 path: base64.b64decode(content or "", validate=True).decode()
-                for path, content in made.files.items()
+                for path, content in listing.files.items()
             }
         except (binascii.Error, UnicodeDecodeError):
             return None
@@ -137,9 +137,9 @@ class Shell:
         await self._bench.close()
 
     async def _asked(self, code: str, kind: Any) -> Any:
-        done = await self._bench.run(code, timeout_s=self._timeout_s + 10)
+        execution = await self._bench.run(code, timeout_s=self._timeout_s + 10)
         try:
-            return msgspec.json.decode(done.stdout, type=kind)
+            return msgspec.json.decode(execution.stdout, type=kind)
         except (msgspec.DecodeError, UnicodeError) as error:
             await self._bench.close()
             raise ToolError(

@@ -26,9 +26,9 @@ EMPTY_RATE, MARKED_RATE, DATED_RATE = 0.12, 0.25, 0.25
 
 def draw_tree(rng: random.Random, files: int) -> Tree:
     """Draw a tree of `files` files in some folders; no two files have the same name."""
-    chosen = rng.sample(FOLDERS, min(len(FOLDERS), 2 + files // 6))
-    nested = [f"{rng.choice(chosen)}/{name}/" for name in chosen[:2]]
-    folders = ["", *[f"{name}/" for name in chosen], *nested]
+    folders_drawn = rng.sample(FOLDERS, min(len(FOLDERS), 2 + files // 6))
+    nested = [f"{rng.choice(folders_drawn)}/{name}/" for name in folders_drawn[:2]]
+    folders = ["", *[f"{name}/" for name in folders_drawn], *nested]
     names: dict[str, None] = {}
     while len(names) < files:
         names[_draw_name(rng)] = None

@@ -65,11 +65,11 @@ class Problems(GeneratedTasks):
         """
         rng, (low, high) = random.Random(f"functions/{task.seed}"), self.calls
         for _ in range(MAX_SIZES):
-            kind, wanted = GAMES[rng.choice(self.games)], rng.randint(low, high)
+            kind, size = GAMES[rng.choice(self.games)], rng.randint(low, high)
             for _ in range(MAX_DRAWS):
-                drawn = kind.draw(rng, wanted)
-                if split_of(drawn.text()) == task.split and low <= calls_of(drawn) <= high:
-                    return drawn
+                new_game = kind.draw(rng, size)
+                if split_of(new_game.text()) == task.split and low <= calls_of(new_game) <= high:
+                    return new_game
         raise ConfigError(
             f"no problem of split {task.split!r} takes from {low} to {high} calls, of "
             f"{', '.join(self.games)}; widen min_calls and max_calls"
@@ -142,7 +142,7 @@ class Functions(TextEnv):
         self._expert = self.game.expert()
         briefing = Briefing(
             system_prompt=self.system_prompt,
-            tools=[one.spec for one in self.game.tools.values()],
+            tools=[tool.spec for tool in self.game.tools.values()],
             max_turns=int(self.slack * calls_of(self.game)),
         )
         return self.game.question, {"briefing": briefing}

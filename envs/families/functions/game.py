@@ -57,12 +57,12 @@ def judged(right: bool) -> ToolResult:
     )
 
 
-def in_range(index: int, size: int, what: str) -> int:
+def in_range(index: int, size: int, name: str) -> int:
     """Return `index` if that is from 0 to `size` - 1.
 
     Raises:
-        ToolError: `index` is out of range; the text names `what` is numbered.
+        ToolError: `index` is out of range; the text says what is numbered, by `name`.
     """
     if not 0 <= index < size:
-        raise ToolError(f"there is no {what} {index}; they are numbered from 0 to {size - 1}")
+        raise ToolError(f"there is no {name} {index}; they are numbered from 0 to {size - 1}")
     return index

@@ -94,13 +94,13 @@ class LargestRun(HiddenList):
 
     def _best(self) -> tuple[int, int, int]:
         best = (self.items[0], 0, 0)
-        total, begun = 0, 0
+        total, start = 0, 0
         for index, item in enumerate(self.items):
             if total <= 0:
-                total, begun = 0, index
+                total, start = 0, index
             total += item
             if total > best[0]:
-                best = (total, begun, index)
+                best = (total, start, index)
         return best
 
 
@@ -135,8 +135,8 @@ class Pair(HiddenList):
             second: position of the other
         """
         size = range(len(self.items))
-        told = first in size and second in size and first != second
-        return judged(told and self.items[first] + self.items[second] == self.target)
+        is_pair = first in size and second in size and first != second
+        return judged(is_pair and self.items[first] + self.items[second] == self.target)
 
     def solution(self) -> dict[str, Any]:
         """Return the pair that is complete first when reading from the left."""
@@ -175,10 +175,12 @@ class Rising(HiddenList):
             positions: of the items left, in order
         """
         size = len(self.items)
-        ordered = all(0 <= one < size for one in positions) and positions == sorted(set(positions))
-        kept = [self.items[one] for one in positions] if ordered else []
-        rises = all(left < right for left, right in itertools.pairwise(kept))
-        return judged(ordered and rises and len(kept) == len(self._longest()))
+        ordered = all(0 <= position < size for position in positions) and positions == sorted(
+            set(positions)
+        )
+        picked = [self.items[position] for position in positions] if ordered else []
+        rises = all(left < right for left, right in itertools.pairwise(picked))
+        return judged(ordered and rises and len(picked) == len(self._longest()))
 
     def solution(self) -> dict[str, Any]:
         """Solve the problem by dynamic programming."""
@@ -187,6 +189,6 @@ class Rising(HiddenList):
     def _longest(self) -> list[int]:
         best: list[list[int]] = []
         for index, item in enumerate(self.items):
-            before = [one for one in best if self.items[one[-1]] < item]
+            before = [run for run in best if self.items[run[-1]] < item]
             best.append([*max(before, key=len, default=[]), index])
         return max(best, key=len)

@@ -67,15 +67,15 @@ class Islands(FunctionGame):
 
     def answer(self) -> list[int]:
         """Return the number of islands and the size of the largest, by flood filling."""
-        left = {
+        land = {
             (row, column)
             for row, line in enumerate(self.rows)
             for column, mark in enumerate(line)
             if mark == "#"
         }
         sizes: list[int] = []
-        while left:
-            sizes.append(_flooded(left))
+        while land:
+            sizes.append(_flooded(land))
         return [len(sizes), max(sizes)]
 
     def expert(self) -> Iterator[ToolCall]:
@@ -92,16 +92,16 @@ class Islands(FunctionGame):
         return f"{self.name} {'/'.join(self.rows)}"
 
 
-def _flooded(left: set[tuple[int, int]]) -> int:
-    """Remove an island from `left` and return the size."""
-    waiting, count = [left.pop()], 0
+def _flooded(land: set[tuple[int, int]]) -> int:
+    """Remove an island from `land` and return the size."""
+    waiting, count = [land.pop()], 0
     while waiting:
         row, column = waiting.pop()
         count += 1
         sides = [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
-        found = [one for one in sides if one in left]
-        left.difference_update(found)
-        waiting += found
+        neighbours = [side for side in sides if side in land]
+        land.difference_update(neighbours)
+        waiting += neighbours
     return count
 
 
@@ -111,7 +111,7 @@ class Roads(FunctionGame):
     name = "roads"
 
     def __init__(self, roads: Mapping[str, Sequence[str]], start: str, goal: str) -> None:
-        self.roads = {place: list(others) for place, others in roads.items()}
+        self.roads = {place: list(neighbours) for place, neighbours in roads.items()}
         self.start, self.goal = start, goal
         self.question = (
             "Hidden places joined by roads that go both ways. Find a shortest way (fewest roads) "
@@ -129,8 +129,8 @@ class Roads(FunctionGame):
             _join(roads, name, names[rng.randrange(max(0, index - 6), index)])
         for _ in range(len(names) // 3):
             _join(roads, *rng.sample(names, 2))
-        for others in roads.values():
-            rng.shuffle(others)
+        for neighbours in roads.values():
+            rng.shuffle(neighbours)
         order = list(_found_from(roads, names[0]))
         return cls(roads, names[0], order[-1])
 
@@ -152,25 +152,25 @@ class Roads(FunctionGame):
         Args:
             way: the places in order
         """
-        joined = all(b in self.roads.get(a, ()) for a, b in itertools.pairwise(way))
-        ends = bool(way) and way[0] == self.start and way[-1] == self.goal
-        return judged(ends and joined and len(way) == len(self.answer()))
+        is_joined = all(b in self.roads.get(a, ()) for a, b in itertools.pairwise(way))
+        has_ends = bool(way) and way[0] == self.start and way[-1] == self.goal
+        return judged(has_ends and is_joined and len(way) == len(self.answer()))
 
     def answer(self) -> list[str]:
         """Return a shortest path, by breadth-first search."""
         before = _found_from(self.roads, self.start)
-        way = [self.goal]
-        while way[0] != self.start:
-            way.insert(0, before[way[0]])
-        return way
+        route = [self.goal]
+        while route[0] != self.start:
+            route.insert(0, before[route[0]])
+        return route
 
     def expert(self) -> Iterator[ToolCall]:
         """Ask for the roads of each place, in breadth-first order, until the goal is found."""
-        found = {self.start}
+        reached = {self.start}
         for place in _found_from(self.roads, self.start):
             yield call("roads_from", place=place)
-            found.update(self.roads[place])
-            if self.goal in found:
+            reached.update(self.roads[place])
+            if self.goal in reached:
                 break
         yield call("done", way=self.answer())
 
@@ -179,10 +179,10 @@ class Roads(FunctionGame):
         return f"{self.name} {self.roads} {self.start} {self.goal}"
 
 
-def _join(roads: dict[str, list[str]], one: str, other: str) -> None:
-    if other not in roads[one]:
-        roads[one].append(other)
-        roads[other].append(one)
+def _join(roads: dict[str, list[str]], first: str, second: str) -> None:
+    if second not in roads[first]:
+        roads[first].append(second)
+        roads[second].append(first)
 
 
 def _found_from(roads: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
@@ -190,10 +190,10 @@ def _found_from(roads: Mapping[str, Sequence[str]], start: str) -> dict[str, str
     before, waiting = {start: start}, deque([start])
     while waiting:
         place = waiting.popleft()
-        for other in roads[place]:
-            if other not in before:
-                before[other] = place
-                waiting.append(other)
+        for neighbour in roads[place]:
+            if neighbour not in before:
+                before[neighbour] = place
+                waiting.append(neighbour)
     return before
 
 

@@ -36,17 +36,17 @@ class Merge(FunctionGame):
         """Draw two sorted piles; each card costs a look and a move."""
         size = max(3, calls // 2)
         cards = rng.sample(range(10 * size), size)
-        cut = rng.randint(1, size - 1)
-        return cls(sorted(cards[:cut]), sorted(cards[cut:]))
+        middle = rng.randint(1, size - 1)
+        return cls(sorted(cards[:middle]), sorted(cards[middle:]))
 
     @tool
     def tops(self) -> str:
         """Look at the top cards."""
-        shown = [
+        tops = [
             f"{name}: {pile[0] if pile else 'empty'}"
             for name, pile in (("left", self.left), ("right", self.right))
         ]
-        return ", ".join(shown)
+        return ", ".join(tops)
 
     @tool
     def take(self, pile: Side) -> str:
@@ -155,12 +155,12 @@ class Sort(FunctionGame):
         items = list(self.items)
         yield call("length")
         for end in range(1, len(items)):
-            for at in range(end, 0, -1):
-                yield call("compare", first=at - 1, second=at)
-                if items[at - 1] < items[at]:
+            for position in range(end, 0, -1):
+                yield call("compare", first=position - 1, second=position)
+                if items[position - 1] < items[position]:
                     break
-                items[at - 1], items[at] = items[at], items[at - 1]
-                yield call("swap", first=at - 1, second=at)
+                items[position - 1], items[position] = items[position], items[position - 1]
+                yield call("swap", first=position - 1, second=position)
         yield call("done")
 
     def text(self) -> str:
@@ -229,7 +229,7 @@ class Shorten(FunctionGame):
     def expert(self) -> Iterator[ToolCall]:
         """Read letter by letter, and write each run when the next begins."""
         yield call("length")
-        for letter, run in itertools.groupby(enumerate(self.word), key=lambda one: one[1]):
+        for letter, run in itertools.groupby(enumerate(self.word), key=lambda edit: edit[1]):
             places = [index for index, _ in run]
             for index in places:
                 yield call("letter", index=index)

@@ -72,21 +72,21 @@ class ShapeRenderer:
         cell = self.size // 3
         for number in range(min(count, MAX_OF_A_KIND)):
             top = row * cell + number // 2 * (cell // 2)
-            left = column * cell + number % 2 * (cell // 2)
+            left_edge = column * cell + number % 2 * (cell // 2)
             side = cell // 2 - 3
             mask = shape_mask(shape, side)
-            pixels[top + 1 : top + 1 + side, left + 1 : left + 1 + side][mask] = colour
+            pixels[top + 1 : top + 1 + side, left_edge + 1 : left_edge + 1 + side][mask] = colour
 
 
 def shape_mask(shape: str, side: int) -> NDArray[np.bool_]:
     """Return a mask [side, side] of the pixels that a shape covers."""
-    down, across = np.mgrid[0:side, 0:side] + 0.5
+    rows, columns = np.mgrid[0:side, 0:side] + 0.5
     if shape == "square":
         return np.ones((side, side), np.bool_)
     centre = side / 2
     if shape == "circle":
-        return np.asarray((down - centre) ** 2 + (across - centre) ** 2 <= centre**2)
-    return np.asarray(np.abs(across - centre) <= down / 2)
+        return np.asarray((rows - centre) ** 2 + (columns - centre) ** 2 <= centre**2)
+    return np.asarray(np.abs(columns - centre) <= rows / 2)
 
 
 def png_of(pixels: Pixels) -> bytes:

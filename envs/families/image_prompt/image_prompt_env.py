@@ -118,8 +118,8 @@ class ImagePrompt(TextEnv):
         if not 1 <= tries <= 16:
             raise ConfigError(f"tries must be from 1 to 16, got {tries}")
         if demo_fault not in list(PromptFault):
-            known = ", ".join(PromptFault)
-            raise ConfigError(f"demo_fault must be one of {known}, got {demo_fault!r}")
+            fault_names = ", ".join(PromptFault)
+            raise ConfigError(f"demo_fault must be one of {fault_names}, got {demo_fault!r}")
         if not 0 <= demo_fault_rate <= 1:
             raise ConfigError(f"demo_fault_rate must be from 0 to 1, got {demo_fault_rate}")
         self.clusters = clusters
@@ -161,15 +161,20 @@ class ImagePrompt(TextEnv):
         self._tried += 1
         prompt = action if isinstance(action, str) else ""
         pixels = self.generator.generate(prompt, seed=self.task.seed)
-        things = seen(pixels)
-        matched = likeness([one for cluster in self.scene for one in cluster.things], things)
+        objects_seen = seen(pixels)
+        matched = likeness(
+            [scene_object for cluster in self.scene for scene_object in cluster.things],
+            objects_seen,
+        )
         picture = ImagePart(data=png_of(pixels))
-        over = self._tried >= self.tries or (self.verifier is None and matched == 1.0)
-        text = "" if over else f"The picture shows {told(things)}. Write a better prompt."
-        shown = [picture] if over or self.pictures else []
-        observation = [user([*([TextPart(text)] if text else []), *shown])]
-        info = {"shown": told(things), "matched": matched}
-        if not over:
+        has_ended = self._tried >= self.tries or (self.verifier is None and matched == 1.0)
+        text = (
+            "" if has_ended else f"The picture shows {told(objects_seen)}. Write a better prompt."
+        )
+        images = [picture] if has_ended or self.pictures else []
+        observation = [user([*([TextPart(text)] if text else []), *images])]
+        info = {"shown": told(objects_seen), "matched": matched}
+        if not has_ended:
             return observation, 0.0, False, False, info
         if self.verifier is None:
             return observation, matched, True, False, info
@@ -209,13 +214,13 @@ class ImagePrompt(TextEnv):
         clusters = rng.randint(1, self.clusters)
         for _ in range(MAX_DRAWS):
             scene = draw_scene(rng, clusters, self.max_count)
-            if split_of(prompt_of(sorted(scene, key=lambda one: one.place))) == task.split:
+            if split_of(prompt_of(sorted(scene, key=lambda word: word.place))) == task.split:
                 return scene
         raise ConfigError(f"no scene of split {task.split!r} was found; raise clusters")
 
     async def _scored(self, verifier: Verifier, prompt: str, picture: ImagePart) -> Verdict:
-        made = verifier.score(Sample(prompt=self.request, response=prompt, images=[picture]))
-        return await made if inspect.isawaitable(made) else made
+        scoring = verifier.score(Sample(prompt=self.request, response=prompt, images=[picture]))
+        return await scoring if inspect.isawaitable(scoring) else scoring
 
 
 def _verifier(scorer: str) -> Verifier | None:

@@ -76,12 +76,12 @@ def request_of(rng: random.Random, words: Iterable[Cluster]) -> str:
     True
     """
     return ", ".join(
-        f"{rng.choice(SAID_COUNTS[one.count])} {one.colour} {one.shape} {one.place}"
-        for one in words
+        f"{rng.choice(SAID_COUNTS[word.count])} {word.colour} {word.shape} {word.place}"
+        for word in words
     )
 
 
-def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> float:
+def likeness(expected: Iterable[SceneObject], objects_seen: Iterable[SceneObject]) -> float:
     """Return Jaccard's index of two multisets of objects: the number of objects in both over the
     number in either, in [0, 1]; 1 for two empty collections.
 
@@ -92,17 +92,20 @@ def likeness(wanted: Iterable[SceneObject], shown: Iterable[SceneObject]) -> flo
     >>> likeness([], [])
     1.0
     """
-    first, second = Counter(wanted), Counter(shown)
+    first, second = Counter(expected), Counter(objects_seen)
     either = (first | second).total()
     return (first & second).total() / either if either else 1.0
 
 
-def told(things: Iterable[SceneObject]) -> str:
+def told(objects: Iterable[SceneObject]) -> str:
     """Describe objects in words, for a reader who cannot see the picture.
 
     >>> told([SceneObject("circle", "red", "center")] * 2)
     '2 red circle center'
     """
-    counted = sorted(Counter(things).items())
-    words = [f"{count} {one.colour} {one.shape} {one.place}" for one, count in counted]
+    counts = sorted(Counter(objects).items())
+    words = [
+        f"{count} {scene_object.colour} {scene_object.shape} {scene_object.place}"
+        for scene_object, count in counts
+    ]
     return ", ".join(words) or "nothing"

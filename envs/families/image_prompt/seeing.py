@@ -38,11 +38,11 @@ class Patch:
     bottom: int
     right: int
 
-    def take(self, other: Patch) -> None:
+    def take(self, patch: Patch) -> None:
         """Merge another patch of the same colour into this patch."""
-        self.pixels += other.pixels
-        self.top, self.left = min(self.top, other.top), min(self.left, other.left)
-        self.bottom, self.right = max(self.bottom, other.bottom), max(self.right, other.right)
+        self.pixels += patch.pixels
+        self.top, self.left = min(self.top, patch.top), min(self.left, patch.left)
+        self.bottom, self.right = max(self.bottom, patch.bottom), max(self.right, patch.right)
 
 
 def seen(pixels: Pixels) -> list[SceneObject]:
@@ -55,13 +55,13 @@ def seen(pixels: Pixels) -> list[SceneObject]:
     height, width, _ = pixels.shape
     # The number of the colour nearest to each pixel, [height, width]; -1 is background.
     palette = np.array([*COLOURS.values(), UNNAMED_COLOUR, BACKGROUND], np.int32)
-    drawn = (pixels != BACKGROUND).any(-1)
-    distances = ((pixels[drawn][:, None, :].astype(np.int32) - palette) ** 2).sum(-1)
-    chosen = distances.argmin(-1)
-    nearest = np.full(drawn.shape, -1, np.int64)
-    nearest[drawn] = np.where(chosen == len(palette) - 1, -1, chosen)
-    found = [patch for patch in _patches(nearest) if patch.pixels >= SMALLEST]
-    return [_thing(patch, names[patch.colour], height, width) for patch in found[:MAX_PATCHES]]
+    is_drawn = (pixels != BACKGROUND).any(-1)
+    distances = ((pixels[is_drawn][:, None, :].astype(np.int32) - palette) ** 2).sum(-1)
+    colours = distances.argmin(-1)
+    nearest = np.full(is_drawn.shape, -1, np.int64)
+    nearest[is_drawn] = np.where(colours == len(palette) - 1, -1, colours)
+    patches = [patch for patch in _patches(nearest) if patch.pixels >= SMALLEST]
+    return [_thing(patch, names[patch.colour], height, width) for patch in patches[:MAX_PATCHES]]
 
 
 def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
@@ -70,7 +70,7 @@ def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
     shape = min(FILLED, key=lambda name: abs(FILLED[name] - patch.pixels / box))
     row = (patch.top + patch.bottom) * 3 // (2 * height)
     column = (patch.left + patch.right) * 3 // (2 * width)
-    place = next((name for name, at in PLACES.items() if at == (row, column)), ELSEWHERE)
+    place = next((name for name, cell in PLACES.items() if cell == (row, column)), ELSEWHERE)
     return SceneObject(shape, colour, place)
 
 
@@ -88,11 +88,11 @@ def _patches(nearest: NDArray[np.int64]) -> list[Patch]:
             number = owner[number]
         return number
 
-    drawn = set(np.flatnonzero((nearest >= 0).any(axis=1)).tolist())
+    rows = set(np.flatnonzero((nearest >= 0).any(axis=1)).tolist())
     above: list[tuple[int, int, int]] = []
     for row, colours in enumerate(nearest):
         runs: list[tuple[int, int, int]] = []
-        if row not in drawn:
+        if row not in rows:
             above = runs
             continue
         edges = [0, *(np.flatnonzero(np.diff(colours)) + 1).tolist(), len(colours)]
@@ -100,15 +100,15 @@ def _patches(nearest: NDArray[np.int64]) -> list[Patch]:
             colour = int(colours[start])
             if colour < 0:
                 continue
-            mine = len(patches)
+            own_number = len(patches)
             patches.append(Patch(colour, stop - start, row, start, row + 1, stop))
-            owner.append(mine)
-            for left, right, other in above:
-                if left < stop and start < right and patches[other].colour == colour:
-                    first, second = root(other), root(mine)
+            owner.append(own_number)
+            for left, right, label in above:
+                if left < stop and start < right and patches[label].colour == colour:
+                    first, second = root(label), root(own_number)
                     if first != second:
                         patches[first].take(patches[second])
                         owner[second] = first
-            runs.append((start, stop, mine))
+            runs.append((start, stop, own_number))
         above = runs
     return [patch for number, patch in enumerate(patches) if owner[number] == number]

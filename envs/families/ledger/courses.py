@@ -130,17 +130,17 @@ class Fetched:
     def act(self, action: str) -> Reply:
         """Show the item asked for, the next announcement, the question, or the last line again."""
         if action == PASS:
-            again = not self.done or _asking(self)
-            if not again:
+            is_repeat = not self.done or _asking(self)
+            if not is_repeat:
                 self.turn += 1
                 self.done = False
-            return self._reply(again=again)
+            return self._reply(is_repeat=is_repeat)
         if _asking(self):
             return _scored(self.ledger, action)
         if self.turn < 0 or action != self._fetch:
             return OVER
-        again, self.done = self.done, True
-        return self._reply(again=again)
+        is_repeat, self.done = self.done, True
+        return self._reply(is_repeat=is_repeat)
 
     def expected(self, *, lost: bool) -> str:
         """Fetch the announced item, then go on; ask again for a lost line."""
@@ -159,12 +159,12 @@ class Fetched:
     def _fetch(self) -> str:
         return FETCH + self.numbers[self.turn]
 
-    def _reply(self, *, again: bool) -> Reply:
-        self.requeries -= again
+    def _reply(self, *, is_repeat: bool) -> Reply:
+        self.requeries -= is_repeat
         if self.requeries < 0:
             return OVER
-        shown = self.done or _asking(self)
-        return Reply(_line(self) if shown else f"#{self.numbers[self.turn]}", 0.0, over=False)
+        is_shown = self.done or _asking(self)
+        return Reply(_line(self) if is_shown else f"#{self.numbers[self.turn]}", 0.0, over=False)
 
 
 def _asking(course: ToldCourse | Fetched) -> bool:

@@ -59,9 +59,9 @@ class RegisterMemory:
         """Record a write to a register."""
         write(self.known, name, value)
 
-    def answer(self, asked: str) -> str:
+    def answer(self, question: str) -> str:
         """Return the digit asked for, by what is known."""
-        return digit_of(self.known, asked)
+        return digit_of(self.known, question)
 
     def sum_up(self, rng: random.Random) -> str:
         """Write all registers down, such as `a7b4c1`; from then on, only the summary is known."""

@@ -56,23 +56,23 @@ def draw_ledger(
     if tier is Tier.POINTER:
         return _draw_pointers(rng, registers, turns, gap)
     names = rng.sample(string.ascii_lowercase[:registers], registers)
-    asked = names[0]
-    others = names[1:]
+    asked_name = names[0]
+    other_names = names[1:]
     last = rng.randint(earliest_last_write(tier, registers), turns - gap)
     first = last if last < registers else rng.randrange(registers)
-    opening = [*others[:first], asked, *others[first:]]
-    written = [
-        opening[turn] if turn < registers else _later(rng, names, asked, turn, last)
+    opening = [*other_names[:first], asked_name, *other_names[first:]]
+    entries = [
+        opening[turn] if turn < registers else _later(rng, names, asked_name, turn, last)
         for turn in range(turns)
     ]
     signs = ["+" if tier is Tier.SUM and turn >= registers else "" for turn in range(turns)]
     values = [sign + rng.choice(DIGITS) for sign in signs]
-    return Ledger(tuple(zip(written, values, strict=True)), asked, last)
+    return Ledger(tuple(zip(entries, values, strict=True)), asked_name, last)
 
 
-def _later(rng: random.Random, names: list[str], asked: str, turn: int, last: int) -> str:
+def _later(rng: random.Random, names: list[str], asked_name: str, turn: int, last: int) -> str:
     if turn == last:
-        return asked
+        return asked_name
     return rng.choice(names if turn < last else names[1:])
 
 

@@ -53,8 +53,8 @@ def state_after(writes: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def write(state: dict[str, str], name: str, value: str) -> None:
     """Change a register, which becomes the last in the order of the dict."""
-    held = state.pop(name, "0")
-    state[name] = str((int(held) + int(value[1:])) % 10) if value.startswith("+") else value
+    old_value = state.pop(name, "0")
+    state[name] = str((int(old_value) + int(value[1:])) % 10) if value.startswith("+") else value
 
 
 def chain_from(state: Mapping[str, str], name: str) -> list[str]:
@@ -64,12 +64,12 @@ def chain_from(state: Mapping[str, str], name: str) -> list[str]:
     ['a', 'c', 'b']
     """
     chain = [name]
-    while (held := state.get(chain[-1], "")) in state and held not in chain:
-        chain.append(held)
+    while (value := state.get(chain[-1], "")) in state and value not in chain:
+        chain.append(value)
     return chain
 
 
 def digit_of(state: Mapping[str, str], name: str) -> str:
     """Return the digit at the end of the chain from `name`; `0` where nothing is known."""
-    held = state.get(chain_from(state, name)[-1], "0")
-    return held if held in DIGITS else "0"
+    value = state.get(chain_from(state, name)[-1], "0")
+    return value if value in DIGITS else "0"

@@ -141,8 +141,10 @@ class LedgerRelay(TextEnv):
             raise ConfigError(f"requeries must be at least 0, got {requeries}")
         self.tier = Tier(tier)
         _check_sizes(self.tier, registers, turns, gap)
-        drawn = ((turns << doublings) + spread) * (registers if self.tier is Tier.POINTER else 1)
-        self.never_blocks = drawn <= WRITES_AT_ONCE
+        max_draws = ((turns << doublings) + spread) * (
+            registers if self.tier is Tier.POINTER else 1
+        )
+        self.never_blocks = max_draws <= WRITES_AT_ONCE
         self.registers = registers
         self.turns = turns
         self.doublings = doublings
@@ -194,8 +196,8 @@ class LedgerRelay(TextEnv):
         """Show the next line or the question, or score the answer, which ends the episode."""
         self._learn_newest()
         self._lost = False
-        observation, reward, over = self.course.act(action)
-        return observation, reward, over, False, {}
+        observation, reward, has_ended = self.course.act(action)
+        return observation, reward, has_ended, False, {}
 
     def gold(self) -> str:
         """Return the digit asked for."""
@@ -203,10 +205,10 @@ class LedgerRelay(TextEnv):
 
     def demonstrate(self) -> str:
         """Return the right action; at the question, the digit that the summaries have kept."""
-        lost = self._lost and self._may_repeat
-        if self.course.turn == len(self.ledger.writes) and not lost:
+        was_lost = self._lost and self._may_repeat
+        if self.course.turn == len(self.ledger.writes) and not was_lost:
             return self.memory.answer(self.ledger.asked)
-        return self.course.expected(lost=lost)
+        return self.course.expected(lost=was_lost)
 
     def demonstrate_summary(self, *, newest: bool) -> str:
         """Write the registers, such as `a7b4c1`, as faithfully as the demonstrator can.

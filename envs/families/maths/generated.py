@@ -40,13 +40,13 @@ class _Tasks(GeneratedTasks):
     def at(self, index: int) -> Task:
         """Return the task at `index`, with the difficulty and a digest of the question."""
         task = super().at(index)
-        drawn = draw(task)
+        problem = draw(task)
         return Task(
             id=task.id,
             split=task.split,
             seed=task.seed,
-            difficulty=drawn.difficulty,
-            problem=digest(drawn.question),
+            difficulty=problem.difficulty,
+            problem=digest(problem.question),
         )
 
 
@@ -87,8 +87,8 @@ def _signed(number: int) -> str:
     return f"+ {number}" if number >= 0 else f"- {-number}"
 
 
-def _nonzero(rng: random.Random, most: int) -> int:
-    return rng.choice([-1, 1]) * rng.randint(1, most)
+def _nonzero(rng: random.Random, largest: int) -> int:
+    return rng.choice([-1, 1]) * rng.randint(1, largest)
 
 
 def linear(rng: random.Random) -> Drawn:
@@ -129,13 +129,13 @@ def larger_root(rng: random.Random) -> Drawn:
 
 def shopping(rng: random.Random) -> Drawn:
     """Work out the change after buying two kinds of things."""
-    name, (one, two) = rng.choice(NAMES), rng.sample(THINGS, 2)
+    name, (first, second) = rng.choice(NAMES), rng.sample(THINGS, 2)
     n, m, p, q = (rng.randint(2, 9) for _ in range(4))
     cost = n * p + m * q
     paid = 10 * math.ceil((cost + 1) / 10)
     question = (
-        f"{name} buys {n} {one} at {p} dollars each and {m} {two} at {q} dollars each, and pays "
-        f"with {paid} dollars. How many dollars does {name} get back?"
+        f"{name} buys {n} {first} at {p} dollars each and {m} {second} at {q} dollars each, and "
+        f"pays with {paid} dollars. How many dollars does {name} get back?"
     )
     solution = f"They cost {n} * {p} + {m} * {q} = {cost}, and {paid} - {cost} = {paid - cost}."
     return question, solution, Fraction(paid - cost)
@@ -143,12 +143,12 @@ def shopping(rng: random.Random) -> Drawn:
 
 def discount(rng: random.Random) -> Drawn:
     """Work out a price that is lowered by a share and then raised by another."""
-    price, down, up = 20 * rng.randint(2, 30), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
-    lowered = Fraction(price * (100 - down), 100)
+    price, decrease, up = 20 * rng.randint(2, 30), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
+    lowered = Fraction(price * (100 - decrease), 100)
     final = lowered * Fraction(100 + up, 100)
     question = (
-        f"A coat costs {price} dollars. Its price is lowered by {down}% and then raised by {up}%. "
-        "What does it cost in the end, in dollars? Give an exact number."
+        f"A coat costs {price} dollars. Its price is lowered by {decrease}% and then raised by "
+        f"{up}%. What does it cost in the end, in dollars? Give an exact number."
     )
     solution = f"First {tex(lowered)}, then {tex(lowered)} * {100 + up}/100 = {tex(final)}."
     return question, solution, final
@@ -156,13 +156,13 @@ def discount(rng: random.Random) -> Drawn:
 
 def average_speed(rng: random.Random) -> Drawn:
     """Work out the average speed of a round trip with a different speed in each direction."""
-    name, there, back = rng.choice(NAMES), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
-    speed = Fraction(2 * there * back, there + back)
+    name, way_out, way_back = rng.choice(NAMES), 5 * rng.randint(1, 10), 5 * rng.randint(1, 10)
+    speed = Fraction(2 * way_out * way_back, way_out + way_back)
     question = (
-        f"{name} rides to a lake at {there} km/h and back the same way at {back} km/h. What is "
-        "the average speed of the whole ride, in km/h? Give an exact number."
+        f"{name} rides to a lake at {way_out} km/h and back the same way at {way_back} km/h. What "
+        "is the average speed of the whole ride, in km/h? Give an exact number."
     )
-    solution = f"It is 2 * {there} * {back} / ({there} + {back}) = {tex(speed)}."
+    solution = f"It is 2 * {way_out} * {way_back} / ({way_out} + {way_back}) = {tex(speed)}."
     return question, solution, speed
 
 

@@ -83,10 +83,10 @@ class Maths(TextEnv):
 
     async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
         """Score the final answer; the episode ends."""
-        said = action if isinstance(action, str) else action.text
-        sample = Sample(response=said, gold=self.problem.gold, prompt=self.problem.question)
-        made = self.verifier.score(sample)
-        return "", await made if inspect.isawaitable(made) else made, True, False, {}
+        response = action if isinstance(action, str) else action.text
+        sample = Sample(response=response, gold=self.problem.gold, prompt=self.problem.question)
+        scoring = self.verifier.score(sample)
+        return "", await scoring if inspect.isawaitable(scoring) else scoring, True, False, {}
 
     def gold(self) -> Gold:
         """Return the final answer, or several that are all right."""
@@ -96,7 +96,7 @@ class Maths(TextEnv):
         """Answer with the final answer, after the worked solution where the data has that."""
         gold = self.problem.gold
         answer = gold if isinstance(gold, str) else gold[0]
-        worked = self.problem.solution
-        if last_boxed(worked) == answer:
-            return worked
-        return f"{worked}\n\\boxed{{{answer}}}".strip()
+        solution = self.problem.solution
+        if last_boxed(solution) == answer:
+            return solution
+        return f"{solution}\n\\boxed{{{answer}}}".strip()

@@ -51,11 +51,11 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
     Raises:
         UnusableRow: there is no question or no final answer.
     """
-    asked = _question(row, question)
+    question_text = _question(row, question)
     gold, solution = _answer(row, answer)
     return MathsProblem(
-        id=digest(asked),
-        question=asked,
+        id=digest(question_text),
+        question=question_text,
         gold=gold,
         difficulty=_difficulty(row.get("level")),
         solution=solution,
@@ -91,15 +91,15 @@ def _question(row: Mapping[str, Any], field: str) -> str:
 def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
     solution = next((row[name] for name in SOLUTION_FIELDS if isinstance(row.get(name), str)), "")
     for name in [field] if field else ANSWER_FIELDS:
-        given = row.get(name)
-        if isinstance(given, str) and GSM8K_MARK in given:
-            reasoning, _, final = given.rpartition(GSM8K_MARK)
+        value = row.get(name)
+        if isinstance(value, str) and GSM8K_MARK in value:
+            reasoning, _, final = value.rpartition(GSM8K_MARK)
             # A number without the marks of GSM8K, which writes `$1,234`.
             # Remove GSM8K's calculator marks, such as `<<48/2=24>>` in `48/2 = <<48/2=24>>24`.
             return final.strip().lstrip("$").replace(",", ""), re.sub(
                 r"<<[^<>]*>>", "", reasoning
             ).strip()
-        gold = _gold(given)
+        gold = _gold(value)
         if gold:
             return gold, solution
     boxed = last_boxed(solution)
@@ -108,14 +108,14 @@ def _answer(row: Mapping[str, Any], field: str) -> tuple[Gold, str]:
     raise UnusableRow(f"no final answer among the fields {', '.join(row)}")
 
 
-def _gold(given: object) -> Gold:
-    if isinstance(given, list):
-        return [text for one in given if isinstance(text := _gold(one), str) and text]
-    if isinstance(given, float) and given.is_integer():
-        return str(int(given))
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        return str(given)
-    return given.strip() if isinstance(given, str) else ""
+def _gold(value: object) -> Gold:
+    if isinstance(value, list):
+        return [text for item in value if isinstance(text := _gold(item), str) and text]
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value.strip() if isinstance(value, str) else ""
 
 
 def last_boxed(text: str) -> str:

@@ -117,8 +117,8 @@ class NumberQuiz(TextEnv):
         question.
         """
         answers = self.question.answers
-        shown = self.question.kind == "larger"
-        return None if shown or len(answers) > 1 else str(next(iter(answers)))
+        is_larger = self.question.kind == "larger"
+        return None if is_larger or len(answers) > 1 else str(next(iter(answers)))
 
     def demonstrate(self) -> str:
         """Say a right answer."""
@@ -136,7 +136,7 @@ class NumberQuiz(TextEnv):
         raise ConfigError(f"no question was found for split {task.split!r}; raise max_number")
 
 
-def worth(said: str, question: NumberQuestion) -> float:
+def worth(answer: str, question: NumberQuestion) -> float:
     """Return the reward of an answer.
 
     A number alone, perhaps with a full stop, is worth 1 if right and 0.1 if wrong. A sentence of at
@@ -149,7 +149,7 @@ def worth(said: str, question: NumberQuestion) -> float:
     >>> worth("69 is the next number after 70", question)
     0.0
     """
-    text = said.strip()
+    text = answer.strip()
     if _NUMBER.fullmatch(text.removesuffix(".")):
         return ALONE if int(text.removesuffix(".")) in question.answers else WRONG_ALONE
     number = _stated(text, question.equation)

@@ -55,16 +55,18 @@ def between(rng: random.Random, largest: int) -> NumberQuestion:
 
 def larger(rng: random.Random, largest: int) -> NumberQuestion:
     """Ask for the larger of two numbers."""
-    one, other = rng.sample(range(LEAST, largest + 1), 2)
+    first, second = rng.sample(range(LEAST, largest + 1), 2)
     return NumberQuestion(
-        "larger", f"Which number is larger, {one} or {other}?", (max(one, other),)
+        "larger", f"Which number is larger, {first} or {second}?", (max(first, second),)
     )
 
 
 def total(rng: random.Random, largest: int) -> NumberQuestion:
     """Ask for the sum of two numbers from 1 to `LARGEST_ADDEND`."""
-    one, other = (rng.randint(1, LARGEST_ADDEND) for _ in range(2))
-    return NumberQuestion("sum", f"What is {one} + {other}?", (one + other,), f"{one}+{other}=")
+    first, second = (rng.randint(1, LARGEST_ADDEND) for _ in range(2))
+    return NumberQuestion(
+        "sum", f"What is {first} + {second}?", (first + second,), f"{first}+{second}="
+    )
 
 
 KINDS: dict[str, Callable[[random.Random, int], NumberQuestion]] = {

@@ -48,37 +48,39 @@ class LibraryFunction:
 def library() -> dict[str, LibraryFunction]:
     """Return all functions by name, in the order of the files."""
     return {
-        name: _function(made, module.__name__.rpartition(".")[2])
+        name: _function(function, module.__name__.rpartition(".")[2])
         for module in MODULES
-        for name, made in vars(module).items()
-        if isinstance(made, FunctionType) and made.__module__ == module.__name__
+        for name, function in vars(module).items()
+        if isinstance(function, FunctionType) and function.__module__ == module.__name__
     }
 
 
-def _function(made: FunctionType, stem: str) -> LibraryFunction:
-    name = made.__name__
+def _function(function: FunctionType, stem: str) -> LibraryFunction:
+    name = function.__name__
     rng = random.Random(f"cases/{name}")
-    chosen, draw = INPUTS[name]
-    arguments = [*chosen, *(draw(rng) for _ in range(CASES - len(chosen)))]
+    names, draw = INPUTS[name]
+    arguments = [*names, *(draw(rng) for _ in range(CASES - len(names)))]
     return LibraryFunction(
         name=name,
         file=f"{stem}.py",
-        source=normal(inspect.getsource(made)),
-        calls=tuple(f"{name}({', '.join(map(repr, given))})" for given in arguments),
-        results=tuple(_result(made, given) for given in arguments),
+        source=normal(inspect.getsource(function)),
+        calls=tuple(
+            f"{name}({', '.join(map(repr, call_arguments))})" for call_arguments in arguments
+        ),
+        results=tuple(_result(function, call_arguments) for call_arguments in arguments),
     )
 
 
-def _result(made: FunctionType, arguments: Arguments) -> str:
+def _result(function: FunctionType, arguments: Arguments) -> str:
     try:
-        return repr(made(*_copied(arguments)))
+        return repr(function(*_copied(arguments)))
     except ValueError:
         return ValueError.__name__
 
 
 def _copied(arguments: Arguments) -> Arguments:
     """Copy the lists among the arguments, since a function may change a list."""
-    return tuple([*one] if isinstance(one, list) else one for one in arguments)
+    return tuple([*argument] if isinstance(argument, list) else argument for argument in arguments)
 
 
 def _test(call: str, result: str) -> str:
@@ -118,8 +120,11 @@ def _text(alphabet: str, *, fewest: int = 1, most: int = 10) -> Draw:
     return lambda rng: (_letters(rng, alphabet, fewest, most),)
 
 
-def _texts(alphabet: str, *, most: int = 7) -> Draw:
-    return lambda rng: (_letters(rng, alphabet, 1, most), _letters(rng, alphabet, 1, most))
+def _texts(alphabet: str, *, max_texts: int = 7) -> Draw:
+    return lambda rng: (
+        _letters(rng, alphabet, 1, max_texts),
+        _letters(rng, alphabet, 1, max_texts),
+    )
 
 
 def _words(rng: random.Random, count: int) -> list[str]:
@@ -140,14 +145,14 @@ def _starting_alike(rng: random.Random) -> Arguments:
 
 def _camel(rng: random.Random) -> Arguments:
     words = _words(rng, rng.randint(1, 4))
-    joined = "".join(word.title() for word in words)
-    return (joined if rng.random() < 0.3 else joined[0].lower() + joined[1:],)
+    title_words = "".join(word.title() for word in words)
+    return (title_words if rng.random() < 0.3 else title_words[0].lower() + title_words[1:],)
 
 
 def _subsequence(rng: random.Random) -> Arguments:
     long = _letters(rng, "abcd", 4, 9)
-    kept = "".join(letter for letter in long if rng.random() < 0.5)
-    return (kept if rng.random() < 0.6 else _letters(rng, "abcd", 2, 4), long)
+    kept_letters = "".join(letter for letter in long if rng.random() < 0.5)
+    return (kept_letters if rng.random() < 0.6 else _letters(rng, "abcd", 2, 4), long)
 
 
 def _coins(rng: random.Random) -> Arguments:

@@ -48,16 +48,16 @@ class Repair:
 @cache
 def faults_of(split: str) -> dict[str, tuple[MistakenFunction, ...]]:
     """Return the faults of a split by function name. No fault belongs to two splits."""
-    found = {name: _faults(function, split) for name, function in library().items()}
-    return {name: faults for name, faults in found.items() if faults}
+    faults_found = {name: _faults(function, split) for name, function in library().items()}
+    return {name: faults for name, faults in faults_found.items() if faults}
 
 
 def _faults(function: LibraryFunction, split: str) -> tuple[MistakenFunction, ...]:
     masks = KILLS[function.name].split()
-    made = mutants(function.source)
+    candidates = mutants(function.source)
     return tuple(
         MistakenFunction(function, mutant.source, failing)
-        for number, (mutant, mask) in enumerate(zip(made, masks, strict=True))
+        for number, (mutant, mask) in enumerate(zip(candidates, masks, strict=True))
         if split_of(f"{function.name}/{number}") == split
         and len(failing := _failing(mask)) >= _FEWEST_FAILING
     )
@@ -74,15 +74,22 @@ def draw(task: Task, functions: int, faults: int) -> Repair:
     possible = faults_of(task.split)
     broken = [rng.choice(possible[name]) for name in rng.sample(sorted(possible), faults)]
     names = {fault.function.name for fault in broken}
-    others = rng.sample(sorted(set(library()) - names), functions - faults)
-    chosen = [library()[name] for name in rng.sample(sorted([*names, *others]), functions)]
+    other_names = rng.sample(sorted(set(library()) - names), functions - faults)
+    chosen_functions = [
+        library()[name] for name in rng.sample(sorted([*names, *other_names]), functions)
+    ]
     changed = {fault.function.name: fault.source for fault in broken}
-    stems = sorted({function.file for function in chosen})
-    held = {file: [one for one in chosen if one.file == file] for file in stems}
+    stems = sorted({function.file for function in chosen_functions})
+    functions_of = {
+        file: [function for function in chosen_functions if function.file == file] for file in stems
+    }
     return Repair(
-        files={file: _file([changed.get(f.name, f.source) for f in held[file]]) for file in stems},
-        right={file: _file([f.source for f in held[file]]) for file in stems},
-        tests={file: [test for f in held[file] for test in f.tests] for file in stems},
+        files={
+            file: _file([changed.get(f.name, f.source) for f in functions_of[file]])
+            for file in stems
+        },
+        right={file: _file([f.source for f in functions_of[file]]) for file in stems},
+        tests={file: [test for f in functions_of[file] for test in f.tests] for file in stems},
         faults=tuple(broken),
     )
 

@@ -45,7 +45,7 @@ def mutants(source: str) -> list[Mutant]:
     >>> [mutant.source.splitlines()[1].strip() for mutant in mutants("def f(a):\n return a + 1")]
     ['return a - 1', 'return a + 2']
     """
-    found: dict[str, Mutant] = {}
+    mutants_found: dict[str, Mutant] = {}
     original = normal(source)
     for position, count in enumerate(_changes_at(source)):
         for choice in range(count):
@@ -57,8 +57,8 @@ def mutants(source: str) -> list[Mutant]:
             change()
             mutant = Mutant(ast.unparse(ast.fix_missing_locations(tree)), line, kind)
             if mutant.source != original:
-                found.setdefault(mutant.source, mutant)
-    return list(found.values())
+                mutants_found.setdefault(mutant.source, mutant)
+    return list(mutants_found.values())
 
 
 def normal(source: str) -> str:
@@ -78,8 +78,8 @@ def _changes(node: ast.AST) -> Iterator[Change]:
     """Yield the changes that are possible at a node."""
     match node:
         case ast.Compare(ops=[relation]):
-            if made := _RELATIONS.get(type(relation)):
-                yield "relation", _set(node, "ops", [made()])
+            if new_relation := _RELATIONS.get(type(relation)):
+                yield "relation", _set(node, "ops", [new_relation()])
         case ast.BinOp(op=operator) | ast.AugAssign(op=operator):
             if changed := _OPERATORS.get(type(operator)):
                 yield "operator", _set(node, "op", changed())
@@ -99,10 +99,10 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         case ast.Call(func=ast.Name(id="range"), args=[*first, last]):
             shorter = ast.BinOp(last, ast.Sub(), ast.Constant(1))
             yield "range", _set(node, "args", [*first, shorter])
-        case ast.Call(func=ast.Name(id=name) as called) if name in _CALLS:
-            yield "call", _set(called, "id", _CALLS[name])
-        case ast.Call(func=ast.Attribute(attr=name) as called) if name in _CALLS:
-            yield "call", _set(called, "attr", _CALLS[name])
+        case ast.Call(func=ast.Name(id=name) as function) if name in _CALLS:
+            yield "call", _set(function, "id", _CALLS[name])
+        case ast.Call(func=ast.Attribute(attr=name) as function) if name in _CALLS:
+            yield "call", _set(function, "attr", _CALLS[name])
         case ast.For(body=body) | ast.While(body=body):
             yield from _omissions(body)
         case _:

@@ -101,10 +101,10 @@ class CodeRepair(TextEnv):
         timeout_s: float = 10.0,
         max_letters: int = 4000,
     ) -> None:
-        most = len(library())
-        if not 1 <= faults <= min_functions <= max_functions <= most:
+        library_size = len(library())
+        if not 1 <= faults <= min_functions <= max_functions <= library_size:
             raise ConfigError(
-                f"need 1 <= faults <= min_functions <= max_functions <= {most}, got "
+                f"need 1 <= faults <= min_functions <= max_functions <= {library_size}, got "
                 f"{faults}, {min_functions}, {max_functions}"
             )
         if faults > (possible := min(len(faults_of(split)) for split in ("validation", "test"))):
@@ -144,24 +144,27 @@ class CodeRepair(TextEnv):
         self.calls = 0
         briefing = msgspec.structs.replace(self.briefing(), max_turns=self.turns)
         files = self.repair.files
-        where = (
+        place = (
             f"file {next(iter(files))} holds"
             if len(files) == 1
             else (f"files {', '.join(files)} hold")
         )
-        what = "a small function" if count == 1 else f"{count} small functions"
+        contents = "a small function" if count == 1 else f"{count} small functions"
         broken = {1: "One of them does" if count > 1 else "It does"}.get(
             self.faults, f"{self.faults} of them do"
         )
-        lines = [f"The {where} {what}. {broken} not do what the docstring says.", *self._reports()]
+        lines = [
+            f"The {place} {contents}. {broken} not do what the docstring says.",
+            *self._reports(),
+        ]
         return "\n".join([*lines, "Each file is tested on its own."]), {"briefing": briefing}
 
     @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def list_files(self) -> str:
         """The files there are, with their sizes in bytes."""
         self.calls += 1
-        done = await self.bench.run(LIST, timeout_s=self.run_timeout_s)
-        return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
+        execution = await self.bench.run(LIST, timeout_s=self.run_timeout_s)
+        return shown(execution, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def read_file(self, path: str) -> str:
@@ -194,8 +197,8 @@ class CodeRepair(TextEnv):
         """
         self.calls += 1
         cell = shell_cell(command, self.run_timeout_s)
-        done = await self.bench.run(cell, timeout_s=self.run_timeout_s + 5.0)
-        return shown(done, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
+        execution = await self.bench.run(cell, timeout_s=self.run_timeout_s + 5.0)
+        return shown(execution, timeout_s=self.run_timeout_s, max_letters=self.max_letters)
 
     @tool(timeout_s=TOOL_TIMEOUT_S, concurrent=False)
     async def submit(self) -> ToolResult:

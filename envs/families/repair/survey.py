@@ -44,7 +44,7 @@ async def survey() -> dict[str, list[str]]:
     """
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(function: LibraryFunction, source: str) -> str:
+    async def check_one(function: LibraryFunction, source: str) -> str:
         async with room:
             cases = list(zip(function.calls, function.results, strict=True))
             program = f"{source}\nCASES = {cases!r}\n{_TRY}"
@@ -52,7 +52,7 @@ async def survey() -> dict[str, list[str]]:
 
     return {
         name: list(
-            await asyncio.gather(*(one(function, m.source) for m in mutants(function.source)))
+            await asyncio.gather(*(check_one(function, m.source) for m in mutants(function.source)))
         )
         for name, function in library().items()
     }
@@ -66,9 +66,9 @@ def _mask(execution: Execution) -> str:
     raise RuntimeError(f"a mistake could not be tried: {execution.status} {execution.stderr}")
 
 
-def table(found: dict[str, list[str]]) -> str:
+def table(survivors: dict[str, list[str]]) -> str:
     """Return the source of the module `kills.py`."""
-    lines = (f'    "{name}": (\n{_rows(masks)}    ),\n' for name, masks in found.items())
+    lines = (f'    "{name}": (\n{_rows(masks)}    ),\n' for name, masks in survivors.items())
     return (
         '"""Which cases each mistake fails; made by `survey.py` and checked by a test."""\n\n'
         "from __future__ import annotations\n\n"

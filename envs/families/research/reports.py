@@ -47,25 +47,33 @@ class ReportReading:
 
 def read_report(text: str, topic: Topic, world: World) -> ReportReading:
     """Compare a report with the truth. Text beyond 20,000 characters counts for nothing."""
-    names, known = _known(
+    names, true_values = _known(
         world.seed, sum(entity.kind == "person" for entity in world.entities.values())
     )
-    wanted = {(fact.subject, fact.value) for fact in topic.facts}
-    stated, cited, false = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
+    topic_facts = {(fact.subject, fact.value) for fact in topic.facts}
+    stated_facts, cited, false = (
+        set[tuple[str, str]](),
+        set[tuple[str, str]](),
+        set[tuple[str, str]](),
+    )
     for sentence in _SENTENCES.split(text[:MAX_REPORT_CHARS]):
         citations = [title.strip() for title in _CITED.findall(sentence)][:MAX_CITATIONS]
         words = _CITED.sub(" ", sentence)
-        named = names.findall(words)
-        first = named[:1]  # whom the sentence is about; the cited pages are about somebody too
-        subjects = {one for one in [*first, *citations] if one in known}
-        for value in {*named, *_NUMBER.findall(words)}:
-            holds = {(one, value) for one in subjects if value in known[one]}
-            holds |= {(value, one) for one in first if one in known.get(value, ())}
-            stated |= holds & wanted
-            cited |= {pair for pair in holds & wanted if pair[0] in citations}
-            if not holds and value not in subjects and subjects:
+        named_names = names.findall(words)
+        first = named_names[
+            :1
+        ]  # whom the sentence is about; the cited pages are about somebody too
+        subjects = {name for name in [*first, *citations] if name in true_values}
+        for value in {*named_names, *_NUMBER.findall(words)}:
+            has_value = {(subject, value) for subject in subjects if value in true_values[subject]}
+            has_value |= {
+                (value, subject) for subject in first if subject in true_values.get(value, ())
+            }
+            stated_facts |= has_value & topic_facts
+            cited |= {pair for pair in has_value & topic_facts if pair[0] in citations}
+            if not has_value and value not in subjects and subjects:
                 false.add((min(subjects), value))
-    return ReportReading(len(stated), len(topic.facts), len(false), len(cited))
+    return ReportReading(len(stated_facts), len(topic.facts), len(false), len(cited))
 
 
 @lru_cache(maxsize=4)
@@ -74,8 +82,8 @@ def _known(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[str, frozen
     world = build_world(seed, people)
     longest_first = sorted(world.entities, key=len, reverse=True)
     names = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
-    known = {
+    true_values = {
         name: frozenset(fact.value for fact in facts_of(entity))
         for name, entity in world.entities.items()
     }
-    return names, known
+    return names, true_values

@@ -119,15 +119,15 @@ class Research(TextEnv):
                 f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read"
             )
         self._searched += 1
-        found = self.index.search([query], self.topk)[0]
-        return shown(found, MAX_DOCUMENT_CHARS) or "Nothing was found."
+        hits = self.index.search([query], self.topk)[0]
+        return shown(hits, MAX_DOCUMENT_CHARS) or "Nothing was found."
 
     def step(self, action: str | Message) -> tuple[str, float | Verdict, bool, bool, Info]:
         """Score the report, which ends the episode; an empty message does not."""
-        said = action if isinstance(action, str) else action.text
-        if not said.strip():
+        text = action if isinstance(action, str) else action.text
+        if not text.strip():
             return EMPTY, 0.0, False, False, {}
-        read = read_report(said, self.topic, self.world)
+        read = read_report(text, self.topic, self.world)
         truth = read.truth(self.cite_weight)
         metrics = {
             "truth": truth, "stated": read.stated / read.facts, "false_claims": float(read.false),
@@ -159,14 +159,16 @@ class Research(TextEnv):
             query = {"query": self.topic.pages[self._searched]}
             return assistant("", [ToolCall(name="search", arguments=query)])
         rng = random.Random(f"fault/{self.task.seed}")
-        said: list[str] = []
+        sentences: list[str] = []
         for fact in self.topic.facts:
             luck = rng.random()
             if luck < self.demo_fault_rate / 2:
                 continue
             value = self._mistaken(fact, rng) if luck < self.demo_fault_rate else fact.value
-            said.append(f"{fact.about[:1].upper()}{fact.about[1:]} is {value} [{fact.subject}].")
-        return " ".join(said) or f"Nothing is known of {self.topic.pages[0]}."
+            sentences.append(
+                f"{fact.about[:1].upper()}{fact.about[1:]} is {value} [{fact.subject}]."
+            )
+        return " ".join(sentences) or f"Nothing is known of {self.topic.pages[0]}."
 
     def _mistaken(self, fact: TopicFact, rng: random.Random) -> str:
         """Return another value of the same kind as the fact's."""
@@ -174,8 +176,8 @@ class Research(TextEnv):
             return str(int(fact.value) + rng.randint(1, 9))
         kind = self.world.entities[fact.value].kind
         names = [
-            one.name
-            for one in self.world.realm(self.task.split)
-            if one.kind is kind and one.name not in (fact.value, fact.subject)
+            entity.name
+            for entity in self.world.realm(self.task.split)
+            if entity.kind is kind and entity.name not in (fact.value, fact.subject)
         ]
         return rng.choice(names) if names else fact.value

@@ -43,15 +43,15 @@ class Topic:
 
 def facts_of(entity: Entity) -> list[TopicFact]:
     """Return the facts that the page of an entity states of the entity itself."""
-    made = [
+    facts = [
         TopicFact(entity.name, relation.phrase.format(entity.name), entity.links[relation.name])
         for relation in OUTGOING[entity.kind]
         if relation.name in entity.links
     ]
     if entity.number is not None:
-        about = _NUMBERS[entity.kind].format(entity.name)
-        made.append(TopicFact(entity.name, about, str(entity.number)))
-    return made
+        subject = _NUMBERS[entity.kind].format(entity.name)
+        facts.append(TopicFact(entity.name, subject, str(entity.number)))
+    return facts
 
 
 def draw_topic(world: World, split: str, rng: random.Random, *, pages: int) -> Topic:
@@ -64,27 +64,31 @@ def draw_topic(world: World, split: str, rng: random.Random, *, pages: int) -> T
         pages: most pages of the topic: the entity's own page, and pages that lead from one to the
             next; a way that ends early gives fewer.
     """
-    realm = [one for one in world.realm(split) if len(facts_of(one)) >= FEWEST_FACTS]
-    at = rng.choice(realm)
-    phrase, said, titles = at.name, [at.name], [at.name]
-    facts = facts_of(at)
+    realm = [entity for entity in world.realm(split) if len(facts_of(entity)) >= FEWEST_FACTS]
+    current = rng.choice(realm)
+    phrase, phrases, titles = current.name, [current.name], [current.name]
+    facts = facts_of(current)
     while len(titles) < pages:
-        ways = [way for way in _ways(at) if at.links[way.name] not in titles]
+        ways = [
+            relation for relation in _ways(current) if current.links[relation.name] not in titles
+        ]
         if not ways:
             break
-        way = rng.choice(ways)
-        at = world.entities[at.links[way.name]]
-        phrase = way.phrase.format(phrase)
-        said.append(phrase)
-        titles.append(at.name)
-        facts += facts_of(at)
-    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+        link = rng.choice(ways)
+        current = world.entities[current.links[link.name]]
+        phrase = link.phrase.format(phrase)
+        phrases.append(phrase)
+        titles.append(current.name)
+        facts += facts_of(current)
+    phrase_list = (
+        phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+    )
     return Topic(
-        question=f"Write a short report on what is known about {listed}.",
+        question=f"Write a short report on what is known about {phrase_list}.",
         pages=tuple(titles),
         facts=tuple(facts),
     )
 
 
 def _ways(entity: Entity) -> Iterable[Relation]:
-    return [way for way in OUTGOING[entity.kind] if way.name in entity.links]
+    return [relation for relation in OUTGOING[entity.kind] if relation.name in entity.links]

@@ -25,25 +25,27 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", bare).split())
 
 
-def exact_match(said: str, golds: Sequence[str]) -> float:
-    """Return 1 if `said` equals an element of `golds` after normalisation, else 0."""
-    return float(normalize(said) in {normalize(gold) for gold in golds})
+def exact_match(answer: str, golds: Sequence[str]) -> float:
+    """Return 1 if `answer` equals an element of `golds` after normalisation, else 0."""
+    return float(normalize(answer) in {normalize(gold) for gold in golds})
 
 
-def f1(said: str, golds: Sequence[str]) -> float:
+def f1(answer: str, golds: Sequence[str]) -> float:
     """Return the best F1 score over `golds`: the harmonic mean of word precision and recall.
 
     >>> round(f1("the cat sat", ["cat sat down"]), 3)  # 2 of 2 words, 2 of 3: 2 * 1 * 2/3 / (5/3)
     0.8
     """
-    return max((_f1(normalize(said).split(), normalize(gold).split()) for gold in golds), default=0)
+    return max(
+        (_f1(normalize(answer).split(), normalize(gold).split()) for gold in golds), default=0
+    )
 
 
-def _f1(said: list[str], gold: list[str]) -> float:
-    if not said or not gold:
-        return float(said == gold)
-    common = (Counter(said) & Counter(gold)).total()
-    return 2 * common / (len(said) + len(gold))
+def _f1(answer_words: list[str], gold: list[str]) -> float:
+    if not answer_words or not gold:
+        return float(answer_words == gold)
+    common = (Counter(answer_words) & Counter(gold)).total()
+    return 2 * common / (len(answer_words) + len(gold))
 
 
 def read_answer(text: str) -> str | None:
@@ -54,10 +56,10 @@ def read_answer(text: str) -> str | None:
     >>> read_answer("<answer>no</answer> or <answer>yes</answer></answer>")
     'yes'
     """
-    spoken = text.rpartition(END_OF_THOUGHTS)[2]
+    answer_text = text.rpartition(END_OF_THOUGHTS)[2]
     answer: str | None = None
-    begin = spoken.find(_OPENING)
-    while begin >= 0 and (end := spoken.find(_CLOSING, begin)) >= 0:
-        answer = spoken[begin + len(_OPENING) : end].strip()
-        begin = spoken.find(_OPENING, end)
+    begin = answer_text.find(_OPENING)
+    while begin >= 0 and (end := answer_text.find(_CLOSING, begin)) >= 0:
+        answer = answer_text[begin + len(_OPENING) : end].strip()
+        begin = answer_text.find(_OPENING, end)
     return answer

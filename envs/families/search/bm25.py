@@ -31,7 +31,7 @@ class Bm25Index:
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library sets DEBUG by itself
         self._library = library
         self._index: Any = self._library.BM25()
-        words = self._words([one.contents for one in documents])
+        words = self._words([document.contents for document in documents])
         # A corpus of stop words alone has no vocabulary, and bm25s cannot index it.
         self._is_empty = not any(words)
         if not self._is_empty:
@@ -48,18 +48,18 @@ class Bm25Index:
         return [self._found(words, topk) for words in self._words(queries)]
 
     def _found(self, words: list[str], topk: int) -> list[Hit]:
-        known = self._index.get_tokens_ids(words)
-        if not known:
+        word_ids = self._index.get_tokens_ids(words)
+        if not word_ids:
             return []
-        scores = self._index.get_scores(known)
+        scores = self._index.get_scores(word_ids)
         # The documents with the `topk` highest scores above 0; ties are in corpus order.
-        found = scores.nonzero()[0]
-        if len(found) > topk:
-            values = scores[found]
+        positions = scores.nonzero()[0]
+        if len(positions) > topk:
+            values = scores[positions]
             values.partition(len(values) - topk)
-            found = found[scores[found] >= values[-topk]]
-        order = (-scores[found]).argsort(kind="stable")
-        best: list[int] = found[order][:topk].tolist()
+            positions = positions[scores[positions] >= values[-topk]]
+        order = (-scores[positions]).argsort(kind="stable")
+        best: list[int] = positions[order][:topk].tolist()
         return [Hit(document=self.documents[n], score=float(scores[n])) for n in best]
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:

@@ -74,20 +74,20 @@ def load_corpus(source: str) -> tuple[Document, ...]:
 
 @lru_cache(maxsize=4)
 def _load_corpus(source: str, changed: int) -> tuple[Document, ...]:
-    found: list[Document] = []
+    documents: list[Document] = []
     lines: dict[str, int] = {}
     left_out: list[int] = []
     for position, row in enumerate(read_rows(source)):
-        made = _read(row.values, position)
-        if made is None:
+        new_document = _read(row.values, position)
+        if new_document is None:
             left_out.append(row.number)
-        elif made.id in lines:
-            raise _same_id(source, made.id, lines[made.id], row.number)
+        elif new_document.id in lines:
+            raise _same_id(source, new_document.id, lines[new_document.id], row.number)
         else:
-            lines[made.id] = row.number
-            found.append(made)
-    _report_left_out(source, len(found), left_out)
-    return tuple(found)
+            lines[new_document.id] = row.number
+            documents.append(new_document)
+    _report_left_out(source, len(documents), left_out)
+    return tuple(documents)
 
 
 def _same_id(source: str, identity: str, first: int, second: int) -> ConfigError:
@@ -97,10 +97,10 @@ def _same_id(source: str, identity: str, first: int, second: int) -> ConfigError
     )
 
 
-def _report_left_out(source: str, found: int, left_out: list[int]) -> None:
-    if not found and not left_out:
+def _report_left_out(source: str, count: int, left_out: list[int]) -> None:
+    if not count and not left_out:
         raise ConfigError(f"no document in {source!r}: it has no rows; {_WANTED}")
-    if not found:
+    if not count:
         raise ConfigError(
             f"no document in {source!r}: {place(source, left_out[0])} has no text under a name "
             f"that is known; {_WANTED}"
@@ -108,7 +108,7 @@ def _report_left_out(source: str, found: int, left_out: list[int]) -> None:
     if left_out:
         logger.warning(
             "%s: %d documents; left out %d rows without text, the first at %s",
-            source, found, len(left_out), place(source, left_out[0]),
+            source, count, len(left_out), place(source, left_out[0]),
         )  # fmt: skip
 
 
@@ -116,19 +116,19 @@ def _read(row: Mapping[str, Any], position: int) -> Document | None:
     text = text_of(row, _TEXTS)
     if not text:
         return None
-    given = (row.get(name) for name in _IDS)
-    identity = next((str(one) for one in given if one is not None), str(position))
+    ids = (row.get(name) for name in _IDS)
+    identity = next((str(given_id) for given_id in ids if given_id is not None), str(position))
     title = text_of(row, _TITLES)
-    whole = not title or text.startswith(f'"{title}"\n')
-    return Document(id=identity, contents=text) if whole else document(identity, title, text)
+    has_title = not title or text.startswith(f'"{title}"\n')
+    return Document(id=identity, contents=text) if has_title else document(identity, title, text)
 
 
 @lru_cache(maxsize=4)
 def fictional_corpus(world: int, people: int) -> tuple[Document, ...]:
     """Return the pages of a fictional world, all realms together."""
-    made = build_world(world, people)
-    pages = Pages(made)
-    names: Sequence[str] = list(made.entities)
+    world_drawn = build_world(world, people)
+    pages = Pages(world_drawn)
+    names: Sequence[str] = list(world_drawn.entities)
     return tuple(document(str(i), name, pages.text(name)) for i, name in enumerate(names))
 
 
@@ -149,5 +149,5 @@ def shown(hits: Iterable[Hit], max_chars: int) -> str:
     )
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]} [...]"
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars]} [...]"

@@ -64,22 +64,22 @@ class RetrievingEngine:
     async def find(self, search: SearchSession) -> list[Hit]:
         """Retrieve documents, as `SearchEngine.find` describes."""
         if not search.noisy:
-            (found,) = await self._retriever.retrieve([search.query], search.topk)
-            return found
-        wanted = min(search.topk + SPARE, MAX_DOCUMENTS)
-        (found,) = await self._retriever.retrieve([search.query], wanted)
-        kept = [hit for hit in found if not _helps(hit.document, search.question)]
-        return kept[: search.topk]
+            (hits,) = await self._retriever.retrieve([search.query], search.topk)
+            return hits
+        hit_count = min(search.topk + SPARE, MAX_DOCUMENTS)
+        (hits,) = await self._retriever.retrieve([search.query], hit_count)
+        kept_hits = [hit for hit in hits if not _helps(hit.document, search.question)]
+        return kept_hits[: search.topk]
 
     async def close(self) -> None:
         """Close the connections of the retriever."""
         await self._retriever.close()
 
 
-def _helps(found: Document, question: SearchQuestion) -> bool:
-    if found.title in question.pages:
+def _helps(candidate: Document, question: SearchQuestion) -> bool:
+    if candidate.title in question.pages:
         return True
-    words = f" {normalize(found.contents)} "
+    words = f" {normalize(candidate.contents)} "
     return any(f" {normalize(gold)} " in words for gold in question.golds)
 
 
@@ -124,13 +124,15 @@ class SimulatedEngine:
             question=search.question.text, answer=search.question.golds[0],
         )  # fmt: skip
         try:
-            said = await self._client.complete([user(prompt)], seed=search.seed, max_tokens=2048)
+            completion = await self._client.complete(
+                [user(prompt)], seed=search.seed, max_tokens=2048
+            )
         except LudusError as error:
             raise RewardUnavailable(_verdict(error)) from error
-        found = read_documents(said.message.text)[: search.topk]
-        if not found:
+        documents = read_documents(completion.message.text)[: search.topk]
+        if not documents:
             raise RewardUnavailable(Verdict.unavailable("the simulated search engine said nothing"))
-        return [Hit(document=one, score=0.0) for one in found]
+        return [Hit(document=written, score=0.0) for written in documents]
 
     async def close(self) -> None:
         """Close the connections to the model's server."""
@@ -138,9 +140,9 @@ class SimulatedEngine:
 
 
 def _verdict(error: LudusError) -> Verdict:
-    said = f"the simulated search engine: {error}"
-    ours = isinstance(error, (RequestRejected, Unauthorized))
-    return Verdict.error(said) if ours else Verdict.unavailable(said)
+    message = f"the simulated search engine: {error}"
+    is_ours = isinstance(error, (RequestRejected, Unauthorized))
+    return Verdict.error(message) if is_ours else Verdict.unavailable(message)
 
 
 _DOCUMENT = re.compile(r'^Doc (\d+) ?\(Title: ?"?([^"\n]*?)"?\) ?(.*)$', re.MULTILINE)
@@ -152,5 +154,7 @@ def read_documents(text: str) -> list[Document]:
     >>> [one.title for one in read_documents('Doc 1(Title: "Thebes") A town.')]
     ['Thebes']
     """
-    found = [document(number, title, said) for number, title, said in _DOCUMENT.findall(text)]
-    return found or ([document("1", "", text.strip())] if text.strip() else [])
+    documents = [
+        document(number, title, contents) for number, title, contents in _DOCUMENT.findall(text)
+    ]
+    return documents or ([document("1", "", text.strip())] if text.strip() else [])

@@ -88,8 +88,8 @@ def place(source: str, number: int) -> str:
 
 def text_of(row: Mapping[str, Any], fields: Iterable[str]) -> str:
     """Return the first of `fields` that holds text; empty if none does."""
-    found = (row.get(field) for field in fields)
-    return next((one.strip() for one in found if isinstance(one, str) and one.strip()), "")
+    values = (row.get(field) for field in fields)
+    return next((value.strip() for value in values if isinstance(value, str) and value.strip()), "")
 
 
 def _ending(source: str) -> str:
@@ -112,27 +112,27 @@ def _object(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        begins = line.decode(errors="replace").strip()[:_SHOWN_CHARS]
+        beginning = line.decode(errors="replace").strip()[:_SHOWN_CHARS]
         raise ConfigError(
             f"{place(str(path), number)}: not a JSON object in UTF-8: {error}; it begins "
-            f"{begins!r}: mend or delete that line (one object a line; a list of them is .json)"
+            f"{beginning!r}: mend or delete that line (one object a line; a list of them is .json)"
         ) from None
 
 
 def _fault_of(data: bytes) -> str:
     """Say where a text stops being a JSON list of objects; empty where that cannot be told."""
     try:
-        found: Any = json.loads(data)
+        content: Any = json.loads(data)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return f"line {line}: {error.reason}"
     except json.JSONDecodeError as error:
         return f"line {error.lineno}: {error.msg}"
-    if not isinstance(found, list):
-        return f"it is one {type(found).__name__}"
-    items: list[object] = found
-    return next((f"item {n}: {one!r:.60}" for n, one in enumerate(items, 1)
-                 if not isinstance(one, dict)), "")  # fmt: skip
+    if not isinstance(content, list):
+        return f"it is one {type(content).__name__}"
+    items: list[object] = content
+    return next((f"item {n}: {item!r:.60}" for n, item in enumerate(items, 1)
+                 if not isinstance(item, dict)), "")  # fmt: skip
 
 
 def _of_table(path: Path, delimiter: str) -> Iterator[FileRow]:

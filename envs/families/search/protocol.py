@@ -85,15 +85,15 @@ def read_request(body: RetrieveBody, own_topk: int) -> RetrievalRequest:
             "invalid",
         )
     topk = body.topk or own_topk
-    most = min(MAX_QUERIES, MAX_RESULTS // topk)
-    if len(queries) > most:
+    max_queries = min(MAX_QUERIES, MAX_RESULTS // topk)
+    if len(queries) > max_queries:
         raise Refused(
-            f"{len(queries)} queries with topk {topk}; at most {most} at once, send several "
+            f"{len(queries)} queries with topk {topk}; at most {max_queries} at once, send several "
             "requests",
             "invalid",
         )
     return RetrievalRequest(
-        [one[:MAX_QUERY_CHARS] for one in queries], topk, bool(body.return_scores)
+        [query[:MAX_QUERY_CHARS] for query in queries], topk, bool(body.return_scores)
     )
 
 
@@ -119,11 +119,12 @@ class Retriever(Protocol):
         ...
 
 
-def as_result(found: Sequence[Sequence[Hit]], *, scores: bool) -> RetrieveReply:
+def as_result(hit_lists: Sequence[Sequence[Hit]], *, scores: bool) -> RetrieveReply:
     """Encode hits as the body of a reply, with or without scores."""
     return RetrieveReply(
         result=[
-            [msgspec.to_builtins(hit if scores else hit.document) for hit in hits] for hits in found
+            [msgspec.to_builtins(hit if scores else hit.document) for hit in hits]
+            for hits in hit_lists
         ]
     )
 
@@ -138,11 +139,11 @@ def as_hits(items: Sequence[dict[str, Any]]) -> list[Hit]:
 
 
 def _hit(item: dict[str, Any]) -> Hit:
-    found = item if "document" in item else {"document": item}
-    document = {**found["document"]} if isinstance(found["document"], dict) else {}
+    row = item if "document" in item else {"document": item}
+    document = {**row["document"]} if isinstance(row["document"], dict) else {}
     # Servers number their documents by position, by name or not at all; those that ask the web
     # (Search-R1's for Google and SerpAPI) have no scores.
-    identity, score = document.get("id"), found.get("score")
+    identity, score = document.get("id"), row.get("score")
     return msgspec.convert(
         {
             "document": {**document, "id": "" if identity is None else str(identity)},

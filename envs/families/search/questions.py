@@ -129,28 +129,28 @@ class QuestionMaker:
 
     def _better_of_two(self, rng: random.Random) -> _Path | None:
         attribute = NUMBERS[rng.choice(list(NUMBERS))]
-        one, other = rng.sample(self._by_kind[attribute.source], 2)
-        assert one.number is not None  # entities of these kinds have a number
-        assert other.number is not None
-        if one.number == other.number:
+        first, second = rng.sample(self._by_kind[attribute.source], 2)
+        assert first.number is not None  # entities of these kinds have a number
+        assert second.number is not None
+        if first.number == second.number:
             return None
-        adjective = attribute.more if one.number > other.number else attribute.less
-        names = (one.name, other.name)
-        asked = rng.sample(names, 2)
+        adjective = attribute.more if first.number > second.number else attribute.less
+        names = (first.name, second.name)
+        names_asked = rng.sample(names, 2)
         return _Path(
-            f"the {adjective} of {asked[0]} and {asked[1]}",
-            one,
+            f"the {adjective} of {names_asked[0]} and {names_asked[1]}",
+            first,
             names,
-            searches=tuple(asked),
-            pages=tuple(asked),
-            other=other.name,
+            searches=tuple(names_asked),
+            pages=tuple(names_asked),
+            other=second.name,
         )
 
     def _one_of_both(self, rng: random.Random) -> _Path | None:
         person = rng.choice(self._by_kind[EntityKind.PERSON])
         facts = [(name, person.links[name]) for name in rng.sample(list(_CLAUSES), 2)]
-        both = self._people_by_fact[facts[0]] & self._people_by_fact[facts[1]]
-        if both != {person.name}:
+        people = self._people_by_fact[facts[0]] & self._people_by_fact[facts[1]]
+        if people != {person.name}:
             return None
         clauses = [_CLAUSES[relation].format(target) for relation, target in facts]
         phrase = f"the person who {clauses[0]} and {clauses[1]}"
@@ -167,7 +167,7 @@ class QuestionMaker:
 
     def _follow(self, path: _Path, rng: random.Random) -> _Path | None:
         """Follow a random relation; None if that leads back to where the question has been."""
-        choices = [one for one in OUTGOING[path.at.kind] if one.name in path.at.links]
+        choices = [link for link in OUTGOING[path.at.kind] if link.name in path.at.links]
         relation = rng.choice(choices) if choices else None
         target = None if relation is None else path.at.links[relation.name]
         if relation is None or target is None or target in path.visited:
@@ -204,6 +204,6 @@ class QuestionMaker:
         return SearchQuestion(text, (answer,), path.searches, path.pages, evidence)
 
 
-def shapes_for(hops: int, wanted: Sequence[QuestionShape]) -> list[QuestionShape]:
-    """Return the shapes in `wanted` that are possible with so many hops."""
-    return [shape for shape in wanted if hops > 1 or shape is QuestionShape.CHAIN]
+def shapes_for(hops: int, wanted_shapes: Sequence[QuestionShape]) -> list[QuestionShape]:
+    """Return the shapes in `wanted_shapes` that are possible with so many hops."""
+    return [shape for shape in wanted_shapes if hops > 1 or shape is QuestionShape.CHAIN]

@@ -64,13 +64,13 @@ class RemoteRetriever:
         body = RetrieveRequest(queries=list(queries), topk=topk, return_scores=True)
         try:
             reply = await self._client.post(RETRIEVE_PATH, body, RetrieveReply)
-            found = [as_hits(items)[:topk] for items in reply.result]
+            hits = [as_hits(items)[:topk] for items in reply.result]
         except (LudusError, msgspec.ValidationError) as error:
             raise RewardUnavailable(self._verdict(error)) from error
-        if len(found) != len(queries):
-            said = f"{self._server} answered {len(found)} of {len(queries)} queries"
-            raise RewardUnavailable(Verdict.error(said))
-        return found
+        if len(hits) != len(queries):
+            problem = f"{self._server} answered {len(hits)} of {len(queries)} queries"
+            raise RewardUnavailable(Verdict.error(problem))
+        return hits
 
     async def close(self) -> None:
         """Close the connections to the server."""

@@ -142,11 +142,11 @@ class Search(TextEnv):
         """Return the briefing of the style."""
         if self.settings.style == Style.TOOLS:
             return msgspec.structs.replace(super().briefing(), max_turns=self.settings.max_turns)
-        own = self.settings.is_self_search
+        is_own = self.settings.is_self_search
         return Briefing(
-            system_prompt=_SELF_PROMPT if own else _TAGS_PROMPT,
+            system_prompt=_SELF_PROMPT if is_own else _TAGS_PROMPT,
             answer_format=self.answer_format,
-            max_turns=1 if own else self.settings.max_turns,
+            max_turns=1 if is_own else self.settings.max_turns,
         )
 
     def tasks(self, split: str) -> TaskSet:
@@ -187,27 +187,27 @@ class Search(TextEnv):
             query=query, topk=self.settings.topk, question=self.question, noisy=noisy,
             seed=self.rng.getrandbits(31),
         )  # fmt: skip
-        found = await self.engine.find(request)
+        search_result = await self.engine.find(request)
         self._searches += 1
         self._noisy += noisy
-        return shown(found, MAX_TEXT_CHARS) or NOTHING_FOUND
+        return shown(search_result, MAX_TEXT_CHARS) or NOTHING_FOUND
 
     async def step(self, action: str | Message) -> Stepped:
         """Score an answer, which ends the episode; in the style `tags`, also run a search."""
-        said = action if isinstance(action, str) else action.text
+        text = action if isinstance(action, str) else action.text
         if self.settings.style == Style.TAGS and not self.settings.is_self_search:
-            return await self._step_by_tag(said)
-        answer = read_answer(said)
+            return await self._step_by_tag(text)
+        answer = read_answer(text)
         if self.settings.is_self_search:
-            self._faults = int(not is_well_formed(said))
+            self._faults = int(not is_well_formed(text))
             return "", self._verdict(answer or ""), True, False, {}
         if answer is None:
             self._faults += 1
             return NO_ANSWER, 0.0, False, False, {}
         return "", self._verdict(answer), True, False, {}
 
-    async def _step_by_tag(self, said: str) -> Stepped:
-        action = read_action(said)
+    async def _step_by_tag(self, text: str) -> Stepped:
+        action = read_action(text)
         if action.name == "answer":
             return "", self._verdict(action.content), True, False, {}
         if action.name == "search":
@@ -221,20 +221,20 @@ class Search(TextEnv):
 
     def _verdict(self, answer: str) -> Verdict:
         """Weigh the outcome and the format: (1 - w) outcome + w format."""
-        said = answer[: MAX_ANSWER_CHARS + 1]
+        answer_text = answer[: MAX_ANSWER_CHARS + 1]
         golds = self.question.golds
-        scores = {"em": exact_match(said, golds), "f1": f1(said, golds)}
-        if len(said) > MAX_ANSWER_CHARS:
+        scores = {"em": exact_match(answer_text, golds), "f1": f1(answer_text, golds)}
+        if len(answer_text) > MAX_ANSWER_CHARS:
             scores = dict.fromkeys(scores, 0.0)
         outcome, weight = scores[self.settings.reward], self.settings.format_weight
         parts = {self.settings.reward: (outcome, 1 - weight)}
-        kept = float(not self._faults)
+        followed_format = float(not self._faults)
         if weight:
-            parts["format"] = (kept, weight)
+            parts["format"] = (followed_format, weight)
         counts = {"searches": float(self._searches), "noisy_searches": float(self._noisy)}
         return Verdict.of(
-            (1 - weight) * outcome + weight * kept,
-            "right" if outcome == 1 else f"answered {said[:80]!r}",
+            (1 - weight) * outcome + weight * followed_format,
+            "right" if outcome == 1 else f"answered {answer_text[:80]!r}",
             parts=parts,
             metrics={**scores, **counts},
         )
@@ -257,8 +257,8 @@ class Search(TextEnv):
             pairs = zip(self.question.searches, self.question.evidence, strict=True)
             return (
                 "".join(
-                    f"<search>{query}</search><information>{found}</information>"
-                    for query, found in pairs
+                    f"<search>{query}</search><information>{information}</information>"
+                    for query, information in pairs
                 )
                 + answer
             )

@@ -88,25 +88,25 @@ class RetrieverService:
 
     async def retrieve(self, path: Path, body: RetrieveBody) -> RetrieveReply:
         """Answer a request to `POST /retrieve`."""
-        asked = read_request(body, self._topk)
+        request = read_request(body, self._topk)
         self._admission.enter(_KEY)
         began = time.monotonic()
         try:
             loop = asyncio.get_running_loop()
-            ends = began + self._timeout_s
-            return await loop.run_in_executor(self._threads, self._search, asked, ends)
+            deadline = began + self._timeout_s
+            return await loop.run_in_executor(self._threads, self._search, request, deadline)
         finally:
             self._admission.leave(_KEY, time.monotonic() - began)
 
-    def _search(self, asked: RetrievalRequest, ends: float) -> RetrieveReply:
-        found: list[list[Hit]] = []
-        for first in range(0, len(asked.queries), QUERIES_AT_ONCE):
-            if time.monotonic() >= ends:
+    def _search(self, request: RetrievalRequest, deadline: float) -> RetrieveReply:
+        hits: list[list[Hit]] = []
+        for first in range(0, len(request.queries), QUERIES_AT_ONCE):
+            if time.monotonic() >= deadline:
                 raise Refused(
-                    f"{len(found)} of {len(asked.queries)} queries were searched for within "
+                    f"{len(hits)} of {len(request.queries)} queries were searched for within "
                     f"{self._timeout_s:g} s; send fewer at once, or give the server more --threads",
                     "step_timeout",
                 )
-            some = asked.queries[first : first + QUERIES_AT_ONCE]
-            found += self._index.search(some, asked.topk)
-        return as_result(found, scores=asked.return_scores)
+            queries = request.queries[first : first + QUERIES_AT_ONCE]
+            hits += self._index.search(queries, request.topk)
+        return as_result(hits, scores=request.return_scores)

@@ -75,9 +75,11 @@ class SearchSettings:
         check_noise(self.noise)
         _within("format_weight", self.format_weight, 0, 1)
         _within("timeout_s", self.timeout_s, 0.01, MAX_TIMEOUT_S)
-        fewest, most = self.hops
-        if not 1 <= fewest <= most <= MAX_HOPS:
-            raise ConfigError(f"need 1 <= min_hops <= max_hops <= {MAX_HOPS}, got {fewest}, {most}")
+        fewest, max_hops = self.hops
+        if not 1 <= fewest <= max_hops <= MAX_HOPS:
+            raise ConfigError(
+                f"need 1 <= min_hops <= max_hops <= {MAX_HOPS}, got {fewest}, {max_hops}"
+            )
         if not self.shapes or (fewest == 1 and QuestionShape.CHAIN not in self.shapes):
             raise ConfigError(
                 f"questions with {fewest} hops are chains; shapes is {self.shapes!r}: add "
@@ -86,13 +88,13 @@ class SearchSettings:
         self._check_retriever()
 
     def _check_retriever(self) -> None:
-        known = self.retriever in list(Source)
-        if not known and not self.retriever.startswith(("http://", "https://")):
+        is_known = self.retriever in list(Source)
+        if not is_known and not self.retriever.startswith(("http://", "https://")):
             raise ConfigError(
                 f"retriever must be {', '.join(Source)} or a server's address such as "
                 f"http://127.0.0.1:8000, got {self.retriever!r}"
             )
-        if not known:
+        if not is_known:
             url = self.retriever
             try:
                 port = urlsplit(url).port
@@ -167,6 +169,6 @@ def _one_of(name: str, value: str, choices: list[str]) -> None:
         raise ConfigError(f"{name} must be {' or '.join(choices)}, got {value!r}")
 
 
-def _within(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"{name} must be from {least:g} to {most:g}, got {value:g}")
+def _within(name: str, value: float, smallest: float, largest: float) -> None:
+    if not smallest <= value <= largest:
+        raise ConfigError(f"{name} must be from {smallest:g} to {largest:g}, got {value:g}")

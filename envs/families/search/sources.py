@@ -95,8 +95,8 @@ class GeneratedQuestions:
 
 @lru_cache(maxsize=4)
 def _makers(world: int, people: int) -> dict[str, QuestionMaker]:
-    made = build_world(world, people)
-    return {split: QuestionMaker(made, split) for split in SPLITS}
+    world_drawn = build_world(world, people)
+    return {split: QuestionMaker(world_drawn, split) for split in SPLITS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +139,15 @@ class FiledQuestions:
 def _problems(
     source: str, seed: int, validation: float, test: float, changed: int
 ) -> ProblemSet[_Filed]:
-    found: dict[str, _Filed] = {}
+    filed: dict[str, _Filed] = {}
     left_out: list[int] = []
     for row in read_rows(source):
         read = _read(row.values)
         if read is None:
             left_out.append(row.number)
         else:
-            found.setdefault(read.id, read)
-    if not found:
+            filed.setdefault(read.id, read)
+    if not filed:
         raise ConfigError(
             f"no row of {source!r} has a question and an answer: rows need 'question' and 'answer' "
             "(or 'golden_answers', a list)"
@@ -156,22 +156,24 @@ def _problems(
         logger.warning(
             "%s: %d questions; left out %d rows without a question or an answer that can be "
             "compared, the first at %s",
-            source, len(found), len(left_out), place(source, left_out[0]),
+            source, len(filed), len(left_out), place(source, left_out[0]),
         )  # fmt: skip
-    return ProblemSet(list(found.values()), seed=seed, validation=validation, test=test)
+    return ProblemSet(list(filed.values()), seed=seed, validation=validation, test=test)
 
 
 def _read(row: Mapping[str, Any]) -> _Filed | None:
-    asked = text_of(row, _QUESTIONS)
+    question = text_of(row, _QUESTIONS)
     golds = next((golds for name in _ANSWERS if (golds := _golds(row.get(name)))), ())
-    if not asked or not golds:
+    if not question or not golds:
         return None
-    identity = hashlib.blake2b(" ".join(asked.split()).encode(), digest_size=8).hexdigest()
-    return _Filed(identity, SearchQuestion(asked, golds, searches=(asked,), evidence=(golds[0],)))
+    identity = hashlib.blake2b(" ".join(question.split()).encode(), digest_size=8).hexdigest()
+    return _Filed(
+        identity, SearchQuestion(question, golds, searches=(question,), evidence=(golds[0],))
+    )
 
 
-def _golds(given: object) -> tuple[str, ...]:
+def _golds(raw_golds: object) -> tuple[str, ...]:
     """Return the answers that can be compared: an answer that is empty once normalised cannot."""
-    several = given if isinstance(given, list) else [given]
-    texts = [str(one).strip() for one in several if isinstance(one, (str, int, float))]
+    gold_list = raw_golds if isinstance(raw_golds, list) else [raw_golds]
+    texts = [str(gold).strip() for gold in gold_list if isinstance(gold, (str, int, float))]
     return tuple(text for text in texts if normalize(text))

@@ -30,16 +30,16 @@ def read_action(text: str) -> TagAction:
     >>> read_action("I need more. <search>capital of Kilria</search> <answer>no</answer>")
     TagAction(name='search', content='capital of Kilria')
     """
-    spoken = text.rpartition(END_OF_THOUGHTS)[2]
-    found = [
-        (begin, name, spoken[begin + len(name) + 2 : end].strip())
+    answer_text = text.rpartition(END_OF_THOUGHTS)[2]
+    tags = [
+        (begin, name, answer_text[begin + len(name) + 2 : end].strip())
         for name in ("search", "answer")
-        if (begin := spoken.find(f"<{name}>")) >= 0
-        and (end := spoken.find(f"</{name}>", begin)) >= 0
+        if (begin := answer_text.find(f"<{name}>")) >= 0
+        and (end := answer_text.find(f"</{name}>", begin)) >= 0
     ]
-    if not found:
+    if not tags:
         return TagAction("")
-    _, name, content = min(found)
+    _, name, content = min(tags)
     return TagAction(name, content)
 
 

@@ -52,11 +52,11 @@ def picture_of(page: Page, *, size: int, seed: str) -> bytes:
     """
     pixels: Pixels = np.full((size, size, 3), BACKGROUND, np.uint8)
     rng, cell = random.Random(seed), size // 3
-    for thing in page:
-        row, column = divmod(PLACES.index(thing.place), 3)
+    for shape in page:
+        row, column = divmod(PLACES.index(shape.place), 3)
         side = rng.randint(cell // 2, cell - 4)
         top = row * cell + rng.randint(2, cell - 2 - side)
-        left = column * cell + rng.randint(2, cell - 2 - side)
-        mask = shape_mask(thing.shape, side)
-        pixels[top : top + side, left : left + side][mask] = COLOURS[thing.colour]
+        left_edge = column * cell + rng.randint(2, cell - 2 - side)
+        mask = shape_mask(shape.shape, side)
+        pixels[top : top + side, left_edge : left_edge + side][mask] = COLOURS[shape.colour]
     return png_of(pixels)

@@ -36,19 +36,19 @@ class ShapeQuestion(NamedTuple):
 def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> ShapeQuestion:
     """Draw a question of a kind about some pictures."""
     if kind is Kind.COUNT:
-        colour = rng.choice(sorted({thing.colour for page in pages for thing in page}))
-        counted = sum(thing.colour == colour for page in pages for thing in page)
-        where = "" if len(pages) == 1 else " on all pages"
+        colour = rng.choice(sorted({shape.colour for page in pages for shape in page}))
+        count = sum(shape.colour == colour for page in pages for shape in page)
+        place = "" if len(pages) == 1 else " on all pages"
         everything = tuple(range(1, len(pages) + 1))
         return ShapeQuestion(
-            f"How many shapes are {colour}{where}?", str(counted), everything, colour
+            f"How many shapes are {colour}{place}?", str(count), everything, colour
         )
     number = rng.randint(1, len(pages))
-    thing: DrawnShape = rng.choice(pages[number - 1])
-    where = thing.place if len(pages) == 1 else f"{thing.place} of page {number}"
+    shape_drawn: DrawnShape = rng.choice(pages[number - 1])
+    place = shape_drawn.place if len(pages) == 1 else f"{shape_drawn.place} of page {number}"
     if kind is Kind.SHAPE:
-        return ShapeQuestion(f"What shape is at the {where}?", thing.shape, (number,))
-    return ShapeQuestion(f"What colour is at the {where}?", thing.colour, (number,))
+        return ShapeQuestion(f"What shape is at the {place}?", shape_drawn.shape, (number,))
+    return ShapeQuestion(f"What colour is at the {place}?", shape_drawn.colour, (number,))
 
 
 def read_answer(text: str) -> str:

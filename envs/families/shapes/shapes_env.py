@@ -85,8 +85,8 @@ class ShapesQuiz(TextEnv):
         pages: int = 1,
         size: int = 96,
     ) -> None:
-        kinds = [one.strip() for one in ask.split(",")]
-        if unknown := [one for one in kinds if one not in list(Kind)]:
+        kinds = [kind.strip() for kind in ask.split(",")]
+        if unknown := [kind for kind in kinds if kind not in list(Kind)]:
             raise ConfigError(f"ask must name some of {', '.join(Kind)}, got {unknown[0]!r}")
         if not 1 <= min_things <= max_things <= len(PLACES):
             raise ConfigError(
@@ -97,7 +97,7 @@ class ShapesQuiz(TextEnv):
             raise ConfigError(f"pages must be from 1 to {MAX_PAGES}, got {pages}")
         if not 48 <= size <= 1024:
             raise ConfigError(f"size must be from 48 to 1024 pixels, got {size}")
-        self.kinds = [Kind(one) for one in kinds]
+        self.kinds = [Kind(kind) for kind in kinds]
         self.things = (min_things, max_things)
         self.page_count = pages
         self.size = size
@@ -122,9 +122,9 @@ class ShapesQuiz(TextEnv):
     ) -> tuple[list[Message], dict[str, Any]]:
         """Show the first picture with the question."""
         self._begin(self.task)
-        more = "" if self.page_count == 1 else f" This is page 1 of {self.page_count}."
-        shown = TextPart(f"{self.question.text}{more}")
-        return [user([self._picture(1), shown])], {"briefing": self.briefing()}
+        note = "" if self.page_count == 1 else f" This is page 1 of {self.page_count}."
+        opening = TextPart(f"{self.question.text}{note}")
+        return [user([self._picture(1), opening])], {"briefing": self.briefing()}
 
     @tool
     def look(self, page: int) -> ImagePart:
@@ -140,8 +140,8 @@ class ShapesQuiz(TextEnv):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Compare the answer with the right one; the episode ends."""
-        said = read_answer(action) if isinstance(action, str) else ""
-        return "", float(said == self.question.answer), True, False, {}
+        answer = read_answer(action) if isinstance(action, str) else ""
+        return "", float(answer == self.question.answer), True, False, {}
 
     def gold(self) -> str:
         """Return the answer."""
@@ -161,8 +161,8 @@ class ShapesQuiz(TextEnv):
         seen = sorted({page for page in self._looked if page in self.question.pages})
         if not self.question.counted:
             return f"page {seen[-1]}: {self.question.answer}" if seen else "not seen yet"
-        found = [thing for page in seen for thing in self.pages[page - 1]]
-        count = sum(thing.colour == self.question.counted for thing in found)
+        shapes = [shape for page in seen for shape in self.pages[page - 1]]
+        count = sum(shape.colour == self.question.counted for shape in shapes)
         return f"pages 1 to {seen[-1]}: {count}"
 
     def _begin(self, task: Task) -> None:
@@ -192,4 +192,4 @@ def told(pages: tuple[Page, ...] | list[Page]) -> str:
     >>> told([(DrawnShape("top", "red", "circle"), DrawnShape("left", "blue", "square"))])
     'red circle top, blue square left'
     """
-    return " | ".join(", ".join(str(thing) for thing in page) for page in pages)
+    return " | ".join(", ".join(str(shape) for shape in page) for page in pages)

@@ -18,28 +18,30 @@ another order differ by less.
 """
 
 
-def same_table(one: Sequence[Row], other: Sequence[Row], *, ordered: bool) -> bool:
+def same_table(first: Sequence[Row], second: Sequence[Row], *, ordered: bool) -> bool:
     """Return whether two results have equal rows.
 
     >>> same_table([[1], ["a"]], [["a"], [1.0]], ordered=False)
     True
     """
-    if len(one) != len(other):
+    if len(first) != len(second):
         return False
-    left, right = (one, other) if ordered else (sorted(one, key=_key), sorted(other, key=_key))
+    left, right = (
+        (first, second) if ordered else (sorted(first, key=_key), sorted(second, key=_key))
+    )
     return all(starmap(_same_row, zip(left, right, strict=True)))
 
 
-def _same_row(one: Row, other: Row) -> bool:
-    return len(one) == len(other) and all(map(_same_value, one, other))
+def _same_row(first: Row, second: Row) -> bool:
+    return len(first) == len(second) and all(map(_same_value, first, second))
 
 
-def _same_value(one: Value, other: Value) -> bool:
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        if isinstance(one, int) and isinstance(other, int):
-            return one == other
-        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return type(one) is type(other) and one == other
+def _same_value(first: Value, second: Value) -> bool:
+    if isinstance(first, (int, float)) and isinstance(second, (int, float)):
+        if isinstance(first, int) and isinstance(second, int):
+            return first == second
+        return math.isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return type(first) is type(second) and first == second
 
 
 def _key(row: Row) -> list[tuple[int, float, str]]:

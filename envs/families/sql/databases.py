@@ -49,13 +49,13 @@ def draw_database(theme: Theme, rng: random.Random) -> Database:
     """Draw a database: 3 to 12 rows of each kind, up to 30 links, and sometimes none."""
     left, right = _things(theme.left, rng), _things(theme.right, rng)
     links = rng.choice((0, rng.randint(1, 8), rng.randint(8, 30), rng.randint(8, 30)))
-    few = [theme.low, theme.high, rng.randint(theme.low, theme.high)]
+    limits = [theme.low, theme.high, rng.randint(theme.low, theme.high)]
     rows = {
         theme.left.table: left,
         theme.right.table: right,
         theme.links: [
             [number + 1, rng.choice(left)[0], rng.choice(right)[0],
-             rng.choice(few) if rng.random() < 0.4 else rng.randint(theme.low, theme.high)]
+             rng.choice(limits) if rng.random() < 0.4 else rng.randint(theme.low, theme.high)]
             for number in range(links)
         ],
     }  # fmt: skip

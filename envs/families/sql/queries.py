@@ -63,24 +63,24 @@ def _filter(theme: Theme, rng: random.Random) -> SqlQuestion:
 def _count(theme: Theme, rng: random.Random) -> SqlQuestion:
     kind = _either(theme, rng)
     value = rng.choice(kind.values)
-    where = f"FROM {kind.table} WHERE {kind.category} = '{value}'"
+    from_where = f"FROM {kind.table} WHERE {kind.category} = '{value}'"
     return SqlQuestion(
         f"How many {kind.many} have the {kind.category} '{value}'?",
-        f"SELECT COUNT(*) {where}",
-        (f"SELECT COUNT(*) FROM {kind.table}", f"SELECT COUNT({kind.number}) {where}"),
+        f"SELECT COUNT(*) {from_where}",
+        (f"SELECT COUNT(*) FROM {kind.table}", f"SELECT COUNT({kind.number}) {from_where}"),
     )
 
 
 def _average(theme: Theme, rng: random.Random) -> SqlQuestion:
     kind = _either(theme, rng)
     value, number = rng.choice(kind.values), kind.number
-    where = f"FROM {kind.table} WHERE {kind.category} = '{value}'"
+    from_where = f"FROM {kind.table} WHERE {kind.category} = '{value}'"
     return SqlQuestion(
         f"What is the average {number} of the {kind.many} with the {kind.category} '{value}', "
         "leaving out those that have none?",
-        f"SELECT AVG({number}) {where}",
-        (f"SELECT AVG({number}) FROM {kind.table}", f"SELECT SUM({number}) / COUNT(*) {where}",
-         f"SELECT AVG(COALESCE({number}, 0)) {where}"),
+        f"SELECT AVG({number}) {from_where}",
+        (f"SELECT AVG({number}) FROM {kind.table}", f"SELECT SUM({number}) / COUNT(*) {from_where}",
+         f"SELECT AVG(COALESCE({number}, 0)) {from_where}"),
     )  # fmt: skip
 
 
@@ -100,28 +100,30 @@ def _group(theme: Theme, rng: random.Random) -> SqlQuestion:
 
 
 def _having(theme: Theme, rng: random.Random) -> SqlQuestion:
-    kind, least = _either(theme, rng), rng.randint(2, 3)
+    kind, min_count = _either(theme, rng), rng.randint(2, 3)
     tail = f"SELECT {kind.category} FROM {kind.table} GROUP BY {kind.category} HAVING"
     return SqlQuestion(
-        f"Which values of {kind.category} have at least {least} {kind.many} whose {kind.number} "
-        "is known?",
-        f"{tail} COUNT({kind.number}) >= {least}",
-        (f"{tail} COUNT(*) >= {least}", f"{tail} COUNT({kind.number}) > {least}",
-         f"{tail} COUNT(DISTINCT {kind.number}) >= {least}"),
+        f"Which values of {kind.category} have at least {min_count} {kind.many} whose "
+        f"{kind.number} is known?",
+        f"{tail} COUNT({kind.number}) >= {min_count}",
+        (f"{tail} COUNT(*) >= {min_count}", f"{tail} COUNT({kind.number}) > {min_count}",
+         f"{tail} COUNT(DISTINCT {kind.number}) >= {min_count}"),
     )  # fmt: skip
 
 
 def _top(theme: Theme, rng: random.Random) -> SqlQuestion:
     kind, count = _either(theme, rng), rng.randint(2, 4)
-    known = f"SELECT {kind.label} FROM {kind.table} WHERE {kind.number} IS NOT NULL ORDER BY"
+    ordered_labels = (
+        f"SELECT {kind.label} FROM {kind.table} WHERE {kind.number} IS NOT NULL ORDER BY"
+    )
     return SqlQuestion(
         f"The {count} {kind.many} with the largest {kind.number}: give the {kind.label}, the "
         f"largest first, ties in alphabetical order of {kind.label}; leave out those without "
         f"{_articled(kind.number)}.",
-        f"{known} {kind.number} DESC, {kind.label} LIMIT {count}",
-        (f"{known} {kind.number}, {kind.label} LIMIT {count}",
-         f"{known} {kind.number} DESC, {kind.label} DESC LIMIT {count}",
-         f"{known} {kind.number} DESC, {kind.label} LIMIT {count + 1}"),
+        f"{ordered_labels} {kind.number} DESC, {kind.label} LIMIT {count}",
+        (f"{ordered_labels} {kind.number}, {kind.label} LIMIT {count}",
+         f"{ordered_labels} {kind.number} DESC, {kind.label} DESC LIMIT {count}",
+         f"{ordered_labels} {kind.number} DESC, {kind.label} LIMIT {count + 1}"),
         ordered=True,
     )  # fmt: skip
 
@@ -131,52 +133,52 @@ def _top(theme: Theme, rng: random.Random) -> SqlQuestion:
 
 def _linked(theme: Theme, rng: random.Random) -> SqlQuestion:
     left, right = theme.left, theme.right
-    value, least = rng.choice(right.values), _least(theme, rng)
+    value, min_value = rng.choice(right.values), _least(theme, rng)
     of = f"r.{right.category} = '{value}'"
-    enough = f"k.{theme.number} >= {least}"
+    is_enough = f"k.{theme.number} >= {min_value}"
     head = f"FROM {_joined(theme)} WHERE"
     return SqlQuestion(
         f"Give the {left.label} of every {left.one} who has {theme.verb} {_articled(right.one)} "
         f"with the {right.category} '{value}' in {_articled(theme.link)} with a {theme.number} of "
-        f"at least {least}, each once.",
-        f"SELECT DISTINCT l.{left.label} {head} {of} AND {enough}",
-        (f"SELECT l.{left.label} {head} {of} AND {enough}",
+        f"at least {min_value}, each once.",
+        f"SELECT DISTINCT l.{left.label} {head} {of} AND {is_enough}",
+        (f"SELECT l.{left.label} {head} {of} AND {is_enough}",
          f"SELECT DISTINCT l.{left.label} {head} {of}",
-         f"SELECT DISTINCT l.{left.label} {head} {enough}",
-         f"SELECT DISTINCT l.{left.label} {head} {of} OR {enough}"),
+         f"SELECT DISTINCT l.{left.label} {head} {is_enough}",
+         f"SELECT DISTINCT l.{left.label} {head} {of} OR {is_enough}"),
     )  # fmt: skip
 
 
 def _totals(theme: Theme, rng: random.Random) -> SqlQuestion:
-    right, least = theme.right, 2 * _least(theme, rng)
+    right, min_total = theme.right, 2 * _least(theme, rng)
     head = f"SELECT r.{right.category}, SUM(k.{theme.number}) FROM {theme.links} k JOIN"
-    joined = f"{head} {right.table} r ON r.id = k.{theme.right_id}"
+    joined_tables = f"{head} {right.table} r ON r.id = k.{theme.right_id}"
     tail = f"GROUP BY r.{right.category}"
     return SqlQuestion(
         f"For each {right.category} of {right.many} whose {theme.links} have a total "
-        f"{theme.number} of at least {least}: the {right.category} and that total.",
-        f"{joined} {tail} HAVING SUM(k.{theme.number}) >= {least}",
-        (f"{joined} {tail}", f"{joined} {tail} HAVING COUNT(*) >= {least}",
-         f"{joined} WHERE k.{theme.number} >= {least} {tail}"),
+        f"{theme.number} of at least {min_total}: the {right.category} and that total.",
+        f"{joined_tables} {tail} HAVING SUM(k.{theme.number}) >= {min_total}",
+        (f"{joined_tables} {tail}", f"{joined_tables} {tail} HAVING COUNT(*) >= {min_total}",
+         f"{joined_tables} WHERE k.{theme.number} >= {min_total} {tail}"),
     )  # fmt: skip
 
 
 def _counts(theme: Theme, rng: random.Random) -> SqlQuestion:
-    left, least = theme.left, _least(theme, rng)
+    left, min_value = theme.left, _least(theme, rng)
     head = f"SELECT l.{left.label}, COUNT({{}}) FROM {left.table} l {{}}JOIN {theme.links} k"
-    on, enough, tail = (
+    join_on, is_enough, tail = (
         f"ON l.id = k.{theme.left_id}",
-        f"k.{theme.number} >= {least}",
+        f"k.{theme.number} >= {min_value}",
         "GROUP BY l.id",
     )
-    every = head.format("k.id", "LEFT ")
+    all_rows = head.format("k.id", "LEFT ")
     return SqlQuestion(
         f"For every {left.one}, even where there are none: the {left.label} and the number of "
-        f"{theme.links} with a {theme.number} of at least {least}.",
-        f"{every} {on} AND {enough} {tail}",
-        (f"{every} {on} WHERE {enough} {tail}", f"{every} {on} {tail}",
-         f"{head.format('*', 'LEFT ')} {on} AND {enough} {tail}",
-         f"{head.format('k.id', '')} {on} AND {enough} {tail}"),
+        f"{theme.links} with a {theme.number} of at least {min_value}.",
+        f"{all_rows} {join_on} AND {is_enough} {tail}",
+        (f"{all_rows} {join_on} WHERE {is_enough} {tail}", f"{all_rows} {join_on} {tail}",
+         f"{head.format('*', 'LEFT ')} {join_on} AND {is_enough} {tail}",
+         f"{head.format('k.id', '')} {join_on} AND {is_enough} {tail}"),
     )  # fmt: skip
 
 
@@ -190,7 +192,7 @@ def _least(theme: Theme, rng: random.Random) -> int:
 def _never(theme: Theme, rng: random.Random) -> SqlQuestion:
     left, right = theme.left, theme.right
     value = rng.choice(right.values)
-    joined = (
+    joined_links = (
         f"SELECT k.{theme.left_id} FROM {theme.links} k JOIN {right.table} r "
         f"ON r.id = k.{theme.right_id}"
     )
@@ -198,10 +200,10 @@ def _never(theme: Theme, rng: random.Random) -> SqlQuestion:
     return SqlQuestion(
         f"Give the {left.label} of every {left.one} who has never {theme.verb} "
         f"{_articled(right.one)} with the {right.category} '{value}'.",
-        f"{head} NOT IN ({joined} WHERE r.{right.category} = '{value}')",
-        (f"{head} IN ({joined} WHERE r.{right.category} <> '{value}')",
+        f"{head} NOT IN ({joined_links} WHERE r.{right.category} = '{value}')",
+        (f"{head} IN ({joined_links} WHERE r.{right.category} <> '{value}')",
          f"{head} NOT IN (SELECT {theme.left_id} FROM {theme.links})",
-         f"{head} IN ({joined} WHERE r.{right.category} = '{value}')"),
+         f"{head} IN ({joined_links} WHERE r.{right.category} = '{value}')"),
     )  # fmt: skip
 
 
@@ -209,28 +211,32 @@ def _above(theme: Theme, rng: random.Random) -> SqlQuestion:
     kind = _either(theme, rng)
     head = f"SELECT a.{kind.label} FROM {kind.table} a WHERE a.{kind.number}"
     average = f"SELECT AVG(b.{kind.number}) FROM {kind.table} b"
-    own = f"WHERE b.{kind.category} = a.{kind.category}"
+    same_category = f"WHERE b.{kind.category} = a.{kind.category}"
     return SqlQuestion(
         f"Give the {kind.label} of every {kind.one} whose {kind.number} is above the average "
         f"{kind.number} of the {kind.many} with the same {kind.category}.",
-        f"{head} > ({average} {own})",
-        (f"{head} > ({average})", f"{head} >= ({average} {own})", f"{head} < ({average} {own})"),
+        f"{head} > ({average} {same_category})",
+        (
+            f"{head} > ({average})",
+            f"{head} >= ({average} {same_category})",
+            f"{head} < ({average} {same_category})",
+        ),
     )
 
 
 def _several(theme: Theme, rng: random.Random) -> SqlQuestion:
-    left, right, least = theme.left, theme.right, rng.randint(2, 3)
+    left, right, min_links = theme.left, theme.right, rng.randint(2, 3)
     grouped = (
         f"SELECT l.{left.label} FROM {left.table} l JOIN {theme.links} k "
         f"ON l.id = k.{theme.left_id} GROUP BY l.id HAVING COUNT"
     )
     different = f"(DISTINCT k.{theme.right_id})"
     return SqlQuestion(
-        f"Give the {left.label} of every {left.one} who has {theme.verb} at least {least} "
+        f"Give the {left.label} of every {left.one} who has {theme.verb} at least {min_links} "
         f"different {right.many}.",
-        f"{grouped}{different} >= {least}",
-        (f"{grouped}(*) >= {least}", f"{grouped}{different} > {least}",
-         f"{grouped}{different} >= {least - 1}"),
+        f"{grouped}{different} >= {min_links}",
+        (f"{grouped}(*) >= {min_links}", f"{grouped}{different} > {min_links}",
+         f"{grouped}{different} >= {min_links - 1}"),
     )  # fmt: skip
 
 

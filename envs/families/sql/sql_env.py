@@ -95,12 +95,12 @@ class Sql(TextEnv):
             raise ConfigError(
                 f"need 1 <= min_level <= max_level <= {MAX_LEVEL}, got {min_level}, {max_level}"
             )
-        for name, value, most in (
+        for name, value, limit in (
             ("databases", databases, 50), ("shown_rows", shown_rows, 200),
             ("max_turns", max_turns, 1000),
         ):  # fmt: skip
-            if not 1 <= value <= most:
-                raise ConfigError(f"{name} must be from 1 to {most}, got {value}")
+            if not 1 <= value <= limit:
+                raise ConfigError(f"{name} must be from 1 to {limit}, got {value}")
         self.levels = (min_level, max_level)
         self.databases = databases
         self.shown_rows = shown_rows
@@ -144,8 +144,8 @@ class Sql(TextEnv):
 
     async def step(self, action: str | Message) -> Stepped:
         """Judge the final query, which ends the episode; without a query, say what to do."""
-        said = action if isinstance(action, str) else action.text
-        query = read_query(said)
+        text = action if isinstance(action, str) else action.text
+        query = read_query(text)
         if query is None:
             return NO_ANSWER, 0.0, False, False, {}
         return "", await self._judge(query), True, False, {"query": query[:2000]}
@@ -191,8 +191,8 @@ def read_query(text: str) -> str | None:
     >>> read_query("<answer>```sql\nSELECT 1;\n```</answer>")
     'SELECT 1;'
     """
-    spoken = text.rpartition("</think>")[2]
-    before, closing, _ = spoken.rpartition("</answer>")
+    answer_text = text.rpartition("</think>")[2]
+    before, closing, _ = answer_text.rpartition("</answer>")
     _, opening, answer = before.rpartition("<answer>")
     if not (opening and closing):
         return None
@@ -202,12 +202,12 @@ def read_query(text: str) -> str | None:
     return query
 
 
-def as_table(result: QueryResult, most: int) -> str:
-    """Format a result as text: a line of columns, then a line per row, up to `most` rows."""
+def as_table(result: QueryResult, max_rows: int) -> str:
+    """Format a result as text: a line of columns, then a line per row, up to `max_rows` rows."""
     lines = [" | ".join(result.columns)]
-    lines += [" | ".join(map(_shown, row)) for row in result.rows[:most]]
+    lines += [" | ".join(map(_shown, row)) for row in result.rows[:max_rows]]
     count = f"{len(result.rows)} rows" if not result.more else f"more than {len(result.rows)} rows"
-    left_out = f", the first {most} are shown" if len(result.rows) > most else ""
+    left_out = f", the first {max_rows} are shown" if len(result.rows) > max_rows else ""
     return "\n".join([*lines, f"({count}{left_out})"])
 
 

@@ -35,8 +35,8 @@ class Suite:
     def passes(self, results: list[list[Row]]) -> bool:
         """Return whether a query's results are right on all databases."""
         return len(results) == len(self.expected) and all(
-            same_table(one, other, ordered=self.question.ordered)
-            for one, other in zip(results, self.expected, strict=True)
+            same_table(table, expected_table, ordered=self.question.ordered)
+            for table, expected_table in zip(results, self.expected, strict=True)
         )
 
 
@@ -56,10 +56,10 @@ def build_suite(
     constant = _run(shown, question.sql)[0] or []
     alive = [*question.mistakes, _NOTHING]
     must_vary = True
-    chosen: list[tuple[Database, list[Row]]] = []
+    databases: list[tuple[Database, list[Row]]] = []
     spare: list[tuple[Database, list[Row]]] = []
     for _ in range(MAX_CANDIDATES):
-        if not alive and not must_vary and len(chosen) + len(spare) >= size:
+        if not alive and not must_vary and len(databases) + len(spare) >= size:
             break
         database = draw_database(theme, rng)
         expected, *results = _run(database, question.sql, *alive)
@@ -72,10 +72,13 @@ def build_suite(
         varies = must_vary and not same_table(constant, expected, ordered=False)
         alive = [mistake for mistake in alive if mistake not in killed]
         must_vary = must_vary and not varies
-        (chosen if killed or varies else spare).append((database, expected))
-    kept = [*chosen, *spare[: max(0, size - len(chosen))]]
+        (databases if killed or varies else spare).append((database, expected))
+    kept_databases = [*databases, *spare[: max(0, size - len(databases))]]
     return Suite(
-        question, tuple(one for one, _ in kept), tuple(rows for _, rows in kept), tuple(alive)
+        question,
+        tuple(kept_database for kept_database, _ in kept_databases),
+        tuple(rows for _, rows in kept_databases),
+        tuple(alive),
     )
 
 

@@ -83,10 +83,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(request: object) -> object:
     """Run a request in a pool worker: plain data of a `QueryRequest` in, of `Results` out."""
-    asked = msgspec.convert(request, QueryRequest)
+    query = msgspec.convert(request, QueryRequest)
     results: list[QueryResult] = []
-    for database in asked.databases:
-        results.append(run_query(database, asked.sql))
+    for database in query.databases:
+        results.append(run_query(database, query.sql))
         if results[-1].error:
             break
     return msgspec.to_builtins(Results(results=results))
@@ -149,22 +149,30 @@ class _Fence:
         connection.set_progress_handler(self._over_budget, STEPS_AT_ONCE)
 
     def _authorize(
-        self, action: int, one: str | None, two: str | None, _database: str | None, _by: str | None
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        _database: str | None,
+        _by: str | None,
     ) -> int:
         if action in _READING:
             return sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_FUNCTION and (two or "").lower() in FUNCTIONS:
+        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FUNCTIONS:
             return sqlite3.SQLITE_OK
         if not self.reason:
-            what = f"the function {two}" if action == sqlite3.SQLITE_FUNCTION else "this statement"
+            action_text = (
+                f"the function {second}" if action == sqlite3.SQLITE_FUNCTION else "this statement"
+            )
             self.reason = (
-                f"{what} is not allowed; only SELECT is, with functions that always give the same"
+                f"{action_text} is not allowed; only SELECT is, with functions that always give "
+                "the same"
             )
         return sqlite3.SQLITE_DENY
 
     def _over_budget(self) -> bool:
         self._calls += 1
-        over = self._calls * STEPS_AT_ONCE > MAX_STEPS
-        if over:
+        is_over = self._calls * STEPS_AT_ONCE > MAX_STEPS
+        if is_over:
             self.reason = f"the query takes more than {MAX_STEPS:,} steps"
-        return over
+        return is_over

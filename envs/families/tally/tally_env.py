@@ -128,11 +128,11 @@ class Tally(TextEnv):
 
     def demonstrate(self) -> str:
         """Write passes over the letters, then the sum, or the last digit in case of a slip."""
-        said = self._pass
+        action = self._pass
         while self.rng.random() < self.demo_recheck:
-            said += self._pass
+            action += self._pass
         slips = self.rng.random() < self.demo_slip
-        return f"{said}={self.digits[-1] if slips else self.gold()}"
+        return f"{action}={self.digits[-1] if slips else self.gold()}"
 
     @property
     def _pass(self) -> str:

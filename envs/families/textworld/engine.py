@@ -42,13 +42,13 @@ class TextworldGame:
 
     def __init__(self, path: Path) -> None:
         library = load_textworld()
-        wanted = library.EnvInfos(
+        infos = library.EnvInfos(
             policy_commands=True, admissible_commands=True, facts=True, won=True, lost=True,
             objective=True, game=True,
         )  # fmt: skip
         try:
             with _library:
-                self._env: Any = library.start(str(path), wanted)
+                self._env: Any = library.start(str(path), infos)
         except Exception as error:  # TextWorld's loader raises many kinds of errors
             raise ConfigError(
                 f"{str(path)!r} is not a game of TextWorld: {type(error).__name__}: {error}"
@@ -73,17 +73,17 @@ class TextworldGame:
 
 
 def _situation(state: Any) -> Situation:
-    won, lost = bool(state["won"]), bool(state["lost"])
-    way = tuple(state["policy_commands"] or ())
+    has_won, has_lost = bool(state["won"]), bool(state["lost"])
+    commands_left = tuple(state["policy_commands"] or ())
     return Situation(
         facts=tuple(
             ViewFact(fact.name, tuple(str(argument.name) for argument in fact.arguments))
             for fact in state["facts"]
         ),
         commands=tuple(state["admissible_commands"]),
-        way=way if way or won else None,
-        won=won,
-        lost=lost,
+        way=commands_left if commands_left or has_won else None,
+        won=has_won,
+        lost=has_lost,
     )
 
 

@@ -72,9 +72,9 @@ class TextWorld(TextEnv):
         validation: float = 0.1,
         test: float = 0.1,
     ) -> None:
-        for name, value, most in (("rooms", rooms, 20), ("objects", objects, 40)):
-            if not 1 <= value <= most:
-                raise ConfigError(f"{name} must be from 1 to {most}, got {value}")
+        for name, value, limit in (("rooms", rooms, 20), ("objects", objects, 40)):
+            if not 1 <= value <= limit:
+                raise ConfigError(f"{name} must be from 1 to {limit}, got {value}")
         if not 1 <= min_steps <= max_steps <= 20:
             raise ConfigError(
                 f"need 1 <= min_steps <= max_steps <= 20, got {min_steps}, {max_steps}"
@@ -112,24 +112,29 @@ class TextWorld(TextEnv):
     def step(self, action: str | Message) -> Stepped:
         """Carry out a command; an impossible command changes nothing."""
         assert self.game is not None  # the session refuses a step before reset
-        said = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        text = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
         # The possible command that was meant, ignoring case and extra spaces, or None.
         command: str | None
-        if len(said) > MAX_COMMAND_CHARS:
+        if len(text) > MAX_COMMAND_CHARS:
             command = None
         else:
-            wanted = " ".join(said.split()).casefold()
+            folded_text = " ".join(text.split()).casefold()
             command = next(
-                (one for one in self.situation.commands if one.casefold() == wanted), None
+                (
+                    admissible
+                    for admissible in self.situation.commands
+                    if admissible.casefold() == folded_text
+                ),
+                None,
             )
         if command is None:
             return self._shown("That is not possible now."), 0.0, False, False, {"invalid": 1}
         before = self._progress()
         self.situation = self.game.step(command)
         seen = answer(command, self.situation, self.game.descriptions)
-        over = self.situation.won or self.situation.lost
+        has_ended = self.situation.won or self.situation.lost
         reward = self._progress() - before if self.dense else float(self.situation.won)
-        return (seen if over else self._shown(seen)), reward, over, False, {}
+        return (seen if has_ended else self._shown(seen)), reward, has_ended, False, {}
 
     def _progress(self) -> float:
         """Return how much of the way is done, from 0 to 1.
@@ -139,8 +144,8 @@ class TextWorld(TextEnv):
         """
         if self.situation.won:
             return 1.0
-        way = self.situation.way
-        return 0.0 if way is None else max(0.0, 1 - len(way) / self._length)
+        remaining = self.situation.way
+        return 0.0 if remaining is None else max(0.0, 1 - len(remaining) / self._length)
 
     def _shown(self, seen: str) -> str:
         if not self.show_commands:

@@ -55,11 +55,13 @@ class View:
 
     def look(self) -> str:
         """Describe the room, the things in the room, the exits, and what the player carries."""
-        things = [one for one in self._second("at", self.room) if one != PLAYER]
+        objects = [
+            object_name for object_name in self._second("at", self.room) if object_name != PLAYER
+        ]
         return "\n".join(
             [
                 f"You are in the {self.room}.",
-                f"You see: {'; '.join(map(self.described, things)) or 'nothing'}.",
+                f"You see: {'; '.join(map(self.described, objects)) or 'nothing'}.",
                 f"Exits: {', '.join(self._exits()) or 'none'}.",
                 self.inventory(),
             ]
@@ -67,38 +69,38 @@ class View:
 
     def inventory(self) -> str:
         """Describe what the player carries."""
-        carried = self._second("in", INVENTORY)
-        return f"You carry: {', '.join(map(self.described, carried)) or 'nothing'}."
+        carried_objects = self._second("in", INVENTORY)
+        return f"You carry: {', '.join(map(self.described, carried_objects)) or 'nothing'}."
 
-    def described(self, thing: str) -> str:
+    def described(self, name: str) -> str:
         """Describe a thing with the state, and with the things on top or, if open, inside."""
-        states = [state for state in _STATES if ViewFact(state, (thing,)) in self._facts]
+        states = [state for state in _STATES if ViewFact(state, (name,)) in self._facts]
         inside = (
-            self._second("in", thing) if "closed" not in states and "locked" not in states else []
+            self._second("in", name) if "closed" not in states and "locked" not in states else []
         )
         notes = [*states]
-        if on := self._second("on", thing):
-            notes.append(f"on it: {', '.join(map(self.described, on))}")
+        if objects_on := self._second("on", name):
+            notes.append(f"on it: {', '.join(map(self.described, objects_on))}")
         if inside:
             notes.append(f"in it: {', '.join(map(self.described, inside))}")
-        return f"{thing} ({', '.join(notes)})" if notes else thing
+        return f"{name} ({', '.join(notes)})" if notes else name
 
     def _exits(self) -> list[str]:
-        found: list[str] = []
+        exits: list[str] = []
         for direction in _DIRECTIONS:
-            for there in self._second(f"{direction}_of", self.room):
-                if ViewFact("free", (self.room, there)) in self._facts and not self._door(there):
-                    found.append(direction)
-                elif door := self._door(there):
-                    found.append(f"{direction} (through {self.described(door)})")
-        return found
+            for room in self._second(f"{direction}_of", self.room):
+                if ViewFact("free", (self.room, room)) in self._facts and not self._door(room):
+                    exits.append(direction)
+                elif door := self._door(room):
+                    exits.append(f"{direction} (through {self.described(door)})")
+        return exits
 
-    def _door(self, there: str) -> str:
+    def _door(self, room: str) -> str:
         """Return the door between this room and another; empty without a door."""
         for fact in self._facts:
             if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (
                 self.room,
-                there,
+                room,
             ):
                 return fact.arguments[1]
         return ""
@@ -135,8 +137,8 @@ def answer(command: str, situation: Situation, descriptions: Mapping[str, str]) 
     view = View(situation)
     if command == "inventory":
         return view.inventory()
-    verb, _, thing = command.partition(" ")
+    verb, _, name = command.partition(" ")
     if verb == "examine":
-        said = plain_description(thing, descriptions.get(thing, ""))
-        return f"{view.described(thing)}. {said}".strip()
+        description = plain_description(name, descriptions.get(name, ""))
+        return f"{view.described(name)}. {description}".strip()
     return view.look()

@@ -99,34 +99,48 @@ class TwentyQuestions(TextEnv):
         self.candidates = list(self.things)
         self.left = min(MAX_QUESTIONS, questions_needed(count) + self.slack)
         briefing = msgspec.structs.replace(self.briefing(), max_turns=self.left)
-        said = f"I am thinking of one of these {count} things. You have {self.left} questions."
-        return f"{as_table(self.things)}\n\n{said}", {"briefing": briefing}
+        opening = f"I am thinking of one of these {count} things. You have {self.left} questions."
+        return f"{as_table(self.things)}\n\n{opening}", {"briefing": briefing}
 
     def step(self, action: str | Message) -> Stepped:
         """Answer a question; naming the secret thing ends the episode with reward 1."""
         question = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
         self.left -= 1
-        over = self.left == 0
+        has_ended = self.left == 0
         try:
-            asked = understand(question, [thing.name for thing in self.things])
+            question_read = understand(question, [thing.name for thing in self.things])
         except NotUnderstood as error:
-            return self._reply(f"I do not understand: {error}."), 0.0, over, False, self._told(over)
-        if asked.guess == self.secret.name:
+            return (
+                self._reply(f"I do not understand: {error}."),
+                0.0,
+                has_ended,
+                False,
+                self._told(has_ended),
+            )
+        if question_read.guess == self.secret.name:
             return f"Yes, it is the {self.secret.name}!", 1.0, True, False, self._told(True)
-        answer = asked.is_true(self.secret)
-        self.candidates = [one for one in self.candidates if asked.is_true(one) == answer]
-        return self._reply("Yes." if answer else "No."), 0.0, over, False, self._told(over)
+        answer = question_read.is_true(self.secret)
+        self.candidates = [
+            candidate for candidate in self.candidates if question_read.is_true(candidate) == answer
+        ]
+        return (
+            self._reply("Yes." if answer else "No."),
+            0.0,
+            has_ended,
+            False,
+            self._told(has_ended),
+        )
 
-    def _told(self, over: bool) -> Info:
+    def _told(self, has_ended: bool) -> Info:
         """Return the secret thing once the episode is over.
 
         The environment has no `gold()`: the secret thing is always among the things shown.
         """
-        return {"thing": self.secret.name} if over else {}
+        return {"thing": self.secret.name} if has_ended else {}
 
-    def _reply(self, said: str) -> str:
-        left = f"{self.left} question{'' if self.left == 1 else 's'} left"
-        return f"{said} {left if self.left else 'There are no questions left'}."
+    def _reply(self, answer: str) -> str:
+        left_text = f"{self.left} question{'' if self.left == 1 else 's'} left"
+        return f"{answer} {left_text if self.left else 'There are no questions left'}."
 
     def demonstrate(self) -> str:
         """Ask a question that leaves few enough things, whatever the answer."""

@@ -66,26 +66,32 @@ def understand(question: str, names: Iterable[str]) -> AskedProperty:
     if (compared := _comparison(text)) is not None:
         return compared
     words: list[str] = [SYNONYMS.get(word, word) for word in _words(text)]
-    named = list(dict.fromkeys(word for word in words if word in frozenset(names)))
+    names_used = list(dict.fromkeys(word for word in words if word in frozenset(names)))
     values = list(dict.fromkeys(word for word in words if word in _VALUES))
     if turning := sorted(_TURNING & set(words)):
         raise NotUnderstood(f"please ask without {turning[0]!r}")
-    if named and values:
+    if names_used and values:
         raise NotUnderstood("ask about properties or about things, one of the two")
-    if named:
-        return AskedProperty(lambda thing: thing.name in named, named[0] if len(named) == 1 else "")
+    if names_used:
+        return AskedProperty(
+            lambda thing: thing.name in names_used, names_used[0] if len(names_used) == 1 else ""
+        )
     if values:
         # Combine the values that a question names into a test.
         # Values of the same property are alternatives; if several properties are named, all have to
         # hold, unless `or` joins them.
-        wanted: dict[str, set[str]] = {}
+        wanted_values: dict[str, set[str]] = {}
         for value in values:
-            wanted.setdefault(_VALUES[value], set()).add(value)
-        if "and" in words and ("or" in words or any(len(one) > 1 for one in wanted.values())):
+            wanted_values.setdefault(_VALUES[value], set()).add(value)
+        if "and" in words and (
+            "or" in words or any(len(names_wanted) > 1 for names_wanted in wanted_values.values())
+        ):
             raise NotUnderstood("please use either 'and' or 'or', and 'and' between properties")
-        joined = any if "or" in words and len(wanted) > 1 else all
+        combine = any if "or" in words and len(wanted_values) > 1 else all
         return AskedProperty(
-            lambda thing: joined(thing.values[name] in one for name, one in wanted.items())
+            lambda thing: combine(
+                thing.values[name] in names_wanted for name, names_wanted in wanted_values.items()
+            )
         )
     raise NotUnderstood(
         "ask about a property, such as 'Is it red?', or name a thing, such as 'Is it the ...?'"
@@ -99,13 +105,13 @@ def _words(text: str) -> list[str]:
 def _comparison(text: str) -> AskedProperty | None:
     """Read a comparison of sizes, such as "larger than small"; None without a comparison."""
     larger, smaller = _LARGER.search(text), _SMALLER.search(text)
-    found = larger or smaller
-    if found is None or found[1] not in _SIZES:
+    comparison = larger or smaller
+    if comparison is None or comparison[1] not in _SIZES:
         return None
-    rest = set(_words(text.replace(found[0], " ")))
+    rest = set(_words(text.replace(comparison[0], " ")))
     if (larger and smaller) or rest & (set(_VALUES) | _TURNING | {"and", "or"}):
         raise NotUnderstood("compare with one size, and ask nothing else")
-    limit = _SIZES.index(found[1])
+    limit = _SIZES.index(comparison[1])
     if larger:
         return AskedProperty(lambda thing: _SIZES.index(thing.values[ORDERED]) > limit)
     return AskedProperty(lambda thing: _SIZES.index(thing.values[ORDERED]) < limit)

@@ -123,12 +123,12 @@ def ones(rng: random.Random, w: int) -> Clause:
 
 def odd_ones(rng: random.Random, w: int) -> Clause:
     """Compute the parity of some bits of a."""
-    chosen = rng.randint(1, mask(w)) | 1 << rng.randrange(w)
-    places = ", ".join(str(place) for place in range(w) if chosen >> place & 1)
+    constant = rng.randint(1, mask(w)) | 1 << rng.randrange(w)
+    places = ", ".join(str(place) for place in range(w) if constant >> place & 1)
     return Clause(
         f"1 if the number of 1s among the bits {places} of a is odd, else 0", 1,
-        f"assign {{y}} = ^(a & {w}'d{chosen});",
-        _stateless(lambda i: (i["a"] & chosen).bit_count() % 2), "a",
+        f"assign {{y}} = ^(a & {w}'d{constant});",
+        _stateless(lambda i: (i["a"] & constant).bit_count() % 2), "a",
     )  # fmt: skip
 
 
@@ -207,10 +207,10 @@ _OPERATIONS: dict[str, tuple[str, Callable[[int, int], int]]] = {
 
 def chosen(rng: random.Random, w: int) -> Clause:
     """Choose between two operations by s."""
-    one, other = rng.sample(sorted(_OPERATIONS), 2)
-    (text, first), (text_2, second) = _OPERATIONS[one], _OPERATIONS[other]
+    first_name, second_name = rng.sample(sorted(_OPERATIONS), 2)
+    (text, first), (text_2, second) = _OPERATIONS[first_name], _OPERATIONS[second_name]
     return Clause(
-        f"the lowest {w} bits of: {one} if s is 1, {other} if s is 0", w,
+        f"the lowest {w} bits of: {first_name} if s is 1, {second_name} if s is 0", w,
         f"assign {{y}} = s ? {text} : {text_2};",
         _stateless(lambda i: (first if i["s"] else second)(i["a"], i["b"]) & mask(w)), "a b s",
     )  # fmt: skip

@@ -11,10 +11,12 @@ Step = Callable[[int, Inputs], int]
 """Returns the next state, from the state and the inputs, where `rst` is 0."""
 
 
-def _remembering(start: int, step: Step, shown: Callable[[int], int] = int) -> Callable[[], Model]:
+def _remembering(
+    start: int, step: Step, to_output: Callable[[int], int] = int
+) -> Callable[[], Model]:
     """Return a factory of models with state: `start` at first and after a reset, then by `step`.
 
-    `shown` extracts the output from the state.
+    `to_output` extracts the output from the state.
     """
 
     def make() -> Model:
@@ -23,16 +25,16 @@ def _remembering(start: int, step: Step, shown: Callable[[int], int] = int) -> C
         def edge(inputs: Inputs) -> int:
             nonlocal state
             state = start if inputs["rst"] else step(state, inputs)
-            return shown(state)
+            return to_output(state)
 
         return edge
 
     return make
 
 
-def _process(start: str, otherwise: str) -> str:
-    """Return a process that resets the output, or else does what `otherwise` says."""
-    return f"always @(posedge clk)\n  if (rst) {{y}} <= {start};\n  else {otherwise}"
+def _process(start: str, update: str) -> str:
+    """Return a process that resets the output, or else does what `update` says."""
+    return f"always @(posedge clk)\n  if (rst) {{y}} <= {start};\n  else {update}"
 
 
 def counter(rng: random.Random, w: int) -> Clause:
@@ -82,13 +84,14 @@ def delayed(rng: random.Random, w: int) -> Clause:
     """Delay a by some edges."""
     late = rng.randint(2, 4)
     count = ("one edge", "two edges", "three edges")[late - 2]
-    kept = [f"{{y}}_{k}" for k in range(1, late)]
+    register_names = [f"{{y}}_{k}" for k in range(1, late)]
     moves = "\n".join(
-        f"    {new} <= {old};" for new, old in zip([*kept, "{y}"], ["a", *kept], strict=True)
+        f"    {new} <= {old};"
+        for new, old in zip([*register_names, "{y}"], ["a", *register_names], strict=True)
     )
-    clears = " ".join(f"{name} <= 0;" for name in [*kept, "{y}"])
+    clears = " ".join(f"{name} <= 0;" for name in [*register_names, "{y}"])
     verilog = (
-        f"reg [{w - 1}:0] {', '.join(kept)};\nalways @(posedge clk)\n"
+        f"reg [{w - 1}:0] {', '.join(register_names)};\nalways @(posedge clk)\n"
         f"  if (rst) begin {clears} end\n  else begin\n{moves}\n  end"
     )
     top = mask(w * late)
@@ -122,19 +125,19 @@ def risen(rng: random.Random, w: int) -> Clause:
 def pattern_seen(rng: random.Random, w: int) -> Clause:
     """Detect a sequence of values of s."""
     length = rng.randint(3, 5)
-    wanted = rng.randint(1, mask(length))
-    written = f"{wanted:0{length}b}"
+    target = rng.randint(1, mask(length))
+    bits = f"{target:0{length}b}"
     verilog = (
         f"reg [{length - 1}:0] {{y}}_last;\nwire [{length - 1}:0] {{y}}_next = "
         f"{{{{{{y}}_last[{length - 2}:0], s}}}};\n"
         "always @(posedge clk)\n  if (rst) begin {y} <= 0; {y}_last <= 0; end\n"
-        f"  else begin {{y}} <= {{y}}_next == {length}'b{written}; {{y}}_last <= {{y}}_next; end"
+        f"  else begin {{y}} <= {{y}}_next == {length}'b{bits}; {{y}}_last <= {{y}}_next; end"
     )
     return Clause(
         f"a register: 1 exactly after an edge at which the last {length} values of s, that of this "
-        f"edge included, are {', '.join(written)} in this order; sequences may overlap, and what s "
+        f"edge included, are {', '.join(bits)} in this order; sequences may overlap, and what s "
         "was before a reset counts as 0; reset to 0", 1, verilog,
-        _remembering(0, lambda n, i: (n << 1 | i["s"]) & mask(length), lambda n: int(n == wanted)),
+        _remembering(0, lambda n, i: (n << 1 | i["s"]) & mask(length), lambda n: int(n == target)),
         "s", True,
     )  # fmt: skip
 
@@ -194,10 +197,10 @@ def steadied(rng: random.Random, w: int) -> Clause:
     )
 
     def step(state: int, inputs: Inputs) -> int:
-        shown, seen = state & 1, state >> 1
-        if inputs["s"] == shown:
-            return shown
-        return inputs["s"] if seen == need - 1 else shown | (seen + 1) << 1
+        output, seen = state & 1, state >> 1
+        if inputs["s"] == output:
+            return output
+        return inputs["s"] if seen == need - 1 else output | (seen + 1) << 1
 
     return Clause(
         f"a register that takes the value of s as soon as s has differed from it at {need} edges "
@@ -218,14 +221,16 @@ def kept(rng: random.Random, w: int) -> Clause:
 def machine(rng: random.Random, w: int) -> Clause:
     """Step a random state machine of four states."""
     table = [(rng.randrange(4), rng.randrange(4)) for _ in range(4)]
-    told = "; ".join(
-        f"from {n} to {one} if s is 1, else to {no}" for n, (no, one) in enumerate(table)
+    transitions = "; ".join(
+        f"from {n} to {next_state} if s is 1, else to {no}"
+        for n, (no, next_state) in enumerate(table)
     )
     cases = "\n".join(
-        f"    2'd{n}: {{y}} <= s ? 2'd{one} : 2'd{no};" for n, (no, one) in enumerate(table)
+        f"    2'd{n}: {{y}} <= s ? 2'd{next_state} : 2'd{no};"
+        for n, (no, next_state) in enumerate(table)
     )
     return Clause(
-        f"the state of a machine, 2 bits, which goes at each edge {told}; reset to 0", 2,
+        f"the state of a machine, 2 bits, which goes at each edge {transitions}; reset to 0", 2,
         f"always @(posedge clk)\n  if (rst) {{y}} <= 0;\n  else case ({{y}})\n{cases}\n  endcase",
         _remembering(0, lambda n, i: table[n][i["s"]]), "s", True,
     )  # fmt: skip

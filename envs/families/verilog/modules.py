@@ -51,7 +51,9 @@ class Module:
     def question(self) -> str:
         """The question, in the words that the policy reads."""
         ports = [*(["input clk"] if self.clocked else []), *self._ports()]
-        told = "\n".join(f"- {name}: {clause.says}." for name, clause in self.outputs.items())
+        descriptions = "\n".join(
+            f"- {name}: {clause.says}." for name, clause in self.outputs.items()
+        )
         clock = (
             "\nRegisters change at the rising edge of clk only. An edge at which rst is 1 resets "
             "them; no other input matters then. Outputs that are not registers are functions of "
@@ -60,7 +62,7 @@ class Module:
         return (
             f"Write a Verilog module `{NAME}` with these ports:\n\n"
             + "\n".join(f"    {port}" for port in ports)
-            + f"\n\nThe outputs:\n\n{told}\n{clock if self.clocked else ''}"
+            + f"\n\nThe outputs:\n\n{descriptions}\n{clock if self.clocked else ''}"
         ).rstrip()
 
     @property
@@ -145,8 +147,8 @@ def draw(task: Task, outputs: int, kinds: list[str], widths: tuple[int, int]) ->
 
 def _varies(module: Module, stimuli: list[Inputs]) -> bool:
     """Return whether every output takes at least two values."""
-    shown = module.shows(stimuli)
-    return all(len({one[name] for one in shown}) > 1 for name in module.outputs)
+    outputs_shown = module.shows(stimuli)
+    return all(len({outputs[name] for outputs in outputs_shown}) > 1 for name in module.outputs)
 
 
 def draw_stimuli(rng: random.Random, module: Module) -> list[Inputs]:
@@ -171,7 +173,7 @@ def draw_stimuli(rng: random.Random, module: Module) -> list[Inputs]:
 def _sequence(rng: random.Random, module: Module, pairs: list[tuple[int, int]]) -> list[Inputs]:
     models = [clause.model() for clause in module.outputs.values() if clause.clocked]
     stimuli: list[Inputs] = []
-    s, shown, changed = 0, list[int](), False
+    s, sequence, changed = 0, list[int](), False
     for place, (a, b) in enumerate(pairs):
         calm = place // _PHASE % 2 == 0
         s ^= rng.random() < (_FLIPS_CALM if calm else _FLIPS)
@@ -179,12 +181,12 @@ def _sequence(rng: random.Random, module: Module, pairs: list[tuple[int, int]]) 
         resets = place < _RESET_EDGES or rng.random() < often
         inputs = {"rst": int(resets), "en": int(rng.random() < _ENABLED), "a": a, "b": b, "s": s}
         stimuli.append(inputs)
-        before, shown = shown, [model(inputs) for model in models]
-        changed = shown != before
+        before, sequence = sequence, [model(inputs) for model in models]
+        changed = sequence != before
     return stimuli
 
 
 def _pair(rng: random.Random, top: int) -> tuple[int, int]:
     a = rng.choice((0, 1, top, top // 2, top // 2 + 1, rng.randint(0, top)))
-    near = min(max(a + rng.randint(-1, 1), 0), top)
-    return a, rng.choice((near, a, top - a, 0, top, rng.randint(0, top)))
+    neighbour = min(max(a + rng.randint(-1, 1), 0), top)
+    return a, rng.choice((neighbour, a, top - a, 0, top, rng.randint(0, top)))

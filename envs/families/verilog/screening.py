@@ -111,21 +111,21 @@ def _without_comments(text: str) -> str:
 
     Strings are refused, so that whatever looks like a comment is a comment.
     """
-    kept: list[str] = []
+    kept_parts: list[str] = []
     place = 0
-    for found in re.finditer(r"//|/\*|\"", text):
-        if found.start() < place:
+    for mark in re.finditer(r"//|/\*|\"", text):
+        if mark.start() < place:
             continue
-        kept.append(text[place : found.start()])
-        if found[0] == '"':
-            raise RefusedDesign(f"line {_line(text, found.start())}: strings are not allowed")
-        close = "\n" if found[0] == "//" else "*/"
-        end = text.find(close, found.end())
+        kept_parts.append(text[place : mark.start()])
+        if mark[0] == '"':
+            raise RefusedDesign(f"line {_line(text, mark.start())}: strings are not allowed")
+        close = "\n" if mark[0] == "//" else "*/"
+        end = text.find(close, mark.end())
         if end < 0 and close == "*/":
-            raise RefusedDesign(f"line {_line(text, found.start())}: the comment is never closed")
-        kept.append(" ")
+            raise RefusedDesign(f"line {_line(text, mark.start())}: the comment is never closed")
+        kept_parts.append(" ")
         place = len(text) if end < 0 else end + (0 if close == "\n" else 2)
-    return "".join([*kept, text[place:]])
+    return "".join([*kept_parts, text[place:]])
 
 
 def _line(text: str, place: int) -> int:
@@ -141,20 +141,20 @@ def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
     place, line = 0, 1
     while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
+        match = _TOKEN.match(text, place)
+        if match is None:
             raise RefusedDesign(f"line {line}: {text[place]!r} is not allowed")
-        kind, token = str(found.lastgroup), found[0]
+        kind, token = str(match.lastgroup), match[0]
         if kind == "system" and token not in SYSTEM_FUNCTIONS:
             raise RefusedDesign(f"line {line}: {token} is not allowed")
         if kind == "word" and token in REFUSED_WORDS:
             raise RefusedDesign(f"line {line}: {token} is not allowed")
-        if kind == "word" and text[found.end() : found.end() + 1] == "$":
+        if kind == "word" and text[match.end() : match.end() + 1] == "$":
             raise RefusedDesign(f"line {line}: names with $ are not allowed")
         if kind != "space" and token not in _DROPPED_WORDS:
             tokens.append(token)
         line += kind == "line"
-        place = found.end()
+        place = match.end()
     return tokens
 
 

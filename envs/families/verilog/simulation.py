@@ -80,7 +80,7 @@ async def simulated(
     """Grade a design that has been screened."""
     bench = bench_of(module, stimuli)
     try:
-        done = await execute_async(
+        execution = await execute_async(
             _SCRIPT.replace("BENCH", bench.name),
             "bash",
             timeout_s=timeout_s,
@@ -90,9 +90,9 @@ async def simulated(
     except ConfigError as error:
         return Verdict.unavailable(f"nothing can be simulated here: {error}")
     # the message must not depend on the random name
-    said = done.stderr.replace(bench.name, "bench")
-    done = msgspec.structs.replace(done, stderr=said)
-    return _verdict(module, module.shows(stimuli), done, partial=partial)
+    problem = execution.stderr.replace(bench.name, "bench")
+    execution = msgspec.structs.replace(execution, stderr=problem)
+    return _verdict(module, module.shows(stimuli), execution, partial=partial)
 
 
 def bench_of(module: Module, stimuli: list[Inputs]) -> Testbench:
@@ -108,11 +108,11 @@ def bench_of(module: Module, stimuli: list[Inputs]) -> Testbench:
     regs = [f"reg [{inputs.get(port, 1) - 1}:0] {wires[port]};" for port in changing]
     nets = [f"wire [{clause.width - 1}:0] {wires[port]};" for port, clause in outputs.items()]
     ports = ", ".join(f".{port}({wire})" for port, wire in wires.items())
-    shown = ", ".join(wires[port] for port in outputs)
-    show = f'$display("{" ".join(["%b"] * len(outputs))}", {shown});'
+    printed = ", ".join(wires[port] for port in outputs)
+    show = f'$display("{" ".join(["%b"] * len(outputs))}", {printed});'
     edge = f"{wires['clk']} = 1; #5 {show} {wires['clk']} = 0; #5;" if module.clocked else ""
     start = f"{wires['clk']} = 0;" if module.clocked else ""
-    lines = [f"{_drive(wires, inputs, one)} #5 {show} {edge}" for one in stimuli]
+    lines = [f"{_drive(wires, inputs, stimulus)} #5 {show} {edge}" for stimulus in stimuli]
     if module.clocked:
         lines[0] = f"{_drive(wires, inputs, stimuli[0])} #5; {edge}"
     source = "\n".join(
@@ -137,41 +137,53 @@ def _drive(wires: dict[str, str], widths: dict[str, int], values: Inputs) -> str
     return " ".join(f"{wires[name]} = {width}'d{values[name]};" for name, width in widths.items())
 
 
-def expected_output(module: Module, shown: list[dict[str, int]]) -> str:
+def expected_output(module: Module, rows: list[dict[str, int]]) -> str:
     """Return what the bench prints if the design is right."""
     widths = {name: clause.width for name, clause in module.outputs.items()}
-    lines = (" ".join(f"{one[name]:0{widths[name]}b}" for name in widths) for one in shown)
+    lines = (" ".join(f"{row[name]:0{widths[name]}b}" for name in widths) for row in rows)
     return "".join(f"{line}\n" for line in lines)
 
 
 def _verdict(
-    module: Module, shown: list[dict[str, int]], done: Execution, *, partial: bool
+    module: Module, rows: list[dict[str, int]], execution: Execution, *, partial: bool
 ) -> Verdict:
-    if done.status is ExecutionStatus.INFRA_ERROR:
-        return Verdict.unavailable(f"the sandbox failed: {done.detail}")
-    if done.exit_code == _NO_TOOL:
+    if execution.status is ExecutionStatus.INFRA_ERROR:
+        return Verdict.unavailable(f"the sandbox failed: {execution.detail}")
+    if execution.exit_code == _NO_TOOL:
         return Verdict.unavailable(f"no iverilog in the sandbox: apt-get install {PACKAGE}")
-    expected = expected_output(module, shown)
-    if done.ok and done.stdout == expected:
-        return Verdict.of(1.0, f"all {len(shown)} lines right", metrics=_count(shown, len(shown)))
-    if not done.ok:
-        said = _WRONG.get(done.exit_code or 0, f"the simulation ended with {done.status}")
-        return Verdict.of(0.0, f"{said}: {done.detail or done.stderr[-300:]}".strip())
-    return _wrong(module, expected.splitlines(), done.stdout.splitlines(), partial=partial)
+    expected = expected_output(module, rows)
+    if execution.ok and execution.stdout == expected:
+        return Verdict.of(1.0, f"all {len(rows)} lines right", metrics=_count(rows, len(rows)))
+    if not execution.ok:
+        problem = _WRONG.get(
+            execution.exit_code or 0, f"the simulation ended with {execution.status}"
+        )
+        return Verdict.of(0.0, f"{problem}: {execution.detail or execution.stderr[-300:]}".strip())
+    return _wrong(module, expected.splitlines(), execution.stdout.splitlines(), partial=partial)
 
 
-def _wrong(module: Module, expected: list[str], said: list[str], *, partial: bool) -> Verdict:
+def _wrong(module: Module, expected: list[str], printed: list[str], *, partial: bool) -> Verdict:
     """Return the verdict on a simulation that ran, but did not show the right outputs."""
-    if len(said) != len(expected):
-        return Verdict.of(0.0, f"{len(said)} lines of output, not {len(expected)}")
-    right = sum(one == other for one, other in zip(expected, said, strict=True))
-    wanted, shown = ([line.split(" ") for line in lines] for lines in (expected, said))
-    whole = sum(
-        all(one[k : k + 1] == other[k : k + 1] for one, other in zip(wanted, shown, strict=True))
+    if len(printed) != len(expected):
+        return Verdict.of(0.0, f"{len(printed)} lines of output, not {len(expected)}")
+    right = sum(
+        expected_line == printed_line
+        for expected_line, printed_line in zip(expected, printed, strict=True)
+    )
+    expected_cells, printed_cells = (
+        [line.split(" ") for line in lines] for lines in (expected, printed)
+    )
+    right_outputs = sum(
+        all(
+            expected_row[k : k + 1] == printed_row[k : k + 1]
+            for expected_row, printed_row in zip(expected_cells, printed_cells, strict=True)
+        )
         for k in range(len(module.outputs))
     )
-    reward = whole / len(module.outputs) if partial else 0.0
-    detail = f"{right} of {len(expected)} lines, {whole} of {len(module.outputs)} outputs right"
+    reward = right_outputs / len(module.outputs) if partial else 0.0
+    detail = (
+        f"{right} of {len(expected)} lines, {right_outputs} of {len(module.outputs)} outputs right"
+    )
     return Verdict.of(reward, detail, metrics=_count(expected, right))
 
 

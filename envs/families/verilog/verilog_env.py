@@ -67,13 +67,13 @@ class Verilog(TextEnv):
         partial: bool = False,
         timeout_s: float = 10.0,
     ) -> None:
-        chosen = [kind.strip() for kind in kinds.split(",")]
+        chosen_kinds = [kind.strip() for kind in kinds.split(",")]
         if not 1 <= min_outputs <= max_outputs <= MAX_OUTPUTS:
             raise ConfigError(
                 f"need 1 <= min_outputs <= max_outputs <= {MAX_OUTPUTS}, got "
                 f"{min_outputs}, {max_outputs}"
             )
-        if not set(chosen) <= set(KINDS):
+        if not set(chosen_kinds) <= set(KINDS):
             raise ConfigError(f"kinds are some of {','.join(KINDS)}, got {kinds!r}")
         if not _FEWEST_BITS <= min_width <= max_width <= MAX_WIDTH:
             raise ConfigError(
@@ -87,7 +87,7 @@ class Verilog(TextEnv):
         if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
             raise MissingExtra(f"ludus/verilog-v0 needs Icarus Verilog: apt-get install {PACKAGE}")
         self.outputs = (min_outputs, max_outputs)
-        self.kinds = chosen
+        self.kinds = chosen_kinds
         self.widths = (min_width, max_width)
         self.partial = partial
         self.timeout_s = timeout_s
@@ -107,11 +107,11 @@ class Verilog(TextEnv):
 
     async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
         """Simulate the design; the episode ends."""
-        said = action if isinstance(action, str) else action.text
+        text = action if isinstance(action, str) else action.text
         verdict = await graded(
             self.module,
             draw_stimuli(self.rng, self.module),
-            extract_code(said, _LANGUAGES),
+            extract_code(text, _LANGUAGES),
             partial=self.partial,
             timeout_s=self.timeout_s,
         )

@@ -33,15 +33,15 @@ class PageGraph:
         """Return the number of clicks from `start` to each reachable page, by breadth-first
         search.
         """
-        found = {start: 0}
+        distance_of = {start: 0}
         waiting = deque([start])
         while waiting:
             page = waiting.popleft()
             for target in self._links[page]:
-                if target not in found:
-                    found[target] = found[page] + 1
+                if target not in distance_of:
+                    distance_of[target] = distance_of[page] + 1
                     waiting.append(target)
-        return found
+        return distance_of
 
     def next_step(self, start: str, target: str) -> str | None:
         """Return the first link of a shortest way from `start` to `target`; None without a way."""
@@ -84,5 +84,5 @@ class PageGraph:
 @lru_cache(maxsize=12)
 def page_graph(world: int, people: int, split: str) -> PageGraph:
     """Return the graph of a realm, built once per process."""
-    made = build_world(world, people)
-    return PageGraph(Pages(made), [entity.name for entity in made.realm(split)])
+    world_drawn = build_world(world, people)
+    return PageGraph(Pages(world_drawn), [entity.name for entity in world_drawn.realm(split)])

@@ -93,9 +93,11 @@ class WikiGame(TextEnv):
     ) -> tuple[str, Info]:
         """Show the start page, the target and the number of clicks."""
         self.graph = page_graph(*self.world, self.task.split)
-        least, most = self.distance_range
+        min_distance, max_distance = self.distance_range
         rng = random.Random(f"wikigame/{self.task.seed}")
-        self.page, self.target, distance = self.graph.draw(rng, least=least, most=most)
+        self.page, self.target, distance = self.graph.draw(
+            rng, least=min_distance, most=max_distance
+        )
         self.clicks_left = int(self.slack * distance)
         turns = TURNS_A_CLICK * self.clicks_left
         briefing: Briefing = msgspec.structs.replace(self.briefing(), max_turns=turns)
@@ -103,9 +105,9 @@ class WikiGame(TextEnv):
             f"Get from {self.page!r} to {self.target!r} in at most {self.clicks_left} "
             f"{'click' if self.clicks_left == 1 else 'clicks'}."
         )
-        about = f"The target says: {self.graph.text(self.target)}" if self.show_target else ""
-        shown = "\n\n".join(part for part in (goal, about, self._shown()) if part)
-        return shown, {"briefing": briefing, "distance": distance}
+        target_text = f"The target says: {self.graph.text(self.target)}" if self.show_target else ""
+        opening = "\n\n".join(part for part in (goal, target_text, self._shown()) if part)
+        return opening, {"briefing": briefing, "distance": distance}
 
     @tool
     def click(self, link: str) -> ToolResult:
@@ -119,15 +121,15 @@ class WikiGame(TextEnv):
         if self.page == self.target:
             return ToolResult(content="You are there.", reward=1.0, terminated=True)
         if not self.clicks_left:
-            said = f"You are at {self.page!r}, and there are no clicks left."
-            return ToolResult(content=said, terminated=True)
+            status = f"You are at {self.page!r}, and there are no clicks left."
+            return ToolResult(content=status, terminated=True)
         return ToolResult(content=f"{self._shown()}\n\nClicks left: {self.clicks_left}.")
 
     def step(self, action: str | Message) -> Stepped:
         """Treat a name alone as a click; answer anything else with what to do."""
-        said = action if isinstance(action, str) else action.text
+        text = action if isinstance(action, str) else action.text
         try:
-            result = self.click(said)
+            result = self.click(text)
         except ToolError as error:
             return f"{error}. Follow a link with click.", 0.0, False, False, {}
         return result.content, result.reward, result.terminated, False, {}
@@ -140,9 +142,9 @@ class WikiGame(TextEnv):
         """
         if len(name) > MAX_NAME_CHARS:
             raise ToolError(f"no page has a name of {len(name)} characters")
-        wanted = " ".join(name.split()).casefold()
+        folded_name = " ".join(name.split()).casefold()
         for link in self.graph.links(self.page):
-            if link.casefold() == wanted:
+            if link.casefold() == folded_name:
                 return link
         raise ToolError(
             f"{self.page!r} has no link {name.strip()!r}; it links to "

@@ -54,18 +54,18 @@ async def admit(
     Returns:
         (admitted criteria with their spread and noise, rejected texts with the reason).
     """
-    known, admitted, rejected = list(existing), list[TrackedCriterion](), list[Rejection]()
+    criteria, admitted, rejected = list(existing), list[TrackedCriterion](), list[Rejection]()
     for item in proposals:
-        why = ill_formed(item.text, known, [data["response"] for data in datas])
+        reason = ill_formed(item.text, criteria, [data["response"] for data in datas])
         try:
-            found = why or await _tested(item, judge, datas, effort)
+            rejection = reason or await _tested(item, judge, datas, effort)
         except LudusError as error:
-            found = f"the judge could not judge by it: {error}"
-        if isinstance(found, str):
-            rejected.append(Rejection(item.text, found))
+            rejection = f"the judge could not judge by it: {error}"
+        if isinstance(rejection, str):
+            rejected.append(Rejection(item.text, rejection))
         else:
-            admitted.append(found)
-            known.append(item.text)
+            admitted.append(rejection)
+            criteria.append(item.text)
     return admitted, rejected
 
 
@@ -88,10 +88,12 @@ async def _tested(
     spread = statistics.pstdev(scores)
     if spread == 0:
         return "all responses are alike under it"
-    again = await asyncio.gather(
+    repeated_scores = await asyncio.gather(
         *(score(data, draw) for data in datas for draw in range(1, REPEATS + 1))
     )
-    draws = [[first, *again[n * REPEATS : (n + 1) * REPEATS]] for n, first in enumerate(scores)]
+    draws = [
+        [first, *repeated_scores[n * REPEATS : (n + 1) * REPEATS]] for n, first in enumerate(scores)
+    ]
     noise = statistics.fmean(statistics.pvariance(draw) for draw in draws) ** 0.5
     if noise >= spread:
         return f"the judge's noise ({noise:.2f}) is not below what it tells apart ({spread:.2f})"

@@ -69,7 +69,7 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
     def admitted(self, proposals: Sequence[TrackedCriterion]) -> RubricBuffer:
         """Return the next version, which has the proposals as new active criteria."""
         version = self.version + 1
-        made = tuple(
+        new_criteria = tuple(
             msgspec.structs.replace(
                 proposal,
                 item=msgspec.structs.replace(proposal.item, id=f"v{version}-{number}"),
@@ -77,7 +77,9 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
             )
             for number, proposal in enumerate(proposals, start=1)
         )
-        return msgspec.structs.replace(self, version=version, criteria=(*self.criteria, *made))
+        return msgspec.structs.replace(
+            self, version=version, criteria=(*self.criteria, *new_criteria)
+        )
 
     def retained(self, scores: Mapping[str, Sequence[float]], *, max_active: int) -> RubricBuffer:
         """Return the buffer after a group was scored.
@@ -98,10 +100,10 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
         ]
         active = [c for c in measured if c.state is State.ACTIVE]
         telling = [c for c in active if c.worth > 0]
-        kept = {c.item.id for c in sorted(telling, key=lambda c: -c.worth)[:max_active]}
+        kept_ids = {c.item.id for c in sorted(telling, key=lambda c: -c.worth)[:max_active]}
         criteria = tuple(
             msgspec.structs.replace(c, state=State.INACTIVE)
-            if c.state is State.ACTIVE and c.item.id not in kept
+            if c.state is State.ACTIVE and c.item.id not in kept_ids
             else c
             for c in measured
         )

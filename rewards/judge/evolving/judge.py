@@ -100,13 +100,13 @@ class EvolvingJudge:
             return []
         datas = [_without_gold(sample) for sample in samples]
         try:
-            given = self._given(samples[0])
+            given_rubric = self._given(samples[0])
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
         turn = self._turns.setdefault(question, asyncio.Lock())
         async with turn:
-            buffer = self.snapshots.latest(question) or _opened(question, given)
+            buffer = self.snapshots.latest(question) or _opened(question, given_rubric)
             effort = Effort()
             if self.evolve and len(samples) > 1:
                 buffer = await self._evolved(buffer, samples, datas, effort)
@@ -138,8 +138,8 @@ class EvolvingJudge:
 
     def _given(self, sample: Sample) -> Rubric | None:
         """Return the persistent criteria, which the owner of the question hands in."""
-        given = sample.info.get("rubric")
-        return self.judge.rubric if given is None else read_rubric(given)
+        rubric = sample.info.get("rubric")
+        return self.judge.rubric if rubric is None else read_rubric(rubric)
 
     async def _evolved(
         self,
@@ -151,12 +151,12 @@ class EvolvingJudge:
         """Return the buffer with the admitted proposals. If the generator fails, the buffer stays
         as before, and the failure is logged.
         """
-        shown: dict[str, str] = {"question": datas[0]["question"]}
+        judge_data: dict[str, str] = {"question": datas[0]["question"]}
         for number, (sample, data) in enumerate(zip(samples, datas, strict=True), start=1):
             if number <= MAX_SHOWN:
-                shown[f"response_{number}"] = data["response"]
-                shown[f"passages_{number}"] = passages(sample)
-        question = about_contrast(shown, buffer.texts)
+                judge_data[f"response_{number}"] = data["response"]
+                judge_data[f"passages_{number}"] = passages(sample)
+        question = about_contrast(judge_data, buffer.texts)
         try:
             proposals = await self.judge.caller.ask(question, read_proposals, effort)
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
@@ -176,25 +176,30 @@ class EvolvingJudge:
         rubric = buffer.rubric()
         if rubric is None:
             none = "no criterion tells these answers apart yet, and none was given"
-            nothing = Verdict(status=Status.UNAVAILABLE, detail=none, retryable=False)
-            return [nothing] * len(datas), {}
-        found = await asyncio.gather(
+            unavailable = Verdict(status=Status.UNAVAILABLE, detail=none, retryable=False)
+            return [unavailable] * len(datas), {}
+        scored = await asyncio.gather(
             *(self._one(rubric, data, effort) for data in datas), return_exceptions=True
         )
-        made: list[Verdict] = []
+        verdicts: list[Verdict] = []
         scores: dict[str, list[float]] = defaultdict(list)
-        told = {"rubric/version": float(buffer.version), "rubric/prompt_version": float(VERSION)}
-        for one in found:
-            if isinstance(one, LudusError):
-                made.append(failure(one, effort))
+        rubric_metrics = {
+            "rubric/version": float(buffer.version),
+            "rubric/prompt_version": float(VERSION),
+        }
+        for outcome in scored:
+            if isinstance(outcome, LudusError):
+                verdicts.append(failure(outcome, effort))
                 continue
-            if isinstance(one, BaseException):
-                raise one
-            for name, score in one.items():
+            if isinstance(outcome, BaseException):
+                raise outcome
+            for name, score in outcome.items():
                 scores[name].append(score)
-            parts = {item.id: (one[item.id], item.weight) for item in rubric.items}
-            made.append(Verdict.of(aggregate(rubric, one), parts=parts, metrics=told))
-        return made, scores
+            parts = {item.id: (outcome[item.id], item.weight) for item in rubric.items}
+            verdicts.append(
+                Verdict.of(aggregate(rubric, outcome), parts=parts, metrics=rubric_metrics)
+            )
+        return verdicts, scores
 
     async def _one(
         self, rubric: Rubric, data: Mapping[str, str], effort: Effort
@@ -208,8 +213,8 @@ def passages(sample: Sample) -> str:
     """Return what tools answered during a rollout, cut to `MAX_PASSAGE_CHARS` characters."""
     if isinstance(sample.response, str):
         return ""
-    said = [message.text for message in sample.response if message.role is Role.TOOL]
-    return "\n".join(said)[:MAX_PASSAGE_CHARS]
+    tool_texts = [message.text for message in sample.response if message.role is Role.TOOL]
+    return "\n".join(tool_texts)[:MAX_PASSAGE_CHARS]
 
 
 def _without_gold(sample: Sample) -> dict[str, str]:
@@ -217,8 +222,8 @@ def _without_gold(sample: Sample) -> dict[str, str]:
     return {name: text for name, text in data_of(sample).items() if name != "reference"}
 
 
-def _opened(question: str, given: Rubric | None) -> RubricBuffer:
-    items = () if given is None else given.items
+def _opened(question: str, rubric: Rubric | None) -> RubricBuffer:
+    items = () if rubric is None else rubric.items
     return RubricBuffer(
         question=question,
         criteria=tuple(

@@ -37,16 +37,16 @@ _FORBIDDEN = re.compile(
 
 def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> JudgeQuestion:
     """Ask for criteria that tell the responses of `data` apart."""
-    known = {f"criterion_{n}": text for n, text in enumerate(existing, start=1)}
+    criteria = {f"criterion_{n}": text for n, text in enumerate(existing, start=1)}
     row = object_schema({"text": {"type": "string"}, "weight": {"enum": [1, -1]}})
     rows = {"type": "array", "items": row, "maxItems": MAX_PROPOSALS}
     schema = object_schema({"criteria": rows})
-    asked = (
+    request = (
         f"Propose at most {MAX_PROPOSALS} new criteria.\n"
         'Answer as JSON: {"criteria": [{"text": "The response ...", "weight": 1 or -1}]}'
     )
     return JudgeQuestion(
-        messages=[system(SYSTEM), user(f"{marked({**data, **known})}\n{asked}")], schema=schema
+        messages=[system(SYSTEM), user(f"{marked({**data, **criteria})}\n{request}")], schema=schema
     )
 
 
@@ -59,14 +59,14 @@ def read_proposals(answer: str) -> list[RubricItem]:
     rows = verdict_of(answer, "criteria")["criteria"]
     if not isinstance(rows, list):
         raise UnreadableVerdict(f"'criteria' must be a list, got {rows!r:.80}")
-    made: list[RubricItem] = []
+    items: list[RubricItem] = []
     for row in rows[:MAX_PROPOSALS]:
         if not isinstance(row, dict):
             continue
         text, weight = row.get("text"), row.get("weight")
         if isinstance(text, str) and type(weight) is int and weight in (1, -1):
-            made.append(RubricItem(text=" ".join(text.split()), weight=float(weight), id="new"))
-    return made
+            items.append(RubricItem(text=" ".join(text.split()), weight=float(weight), id="new"))
+    return items
 
 
 def ill_formed(text: str, existing: Sequence[str], responses: Sequence[str]) -> str:
@@ -82,21 +82,25 @@ def ill_formed(text: str, existing: Sequence[str], responses: Sequence[str]) -> 
     words = _words(text)
     if not words or len(words) > MAX_WORDS:
         return f"it has {len(words)} words, of 1 to {MAX_WORDS}"
-    if found := _FORBIDDEN.search(text):
-        return f"it says {found[0]!r}"
+    if forbidden := _FORBIDDEN.search(text):
+        return f"it says {forbidden[0]!r}"
     if quoted(text)[1:-1] != text.replace('"', '\\"'):
         return "it holds hidden characters or tokens of a chat template"
     runs = {tuple(words[n : n + 8]) for n in range(len(words) - 7)}
     for response in responses:
-        said = _words(response)
-        if runs & {tuple(said[n : n + 8]) for n in range(len(said) - 7)}:
+        response_words = _words(response)
+        if runs & {tuple(response_words[n : n + 8]) for n in range(len(response_words) - 7)}:
             return "it copies eight words of a response"
-    for known in existing:
+    for known_text in existing:
         # The share of words that two texts have in common (Jaccard's index).
-        second = _words(known)
-        one, other = set(words), set(second)
-        if (len(one & other) / len(one | other) if one | other else 1.0) >= 0.8:
-            return f"it says what {known!r} says"
+        second = _words(known_text)
+        new_words, known_words = set(words), set(second)
+        if (
+            len(new_words & known_words) / len(new_words | known_words)
+            if new_words | known_words
+            else 1.0
+        ) >= 0.8:
+            return f"it says what {known_text!r} says"
     return ""
 
 

@@ -79,11 +79,11 @@ class SnapshotStore:
         ).fetchone()
         return None if row is None else self._read(row[0])
 
-    def newer(self, known: Mapping[str, int]) -> list[RubricBuffer]:
-        """Return the latest buffer of each question that has a newer version than `known` names.
+    def newer(self, versions: Mapping[str, int]) -> list[RubricBuffer]:
+        """Return the latest buffer of each question that has a newer version than `versions` names.
 
         Args:
-            known: the known version by question, as `key` names the question.
+            versions: the known version by question, as `key` names the question.
 
         Raises:
             ConfigError: a buffer was written by another version of ludus.
@@ -91,7 +91,9 @@ class SnapshotStore:
         rows = self._db.execute(
             "SELECT question, MAX(version), data FROM buffers GROUP BY question ORDER BY question"
         ).fetchall()
-        return [self._read(data) for name, version, data in rows if version > known.get(name, -1)]
+        return [
+            self._read(data) for name, version, data in rows if version > versions.get(name, -1)
+        ]
 
     def at(self, question: str, version: int) -> RubricBuffer:
         """Return a given version of a question's buffer.
@@ -115,13 +117,13 @@ class SnapshotStore:
 
     def _read(self, data: bytes) -> RubricBuffer:
         try:
-            found = msgspec.json.decode(data, type=_Snapshot)
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
         except msgspec.DecodeError as error:
             raise ConfigError(f"{self.path!r} holds no rubrics of this format: {error}") from None
-        if (found.format, found.prompt_version) != (FORMAT, VERSION):
+        if (snapshot.format, snapshot.prompt_version) != (FORMAT, VERSION):
             raise ConfigError(
-                f"{self.path!r} was written with format {found.format} and prompts of version "
-                f"{found.prompt_version}; this is format {FORMAT} and prompts of version "
+                f"{self.path!r} was written with format {snapshot.format} and prompts of version "
+                f"{snapshot.prompt_version}; this is format {FORMAT} and prompts of version "
                 f"{VERSION}: rewards of then cannot be reproduced with it"
             )
-        return found.buffer
+        return snapshot.buffer

@@ -79,17 +79,17 @@ def share_met(criterion: str, response: str) -> float:
     >>> share_met('The response mentions "Paris".', "It is Paris.")
     1.0
     """
-    said = response.casefold()
+    response_text = response.casefold()
     negated = bool(re.search(r"\b(?:not|never|no)\b", criterion.casefold()))
     limit = re.search(r"at (most|least) (\d+) words", criterion.casefold())
     if limit:
         count, bound = len(response.split()), int(limit[2])
         return float(count <= bound if limit[1] == "most" else count >= bound)
     quoted = re.findall(r'"([^"]+)"', criterion)
-    wanted = quoted or [w for w in _words.findall(criterion.casefold()) if w not in _STOP]
-    if not wanted:
+    key_words = quoted or [w for w in _words.findall(criterion.casefold()) if w not in _STOP]
+    if not key_words:
         return 0.0
-    share = sum(word.casefold() in said for word in wanted) / len(wanted)
+    share = sum(word.casefold() in response_text for word in key_words) / len(key_words)
     return 1 - share if negated and quoted else share
 
 
@@ -115,18 +115,21 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
         # Propose names and numbers that some responses state and others do not as criteria: merits
         # where a passage holds the name or number, flaws where none does.
         responses = [text for name, text in prompt.data.items() if name.startswith("response_")]
-        found = "\n".join(
+        passages = "\n".join(
             text for name, text in prompt.data.items() if name.startswith("passages_")
         )
-        known = " ".join(
+        criteria_text = " ".join(
             text for name, text in prompt.data.items() if name.startswith("criterion_")
         )
-        stated = Counter(name for text in responses for name in set(_NAME.findall(text)))
+        names_stated = Counter(name for text in responses for name in set(_NAME.findall(text)))
         question = prompt.data.get("question", "")
         proposed = [
-            {"text": f'The response mentions "{name}".', "weight": 1 if name in found else -1}
-            for name, count in sorted(stated.items(), key=lambda one: (-one[1], one[0]))
-            if count < len(responses) and f'"{name}"' not in known and name not in question
+            {"text": f'The response mentions "{name}".', "weight": 1 if name in passages else -1}
+            for name, count in sorted(
+                names_stated.items(),
+                key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
+            )
+            if count < len(responses) and f'"{name}"' not in criteria_text and name not in question
         ]
         return json.dumps({"criteria": proposed[:5]})
     if "Which response" in prompt.text:
@@ -139,11 +142,11 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
     scores = {c.id: _score(c, response, cheat=cheat) for c in prompt.criteria}
     if "How good is the response" in prompt.text:
         weights = sum(c.weight for c in prompt.criteria) or 1.0
-        good = sum(
+        score_sum = sum(
             c.weight * (scores[c.id] if c.sign > 0 else c.highest - scores[c.id]) / c.highest
             for c in prompt.criteria
         )
-        return json.dumps({"reason": "as a whole", "score": 1 + round(9 * good / weights)})
+        return json.dumps({"reason": "as a whole", "score": 1 + round(9 * score_sum / weights)})
     if "with one number" in prompt.text:
         return str(next(iter(scores.values()), 0))
     rows = [

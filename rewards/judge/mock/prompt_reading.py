@@ -46,11 +46,11 @@ def read_prompt(messages: Sequence[Mapping[str, object]]) -> ReadPrompt:
     """Split the user's first message. A prompt of another layout has the response alone as data."""
     users = [str(m.get("content", "")) for m in messages if m.get("role") == "user"]
     text = users[0] if users else ""
-    found = _DATA.search(text)
-    if found is None:
+    match = _DATA.search(text)
+    if match is None:
         return ReadPrompt(_pasted_data(text), _pasted_criteria(text), text, text)
-    data = dict(_line(line) for line in found[2].split("\n") if ": " in line)
-    return ReadPrompt(data, _criteria(text[found.end() :]), _outside(text), text[found.end() :])
+    data = dict(_line(line) for line in match[2].split("\n") if ": " in line)
+    return ReadPrompt(data, _criteria(text[match.end() :]), _outside(text), text[match.end() :])
 
 
 def _line(line: str) -> tuple[str, str]:
@@ -58,32 +58,32 @@ def _line(line: str) -> tuple[str, str]:
     return name, str(json.loads(value))
 
 
-def _criteria(asked: str) -> list[PromptCriterion]:
-    made: list[PromptCriterion] = []
-    for found in _CRITERION.finditer(asked):
-        rest = found["strings"]
+def _criteria(text: str) -> list[PromptCriterion]:
+    criteria: list[PromptCriterion] = []
+    for match in _CRITERION.finditer(text):
+        rest = match["strings"]
         first, end = json.JSONDecoder().raw_decode(rest)
         tail = rest[end:].lstrip()
         second, length = json.JSONDecoder().raw_decode(tail) if tail.startswith('"') else (first, 0)
-        scale = tail[length:] or asked[found.end() : found.end() + 120]
+        scale = tail[length:] or text[match.end() : match.end() + 120]
         highest = re.search(r"from 0 \(not at all\) to (\d+)", scale)
-        made.append(
+        criteria.append(
             PromptCriterion(
                 str(first), str(second), int(highest[1]) if highest else 1,
-                -1 if found["sign"] == "flaw" else 1, float(found["weight"] or 1),
+                -1 if match["sign"] == "flaw" else 1, float(match["weight"] or 1),
             )
         )  # fmt: skip
-    return made
+    return criteria
 
 
 def _pasted_data(text: str) -> dict[str, str]:
-    found = _pasted.search(text)
-    return {"response": found[1]} if found else {"response": text}
+    match = _pasted.search(text)
+    return {"response": match[1]} if match else {"response": text}
 
 
 def _pasted_criteria(text: str) -> list[PromptCriterion]:
-    found = re.search(r"^Criterion: (.*)$", text, re.MULTILINE)
-    return [PromptCriterion("item-1", found[1], 1)] if found else []
+    match = re.search(r"^Criterion: (.*)$", text, re.MULTILINE)
+    return [PromptCriterion("item-1", match[1], 1)] if match else []
 
 
 def _outside(text: str) -> str:

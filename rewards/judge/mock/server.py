@@ -88,7 +88,7 @@ class MockJudge:
     async def _complete(self, request: web.Request) -> web.Response:
         self.requests += 1
         raw = await request.read()
-        asked: dict[str, Any] = await request.json()
+        body: dict[str, Any] = await request.json()
         digest = hashlib.sha256(raw).digest()
         attempt = self._attempts[digest]
         self._attempts[digest] += 1
@@ -98,14 +98,14 @@ class MockJudge:
             return web.json_response({"error": {"message": "busy"}}, status=status, headers=headers)
         if self.mode is MockMode.SLOW:
             await asyncio.sleep(self.delay_s)
-        prompt = read_prompt(asked["messages"])
+        prompt = read_prompt(body["messages"])
         text = self._answer(prompt, attempt)
         choice: dict[str, Any] = {
             "index": 0,
             "message": {"role": "assistant", "content": text},
             "finish_reason": "stop",
         }
-        if asked.get("logprobs"):
+        if body.get("logprobs"):
             # The log-probabilities of the first token, which is nine times as likely as a zero.
             first = text[:1] or " "
             rivals = [
@@ -115,7 +115,7 @@ class MockJudge:
             choice["logprobs"] = {
                 "content": [{"token": first, "logprob": math.log(0.9), "top_logprobs": rivals}]
             }
-        prompt_tokens = sum(len(str(m.get("content", "")).split()) for m in asked["messages"])
+        prompt_tokens = sum(len(str(m.get("content", "")).split()) for m in body["messages"])
         tokens = len(text.split())
         usage = {
             "prompt_tokens": prompt_tokens, "completion_tokens": tokens,

@@ -104,7 +104,9 @@ class ClipScorer(ImageScorer):
                 tensors |= read_checkpoint(path)
             # Leave out the numbers of positions, which earlier versions of transformers saved too.
             return config, {
-                name: one for name, one in tensors.items() if not name.endswith(".position_ids")
+                name: tensor
+                for name, tensor in tensors.items()
+                if not name.endswith(".position_ids")
             }
         tensors = read_checkpoint(checkpoint)
         if not is_openai_format(tensors):
@@ -296,6 +298,6 @@ def _tokenizer_file(folder: Path) -> Path:
 
 def _weight_files(folder: Path) -> Sequence[Path]:
     for pattern in ("*.safetensors", "pytorch_model*.bin"):
-        if found := sorted(folder.glob(pattern)):
-            return found
+        if files := sorted(folder.glob(pattern)):
+            return files
     raise WrongCheckpoint(f"{str(folder)!r} has neither *.safetensors nor pytorch_model*.bin")

@@ -116,23 +116,23 @@ def clip_config(
 
 def our_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename the tensors as `CLIPModel` does; unknown names stay, and are refused on loading."""
-    ours: dict[str, Tensor] = {}
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name in NOT_TENSORS or name == "attn_mask":
             continue
         if name in TRANSPOSED:
-            ours[TRANSPOSED[name]] = tensor.T.contiguous()
+            renamed[TRANSPOSED[name]] = tensor.T.contiguous()
         else:
-            ours |= _block_tensors(name, tensor)
-    return ours
+            renamed |= _block_tensors(name, tensor)
+    return renamed
 
 
 def _block_tensors(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """Rename a tensor of a block; the joint projection of an attention becomes three tensors."""
-    for theirs, block in BLOCKS.items():
-        if not name.startswith(theirs):
+    for their_name, block in BLOCKS.items():
+        if not name.startswith(their_name):
             continue
-        number, _, rest = name.removeprefix(theirs).partition(".")
+        number, _, rest = name.removeprefix(their_name).partition(".")
         if rest.startswith("attn.in_proj_"):
             kind = rest.removeprefix("attn.in_proj_")
             return {

@@ -66,8 +66,8 @@ def decode_image(
     if len(data) > limits.max_bytes:
         raise BadImage(f"the image has {len(data)} bytes; at most {limits.max_bytes} are read")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-            size = opened.size
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image_file:
+            size = image_file.size
             width, height = size
             if width * height > limits.max_pixels:
                 raise BadImage(
@@ -80,8 +80,8 @@ def decode_image(
                     f"one side may be at most {MAX_ASPECT} times the other, "
                     "since its shorter side is enlarged to the model's"
                 )
-            opened.load()
-            loaded = opened.copy()
+            image_file.load()
+            loaded = image_file.copy()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"the image has too many pixels: {error}") from None
     except UnidentifiedImageError:

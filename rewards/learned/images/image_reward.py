@@ -217,16 +217,16 @@ def _our_name(name: str) -> str:
     """Return the name in this model of a checkpoint's tensor; unknown names stay, and are refused
     on loading.
     """
-    for theirs, ours in (
+    for their_prefix, our_prefix in (
         ("mlp.layers.", "head."),
         ("blip.text_encoder.", "text."),
         ("blip.visual_encoder.", "vision."),
     ):
-        if name.startswith(theirs):
-            name = ours + name.removeprefix(theirs)
+        if name.startswith(their_prefix):
+            name = our_prefix + name.removeprefix(their_prefix)
     if not name.startswith("vision."):
         return name
-    for theirs, ours in (
+    for their_prefix, our_prefix in (
         ("vision.cls_token", "vision.embeddings.class_embedding"),
         ("vision.pos_embed", "vision.embeddings.position_embedding"),
         ("vision.patch_embed.proj.", "vision.embeddings.patch_embedding."),
@@ -237,5 +237,5 @@ def _our_name(name: str) -> str:
         (".attn.qkv.", ".self_attn.qkv."),
         (".attn.proj.", ".self_attn.projection."),
     ):
-        name = name.replace(theirs, ours)
+        name = name.replace(their_prefix, our_prefix)
     return name

@@ -254,31 +254,31 @@ class AestheticVerifier(ModelVerifier):
         super().__init__(scorer, name, options)
 
 
-def choose_device(asked: str) -> str:
+def choose_device(name: str) -> str:
     """Return the device to compute on: "cpu", "cuda" or "cuda:N".
 
     Args:
-        asked: "auto", "cpu", "cuda" or "cuda:N"; "auto" takes a GPU where torch can use a GPU.
+        name: "auto", "cpu", "cuda" or "cuda:N"; "auto" takes a GPU where torch can use a GPU.
 
     Raises:
-        ConfigError: `asked` is another word, or the machine has no such device.
+        ConfigError: `name` is another word, or the machine has no such device.
     """
     # torch's usual way of looking for a GPU would keep forked processes from using it
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    kind, _, number = asked.partition(":")
-    if asked not in ("auto", "cpu") and not (kind == "cuda" and (not number or number.isdigit())):
-        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {asked!r}")
-    available = asked != "cpu" and torch.cuda.is_available()
-    if asked == "auto":
+    kind, _, number = name.partition(":")
+    if name not in ("auto", "cpu") and not (kind == "cuda" and (not number or number.isdigit())):
+        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    available = name != "cpu" and torch.cuda.is_available()
+    if name == "auto":
         return "cuda" if available else "cpu"
     if kind == "cuda" and (not available or int(number or 0) >= torch.cuda.device_count()):
-        raise ConfigError(f"there is no device {asked!r} that torch {torch.__version__} can use")
-    return asked
+        raise ConfigError(f"there is no device {name!r} that torch {torch.__version__} can use")
+    return name
 
 
 def _refuse_unknown(name: str, options: ModelOptions) -> None:
     """Refuse options that no verifier here takes, since Python checks no names of a TypedDict."""
     unknown = sorted(set(options) - set(ModelOptions.__annotations__))
     if unknown:
-        known = ", ".join(ModelOptions.__annotations__)
-        raise ConfigError(f"{name} takes no option {', '.join(unknown)}; it takes {known}")
+        option_names = ", ".join(ModelOptions.__annotations__)
+        raise ConfigError(f"{name} takes no option {', '.join(unknown)}; it takes {option_names}")

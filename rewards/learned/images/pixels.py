@@ -57,5 +57,7 @@ def unit_pixels(image: Image.Image) -> Pixels:
 
 
 def _normalised(image: Image.Image) -> Pixels:
-    mean, std = (np.array(one, dtype=np.float32)[:, None, None] for one in (MEAN, STD))
+    mean, std = (
+        np.array(channel_values, dtype=np.float32)[:, None, None] for channel_values in (MEAN, STD)
+    )
     return (unit_pixels(image) - mean) / std

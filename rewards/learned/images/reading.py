@@ -33,17 +33,21 @@ def prompt_of(sample: Sample, *, needed: bool = True) -> str:
     Raises:
         BadPrompt: the prompt is not text, empty though `needed`, or longer than 100,000 characters.
     """
-    given: object = sample.prompt
-    if isinstance(given, list):
-        messages = [one for one in given if isinstance(one, Message) and one.role is Role.USER]
-        given = messages[-1].text if messages else ""
-    if not isinstance(given, str):
-        raise BadPrompt(f"the prompt must be text, got {type(given).__name__}")
-    if needed and not given.strip():
+    prompt: object = sample.prompt
+    if isinstance(prompt, list):
+        messages = [
+            message
+            for message in prompt
+            if isinstance(message, Message) and message.role is Role.USER
+        ]
+        prompt = messages[-1].text if messages else ""
+    if not isinstance(prompt, str):
+        raise BadPrompt(f"the prompt must be text, got {type(prompt).__name__}")
+    if needed and not prompt.strip():
         raise BadPrompt("the prompt is empty: there is nothing to hold the image against")
-    if len(given) > MAX_PROMPT:
-        raise BadPrompt(f"the prompt has {len(given)} characters; at most {MAX_PROMPT} are read")
-    return given
+    if len(prompt) > MAX_PROMPT:
+        raise BadPrompt(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT} are read")
+    return prompt
 
 
 def image_of(sample: Sample) -> ImagePart:
@@ -54,8 +58,8 @@ def image_of(sample: Sample) -> ImagePart:
     """
     images = list(sample.images)
     if not images and isinstance(sample.response, list):
-        said = [one for one in sample.response if one.role is Role.ASSISTANT]
-        images = said[-1].images if said else []
+        messages = [message for message in sample.response if message.role is Role.ASSISTANT]
+        images = messages[-1].images if messages else []
     if len(images) != 1:
         raise BadImage(f"a sample needs exactly one image, got {len(images)}; send one sample each")
     return images[0]
@@ -129,8 +133,8 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
             raise BadImage(f"the path {path!r} leads out of the allowed folder")
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
-        said = error.strerror if isinstance(error, OSError) else "a loop of links"
-        raise BadImage(f"the path {path!r} cannot be read below image_root: {said}") from None
+        problem = error.strerror if isinstance(error, OSError) else "a loop of links"
+        raise BadImage(f"the path {path!r} cannot be read below image_root: {problem}") from None
     try:
         # Refuse an opened path that is not a regular file or lies outside `allowed`: a folder on
         # the way may have become a link since the path was resolved.

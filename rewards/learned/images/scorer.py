@@ -79,8 +79,8 @@ class ImageScorer(nn.Module, ABC):
 
     def score_inputs(self, inputs: Sequence[ModelInput]) -> list[float]:
         """Return the rewards of a batch of prepared inputs, in order."""
-        tokens, mask = self.padded([one.tokens for one in inputs])
-        pixels = torch.stack([torch.from_numpy(one.pixels) for one in inputs])
+        tokens, mask = self.padded([item.tokens for item in inputs])
+        pixels = torch.stack([torch.from_numpy(item.pixels) for item in inputs])
         with torch.inference_mode():
             rewards = self(tokens, mask, pixels.to(self.device, self.dtype))
         return cast(list[float], rewards.float().cpu().tolist())
@@ -217,5 +217,5 @@ def normalised(images: Tensor) -> Tensor:
     """Subtract CLIP's mean and divide by CLIP's standard deviation, channel by channel."""
     from .pixels import MEAN, STD
 
-    mean, std = (images.new_tensor(one)[:, None, None] for one in (MEAN, STD))
+    mean, std = (images.new_tensor(channel_values)[:, None, None] for channel_values in (MEAN, STD))
     return (images - mean) / std

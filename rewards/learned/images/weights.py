@@ -41,27 +41,31 @@ class Wanted:
 
 def models_folder() -> Path:
     """The folder with the weights of all models: $LUDUS_MODELS, or ~/.cache/ludus/models."""
-    given = os.environ.get(MODELS_VARIABLE, "")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "ludus" / "models"
+    variable = os.environ.get(MODELS_VARIABLE, "")
+    return Path(variable).expanduser() if variable else Path.home() / ".cache" / "ludus" / "models"
 
 
-def find_weights(model: str, given: str, wanted: Wanted) -> Path:
-    """Return the path of a file or folder that a model needs: `given`, or else the first usual name
-    that exists in the model's folder below `models_folder()`.
+def find_weights(model: str, path_given: str, wanted_file: Wanted) -> Path:
+    """Return the path of a file or folder that a model needs: `path_given`, or else the first
+    usual name that exists in the model's folder below `models_folder()`.
 
     Raises:
         MissingWeights: there is nothing at that path.
     """
     folder = models_folder() / model
-    candidates = [Path(given).expanduser()] if given else [folder / name for name in wanted.usual]
+    candidates = (
+        [Path(path_given).expanduser()]
+        if path_given
+        else [folder / name for name in wanted_file.usual]
+    )
     for candidate in candidates:
         if candidate.exists():
             return candidate
-    where = f"at {given!r}" if given else f"in {str(folder)!r}"
+    place = f"at {path_given!r}" if path_given else f"in {str(folder)!r}"
     raise MissingWeights(
-        f"{model} has no {wanted.option} {where}; ludus ships and downloads no weights: get "
-        f"{wanted.source}, and put {wanted.usual[0]!r} into {str(folder)!r} "
-        f"(or $" + MODELS_VARIABLE + f"/{model}), or give {wanted.option}=PATH"
+        f"{model} has no {wanted_file.option} {place}; ludus ships and downloads no weights: get "
+        f"{wanted_file.source}, and put {wanted_file.usual[0]!r} into {str(folder)!r} "
+        f"(or $" + MODELS_VARIABLE + f"/{model}), or give {wanted_file.option}=PATH"
     )
 
 
@@ -75,11 +79,11 @@ def digest(path: Path) -> str:
     if not path.is_dir():
         with path.open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-    whole = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in sorted(path.rglob("*")):
         if part.is_file():
-            whole.update(f"{part.relative_to(path).as_posix()}\0{digest(part)}\n".encode())
-    return f"sha256:{whole.hexdigest()}"
+            hasher.update(f"{part.relative_to(path).as_posix()}\0{digest(part)}\n".encode())
+    return f"sha256:{hasher.hexdigest()}"
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -97,19 +101,21 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
             with warnings.catch_warnings():  # OpenAI's archives are older than the deprecation
                 warnings.simplefilter("ignore", DeprecationWarning)
                 archive: nn.Module = torch.jit.load(path, map_location="cpu")
-            held: object = archive.state_dict()
+            content: object = archive.state_dict()
         else:
-            held = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and torch have errors of a dozen kinds for a bad file
         raise WrongCheckpoint(
             f"{str(path)!r} cannot be read as a checkpoint ({type(error).__name__}: {error!s:.200})"
         ) from error
     for wrapper in ("state_dict", "model"):
-        if isinstance(held, Mapping) and isinstance(held.get(wrapper), Mapping):
-            held = held[wrapper]
-    if not isinstance(held, Mapping) or not all(isinstance(one, Tensor) for one in held.values()):
+        if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
+            content = content[wrapper]
+    if not isinstance(content, Mapping) or not all(
+        isinstance(value, Tensor) for value in content.values()
+    ):
         raise WrongCheckpoint(f"{str(path)!r} holds no state dict of tensors")
-    return {str(name): tensor for name, tensor in held.items()}
+    return {str(name): tensor for name, tensor in content.items()}
 
 
 def _is_torchscript(path: Path) -> bool:
@@ -133,7 +139,7 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
         for name, shape in expected.items()
         if name in tensors and tensors[name].shape != shape
     ]
-    found = [
+    problems = [
         f"{len(names)} {kind}: {', '.join(names[:SHOWN_KEYS])}"
         + (" ..." if len(names) > SHOWN_KEYS else "")
         for kind, names in (
@@ -143,16 +149,16 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
         )
         if names
     ]
-    if found:
+    if problems:
         raise WrongCheckpoint(
-            f"{source} is not a checkpoint of {type(module).__name__}; {'; '.join(found)}"
+            f"{source} is not a checkpoint of {type(module).__name__}; {'; '.join(problems)}"
         )
     module.load_state_dict({name: tensors[name].float() for name in expected}, assign=True)
     for part in module.modules():  # buffers that no checkpoint holds
         positions = getattr(part, "position_ids", None)
         if isinstance(positions, Tensor) and positions.is_meta:
             part.position_ids = torch.arange(positions.shape[-1])[None]
-    left = [
+    unset = [
         name
         for name, tensor in {
             **dict(module.named_parameters()),
@@ -160,5 +166,5 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
         }.items()
         if tensor.is_meta
     ]
-    if left:
-        raise WrongCheckpoint(f"{type(module).__name__} has tensors nobody gives values: {left}")
+    if unset:
+        raise WrongCheckpoint(f"{type(module).__name__} has tensors nobody gives values: {unset}")

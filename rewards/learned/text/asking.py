@@ -58,9 +58,9 @@ class TextAsker:
         Raises:
             UnreadableVerdict: neither answer can be read, or the question leaves no room for one.
         """
-        said = await self._written(question, effort, draw)
+        text = await self._written(question, effort, draw)
         try:
-            return read(_whole(*said))
+            return read(_whole(*text))
         except UnreadableVerdict:
             effort.repaired += 1
             return read(_whole(*await self._written(repaired(question), effort, draw)))
@@ -73,7 +73,7 @@ class TextAsker:
         self, question: JudgeQuestion, effort: Effort, draw: int
     ) -> tuple[str, bool]:
         try:
-            said = await self.policy.write(
+            written = await self.policy.write(
                 question.messages,
                 max_tokens=self.max_tokens,
                 temperature=self.temperature,
@@ -82,11 +82,11 @@ class TextAsker:
         except NoRoomToAnswer as error:
             raise UnreadableVerdict(str(error)) from error
         effort.asked += 1
-        return said
+        return written
 
 
-def _whole(text: str, ended: bool) -> str:
-    if not ended:
+def _whole(text: str, has_ended: bool) -> str:
+    if not has_ended:
         raise UnreadableVerdict("the answer was cut off by its token limit; raise max_tokens")
     return text
 
@@ -116,6 +116,6 @@ def open_asker(verifier: str, settings: AskerSettings) -> JudgeCaller | TextAske
         from .folder_text import FolderText
     except ImportError as error:
         raise MissingExtra.of("train", needed_for=verifier) from error
-    where = HeadSettings(device=settings.device, dtype=settings.dtype)
-    text = FolderText(folder, verifier, where)
+    head_settings = HeadSettings(device=settings.device, dtype=settings.dtype)
+    text = FolderText(folder, verifier, head_settings)
     return TextAsker(text, settings.temperature, settings.max_tokens)

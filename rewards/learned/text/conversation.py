@@ -82,7 +82,7 @@ class Conversations:
 
     def plain(self, text: str) -> str:
         """Return `text` with special tokens broken by a space, and as UTF-8 can encode the text."""
-        broken = self._marks.sub(lambda found: f"{found[0][:1]} {found[0][1:]}", text)
+        broken = self._marks.sub(lambda match: f"{match[0][:1]} {match[0][1:]}", text)
         return broken.encode("utf-8", "replace").decode()
 
     def _row(self, message: Message) -> dict[str, Any]:
@@ -113,5 +113,5 @@ def response_messages(sample: Sample) -> list[Message]:
 
 def says_nothing(sample: Sample) -> bool:
     """Return whether the response has neither a word nor a tool call of the policy."""
-    said = [m for m in response_messages(sample) if m.role == Role.ASSISTANT]
-    return not any(message.text.strip() or message.tool_calls for message in said)
+    answers = [m for m in response_messages(sample) if m.role == Role.ASSISTANT]
+    return not any(message.text.strip() or message.tool_calls for message in answers)

@@ -135,31 +135,31 @@ class FolderText:
             input_ids=ids_BT, attention_mask=mask_BT, use_cache=False
         ).last_hidden_state
         head = model.get_output_embeddings()
-        found: list[list[float]] = []
+        scores: list[list[float]] = []
         for row, hidden_TD in zip(rows, hidden_BTD, strict=True):
             targets = torch.tensor(row[1:], device=self.device)
             parts: list[float] = []
             for start in range(0, len(targets), AT_ONCE):
-                wanted = targets[start : start + AT_ONCE]
-                logits = head(hidden_TD[start : start + len(wanted)]).float()
-                picked = logits.log_softmax(-1).gather(1, wanted.unsqueeze(1))
+                batch_targets = targets[start : start + AT_ONCE]
+                logits = head(hidden_TD[start : start + len(batch_targets)]).float()
+                picked = logits.log_softmax(-1).gather(1, batch_targets.unsqueeze(1))
                 parts += picked.squeeze(1).tolist()
-            found.append([0.0, *parts])
-        return found
+            scores.append([0.0, *parts])
+        return scores
 
     @torch.inference_mode()
-    def _write(self, asked: Sequence[_Asked]) -> list[tuple[str, bool]]:
-        one, model = asked[0], self._ready
-        torch.manual_seed(one.seed)
-        ids_BT = torch.tensor([one.ids], device=self.device)
-        sampling = {"temperature": float(one.temperature)} if one.temperature else {}
-        out = model.generate(
+    def _write(self, requests: Sequence[_Asked]) -> list[tuple[str, bool]]:
+        first, model = requests[0], self._ready
+        torch.manual_seed(first.seed)
+        ids_BT = torch.tensor([first.ids], device=self.device)
+        sampling = {"temperature": float(first.temperature)} if first.temperature else {}
+        out_ids = model.generate(
             ids_BT,
             attention_mask=torch.ones_like(ids_BT),
-            max_new_tokens=one.max_tokens,
-            do_sample=one.temperature > 0,
+            max_new_tokens=first.max_tokens,
+            do_sample=first.temperature > 0,
             pad_token_id=self.conversations.tokenizer.pad_token_id or 0,
             **sampling,
-        )[0, len(one.ids) :].tolist()
-        text = self.conversations.tokenizer.decode(out, skip_special_tokens=True)
-        return [(text, len(out) < one.max_tokens)]
+        )[0, len(first.ids) :].tolist()
+        text = self.conversations.tokenizer.decode(out_ids, skip_special_tokens=True)
+        return [(text, len(out_ids) < first.max_tokens)]

@@ -72,11 +72,11 @@ class GenerativeReward:
 
     async def score(self, sample: Sample) -> Verdict:
         """Judge `sample.text` with `votes` judgements and return the mean score, in [0, 1]."""
-        if why := empty_answer(sample.text):
-            return Verdict.of(0.0, why)
-        given = sample.info.get("criterion")
+        if reason := empty_answer(sample.text):
+            return Verdict.of(0.0, reason)
+        criterion = sample.info.get("criterion")
         try:
-            item = self.item if given is None else RubricItem(text=str(given), id="c")
+            item = self.item if criterion is None else RubricItem(text=str(criterion), id="c")
         except ValueError as error:
             return Verdict.invalid(f"{NAME}: {error}")
         data, effort = data_of(sample), Effort()
@@ -84,10 +84,10 @@ class GenerativeReward:
             question, read = about_whole(data, [item]), read_holistic
         else:
             question, read = about_item(data, item), partial(read_item, item=item)
-        asked = [self.asker.ask(question, read, effort, draw=draw) for draw in range(self.votes)]
-        said = await asyncio.gather(*asked, return_exceptions=True)
+        askings = [self.asker.ask(question, read, effort, draw=draw) for draw in range(self.votes)]
+        answers = await asyncio.gather(*askings, return_exceptions=True)
         votes: list[float] = []
-        for vote in said:
+        for vote in answers:
             if isinstance(vote, (UnreadableVerdict, BudgetExceeded, RemoteError)):
                 return failure(vote, effort)
             if isinstance(vote, BaseException):
@@ -113,10 +113,10 @@ class GenerativeReward:
         """Return the model, the form of the judgement and the number of votes."""
         if isinstance(self.asker, JudgeCaller):
             server = self.asker.server
-            told: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
+            card: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
         else:
-            told = getattr(self.asker.policy, "card", dict[str, Any])()
-        return {**told, "form": self.form, "votes": self.votes}
+            card = getattr(self.asker.policy, "card", dict[str, Any])()
+        return {**card, "form": self.form, "votes": self.votes}
 
     async def close(self) -> None:
         """Close the connections, or release the model."""

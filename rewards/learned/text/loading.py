@@ -41,13 +41,14 @@ def load_head(
     try:
         config = AutoConfig.from_pretrained(str(folder))
         if labels and config.num_labels not in labels:
-            wanted = " or ".join(f"num_labels={number}" for number in labels)
+            labels_text = " or ".join(f"num_labels={number}" for number in labels)
             built = ", ".join(config.architectures or ["a model of unknown architecture"])
             raise ConfigError(
-                f"{name}: {str(folder)!r} holds {built} with num_labels={config.num_labels}; "
-                f"{wanted} is needed (a head of {' or '.join(map(str, labels))} numbers a text)"
+                f"{name}: {str(folder)!r} holds {built} with "
+                f"num_labels={config.num_labels}; {labels_text} is needed "
+                f"(a head of {' or '.join(map(str, labels))} numbers a text)"
             )
-        model, told = getattr(transformers, auto_class).from_pretrained(
+        model, loading_info = getattr(transformers, auto_class).from_pretrained(
             str(folder), config=config, dtype=DTYPES[dtype], output_loading_info=True
         )
     except ConfigError:
@@ -55,8 +56,8 @@ def load_head(
     except Exception as error:  # whatever a damaged file leads to, in any format
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(f"{name}: cannot load {str(folder)!r}: {first}") from error
-    missing = sorted(told["missing_keys"])
-    wrong = sorted(str(one) for one in told.get("mismatched_keys", ()))
+    missing = sorted(loading_info["missing_keys"])
+    wrong = sorted(str(mismatch) for mismatch in loading_info.get("mismatched_keys", ()))
     if missing or wrong:
         raise ConfigError(
             f"{name}: {str(folder)!r} is no {auto_class.removeprefix('AutoModelFor')} model: its "
@@ -80,30 +81,32 @@ def load_tokenizer(folder: Path, *, name: str) -> transformers.PreTrainedTokeniz
         raise ConfigError(f"{name}: no tokenizer in {str(folder)!r}: {first}") from error
 
 
-def device_of(wanted: str, *, name: str) -> torch.device:
+def device_of(name_wanted: str, *, name: str) -> torch.device:
     """`auto`, `cpu`, `cuda`, `cuda:1` as a device.
 
     Raises:
         ConfigError: CUDA was asked for by name and is not there.
     """
-    if wanted == "auto":
+    if name_wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"{name}: device is {wanted!r}, but torch sees no CUDA device; use cpu")
-    return torch.device(wanted)
+    if name_wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"{name}: device is {name_wanted!r}, but torch sees no CUDA device; use cpu"
+        )
+    return torch.device(name_wanted)
 
 
 def token_limit(
     model: transformers.PreTrainedModel,
     tokenizer: transformers.PreTrainedTokenizerBase,
-    given: int,
+    max_given: int,
 ) -> int:
-    """Return the most tokens a model reads: the least of `given` (unless 0), the model's positions
-    and the tokenizer's limit.
+    """Return the most tokens a model reads: the least of `max_given` (unless 0), the model's
+    positions and the tokenizer's limit.
     """
     positions = getattr(model.config, "max_position_embeddings", None) or 1 << 30
-    known = min(int(positions), int(min(tokenizer.model_max_length, 1 << 30)))
-    return min(given, known) if given else known
+    max_known = min(int(positions), int(min(tokenizer.model_max_length, 1 << 30)))
+    return min(max_given, max_known) if max_given else max_known
 
 
 def padded(
@@ -120,13 +123,13 @@ def filler_for(rows: Sequence[Sequence[int]], pad_id: int | None) -> int:
     """Return an id for padding that no row holds. Heads look for the last token that is not
     padding, so a padding token that also ends a turn would hide the true last token.
     """
-    held = {token for row in rows for token in row}
-    if pad_id is not None and pad_id not in held:
+    used_tokens = {token for row in rows for token in row}
+    if pad_id is not None and pad_id not in used_tokens:
         return pad_id
-    return next(token for token in range(len(held) + 1) if token not in held)
+    return next(token for token in range(len(used_tokens) + 1) if token not in used_tokens)
 
 
 def weight_bytes(model: torch.nn.Module) -> int:
     """Return the bytes of a model's weights and buffers."""
     tensors = [*model.parameters(), *model.buffers()]
-    return sum(one.numel() * one.element_size() for one in tensors)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -42,10 +42,10 @@ class _OfPolicy:
                 from .folder_text import FolderText
             except ImportError as error:
                 raise MissingExtra.of("train", needed_for=self.verifier) from error
-            where = HeadSettings(
+            head_settings = HeadSettings(
                 device=options.get("device", "auto"), dtype=options.get("dtype", "float32")
             )
-            self._folder = FolderText(folder, self.verifier, where)
+            self._folder = FolderText(folder, self.verifier, head_settings)
             self.policy = self._folder
 
     def use_policy(self, policy: PolicyText) -> None:
@@ -147,15 +147,15 @@ class ProbabilityReward(_OfPolicy):
             )
         # The response up to the start of the last answer; None without a closed answer.
         text = sample.text
-        cut: str | None
-        opened = text.rfind(self.opens)
-        if opened < 0 or (self.closes and text.find(self.closes, opened) < 0):
-            cut = None
+        cut_text: str | None
+        opener_position = text.rfind(self.opens)
+        if opener_position < 0 or (self.closes and text.find(self.closes, opener_position) < 0):
+            cut_text = None
         else:
-            cut = text[: opened + len(self.opens)]
-        if cut is None:
+            cut_text = text[: opener_position + len(self.opens)]
+        if cut_text is None:
             return Verdict.of(0.0, f"the response has no {self.opens}{self.closes} to be read")
-        reasoned = [*context, *policy.encode(cut)]
+        reasoned = [*context, *policy.encode(cut_text)]
         if len(reasoned) + len(answer) > policy.max_length:
             return Verdict.of(0.0, f"too long to be scored: {len(reasoned)} tokens of reasoning")
         after = await self._probability(policy, reasoned, answer)
@@ -203,7 +203,7 @@ class SelfAlignedReward(_OfPolicy):
             return Verdict.of(-1.0, "the response says nothing")
         try:
             policy = self._needed()
-            asked = policy.prompt(_context(sample))
+            prompt_ids = policy.prompt(_context(sample))
             # The message without words. A system prompt is not part of the question and stays.
             alone = policy.prompt(
                 [
@@ -214,18 +214,18 @@ class SelfAlignedReward(_OfPolicy):
         except LudusError as error:
             return Verdict.invalid(f"{self.verifier}: {error}")
         answer = policy.encode(sample.text)
-        if len(asked) + 1 > policy.max_length:
+        if len(prompt_ids) + 1 > policy.max_length:
             return Verdict.invalid(
-                f"{self.verifier}: the prompt has {len(asked)} tokens; {policy.name} reads "
+                f"{self.verifier}: the prompt has {len(prompt_ids)} tokens; {policy.name} reads "
                 f"{policy.max_length}"
             )
-        if max(len(asked), len(alone)) + len(answer) > policy.max_length:
+        if max(len(prompt_ids), len(alone)) + len(answer) > policy.max_length:
             return Verdict.of(-1.0, f"too long to be scored: {len(answer)} tokens")
-        given = _perplexity(await text_logprobs(policy, asked, answer))
+        answer_perplexity = _perplexity(await text_logprobs(policy, prompt_ids, answer))
         without = _perplexity(await text_logprobs(policy, alone, answer))
         # of exponents, so that a perplexity beyond the range of floats is not a failure
-        gain = 1 - math.exp(min(700.0, given - without))
-        metrics = {"sar/log_ppl_given": given, "sar/log_ppl_alone": without}
+        gain = 1 - math.exp(min(700.0, answer_perplexity - without))
+        metrics = {"sar/log_ppl_given": answer_perplexity, "sar/log_ppl_alone": without}
         return Verdict.of(min(1.0, max(-1.0, gain)), metrics=metrics)
 
 

@@ -129,11 +129,11 @@ class ProcessRewardModel(HeadModel):
 
     def score_batch(self, samples: Sequence[Steps]) -> list[Verdict]:
         """Score prepared samples and return a verdict for each, in order."""
-        asked = [one for one in samples if not one.why]
-        scores = iter(self._forward(asked) if asked else [])
+        scored_samples = [prepared for prepared in samples if not prepared.why]
+        scores = iter(self._forward(scored_samples) if scored_samples else [])
         return [
-            Verdict.of(0.0, one.why) if one.why else self._verdict(one, next(scores))
-            for one in samples
+            Verdict.of(0.0, prepared.why) if prepared.why else self._verdict(prepared, next(scores))
+            for prepared in samples
         ]
 
     def card(self) -> dict[str, Any]:
@@ -155,16 +155,16 @@ class ProcessRewardModel(HeadModel):
             )
         return ids[0]
 
-    def _written(self, asked: Sequence[Message], followed: Sequence[Message]) -> tuple[Steps, int]:
+    def _written(self, prompt: Sequence[Message], followed: Sequence[Message]) -> tuple[Steps, int]:
         """Return the conversation's tokens with the places of the steps, and the number of tokens
         of the prompt.
         """
         steps, text, stripped = Steps(), "", ""
-        opening = len(self.conversations.encode(self.conversations.render(asked, answering=True)))
+        opening = len(self.conversations.encode(self.conversations.render(prompt, answering=True)))
         for place, message in enumerate(followed):
             if message.role != Role.ASSISTANT:
                 continue
-            before = [*asked, *followed[:place]]
+            before = [*prompt, *followed[:place]]
             upto = self.conversations.render(before, answering=True)
             text = text if upto.startswith(text) else stripped
             if not upto.startswith(text):
@@ -180,8 +180,11 @@ class ProcessRewardModel(HeadModel):
                 steps.places.append(len(steps.ids) - 1)
                 steps.turns.append(steps.count)
             steps.count += 1
-            said = self.conversations.plain(message.text).rstrip()
-            text, stripped = upto + said, upto + said.lstrip()  # some templates strip what is said
+            plain_text = self.conversations.plain(message.text).rstrip()
+            text, stripped = (
+                upto + plain_text,
+                upto + plain_text.lstrip(),
+            )  # some templates strip what is said
         return steps, opening
 
     def _forward(self, rows: Sequence[Steps]) -> list[list[float]]:
@@ -189,12 +192,12 @@ class ProcessRewardModel(HeadModel):
 
         from .loading import filler_for, padded
 
-        every = [row.ids for row in rows]
-        filler = filler_for(every, self.conversations.tokenizer.pad_token_id)
-        ids_BT, mask_BT = padded(every, filler, self.model.device)
+        id_rows = [row.ids for row in rows]
+        filler = filler_for(id_rows, self.conversations.tokenizer.pad_token_id)
+        ids_BT, mask_BT = padded(id_rows, filler, self.model.device)
         with torch.inference_mode():
             logits_BTL = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits
-            found: list[list[float]] = []
+            scores: list[list[float]] = []
             for row, logits_TL in zip(rows, logits_BTL, strict=True):
                 at_SL = logits_TL[row.places].float()
                 if self.kind == "mark":
@@ -203,17 +206,18 @@ class ProcessRewardModel(HeadModel):
                     good_S = at_SL[:, 0].sigmoid()
                 else:
                     good_S = at_SL.softmax(-1)[:, 1]
-                found.append(good_S.tolist())
-        return found
+                scores.append(good_S.tolist())
+        return scores
 
     def _verdict(self, steps: Steps, scores: Sequence[float]) -> Verdict:
         if not all(map(math.isfinite, scores)):
             return Verdict.error(f"{NAME} gave {scores}: its weights may be broken")
         earned = contributions(scores, self.whole)
-        shown = ", ".join(f"{score:.2f}" for score in scores[:12])
+        scores_text = ", ".join(f"{score:.2f}" for score in scores[:12])
         return Verdict.of(
             math.fsum(earned),
-            f"{self.whole} of {len(scores)} steps: {shown}{' ...' if len(scores) > 12 else ''}",
+            f"{self.whole} of {len(scores)} steps: {scores_text}"
+            f"{' ...' if len(scores) > 12 else ''}",
             turn_rewards=by_turn(earned, steps.turns, steps.count),
             metrics={"process_reward/steps": float(len(scores)), "process_reward/min": min(scores)},
         )

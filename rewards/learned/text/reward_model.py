@@ -96,8 +96,8 @@ class RewardModel(HeadModel):
             return Prepared([], "the response says nothing")
         try:
             if self.template == "pair":
-                asked = prompt_messages(sample)
-                ids = self.conversations.encode_pair(asked[-1].text if asked else "", sample.text)
+                prompt = prompt_messages(sample)
+                ids = self.conversations.encode_pair(prompt[-1].text if prompt else "", sample.text)
             else:
                 messages = [*prompt_messages(sample), *response_messages(sample)]
                 ids = self.conversations.encode(self.conversations.render(messages))
@@ -105,12 +105,12 @@ class RewardModel(HeadModel):
             raise RewardUnavailable(Verdict.invalid(f"reward-model: {error}")) from error
         if len(ids) <= self.token_limit:
             return Prepared(ids)
-        spoken = self.conversations.encode(self.conversations.plain(sample.text))
-        if len(ids) - len(spoken) >= self.token_limit:
+        answer_ids = self.conversations.encode(self.conversations.plain(sample.text))
+        if len(ids) - len(answer_ids) >= self.token_limit:
             raise RewardUnavailable(
                 Verdict.invalid(
-                    f"reward-model: the prompt alone has about {len(ids) - len(spoken)} tokens, "
-                    f"and the model reads {self.token_limit}"
+                    f"reward-model: the prompt alone has about {len(ids) - len(answer_ids)} "
+                    f"tokens, and the model reads {self.token_limit}"
                 )
             )
         return Prepared(
@@ -119,11 +119,15 @@ class RewardModel(HeadModel):
 
     def score_batch(self, samples: Sequence[Prepared]) -> list[Verdict]:
         """Score prepared samples and return a verdict for each, in order."""
-        asked = [one for one in samples if not one.why]
-        scores = iter(self._forward([one.ids for one in asked]) if asked else [])
+        scored_samples = [prepared for prepared in samples if not prepared.why]
+        scores = iter(
+            self._forward([prepared.ids for prepared in scored_samples]) if scored_samples else []
+        )
         return [
-            self._verdict(self.floor, one.why) if one.why else self._verdict(next(scores), "", one)
-            for one in samples
+            self._verdict(self.floor, prepared.why)
+            if prepared.why
+            else self._verdict(next(scores), "", prepared)
+            for prepared in samples
         ]
 
     def card(self) -> dict[str, Any]:
@@ -148,11 +152,11 @@ class RewardModel(HeadModel):
         scores: list[float] = logits_B1.float().squeeze(-1).tolist()
         return scores
 
-    def _verdict(self, raw: float, why: str, row: Prepared | None = None) -> Verdict:
+    def _verdict(self, raw: float, reason: str, row: Prepared | None = None) -> Verdict:
         if not math.isfinite(raw):
             return Verdict.error(f"the reward model gave {raw}: its weights may be broken")
         reward = raw if self.output == "raw" else 1 / (1 + math.exp(-max(-700.0, raw)))
         metrics = {"reward_model/raw": raw}
         if row is not None:
             metrics["reward_model/tokens"] = float(len(row.ids))
-        return Verdict.of(reward, why, metrics=metrics)
+        return Verdict.of(reward, reason, metrics=metrics)

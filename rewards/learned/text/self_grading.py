@@ -84,14 +84,25 @@ class SelfGrading:
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Score all answers to a question together and return a verdict for each, in order."""
         if self.asker is None:
-            why = f"{NAME} has no model: in 'ludus train' it is the policy; elsewhere name a model"
-            return [Verdict.invalid(why)] * len(samples)
-        empty = {n: why for n, sample in enumerate(samples) if (why := empty_answer(sample.text))}
-        asked = [n for n in range(len(samples)) if n not in empty]
-        parts = [asked[at : at + self.at_once] for at in range(0, len(asked), self.at_once)]
-        judged = await asyncio.gather(*(self._part(self.asker, samples, part) for part in parts))
-        known = {n: verdict for part in judged for n, verdict in part.items()}
-        return [Verdict.of(0.0, empty[n]) if n in empty else known[n] for n in range(len(samples))]
+            reason = (
+                f"{NAME} has no model: in 'ludus train' it is the policy; elsewhere name a model"
+            )
+            return [Verdict.invalid(reason)] * len(samples)
+        empty = {
+            n: reason for n, sample in enumerate(samples) if (reason := empty_answer(sample.text))
+        }
+        asked_numbers = [n for n in range(len(samples)) if n not in empty]
+        parts = [
+            asked_numbers[start : start + self.at_once]
+            for start in range(0, len(asked_numbers), self.at_once)
+        ]
+        part_verdicts = await asyncio.gather(
+            *(self._part(self.asker, samples, part) for part in parts)
+        )
+        verdicts = {n: verdict for part in part_verdicts for n, verdict in part.items()}
+        return [
+            Verdict.of(0.0, empty[n]) if n in empty else verdicts[n] for n in range(len(samples))
+        ]
 
     @property
     def memory_bytes(self) -> int:
@@ -104,12 +115,12 @@ class SelfGrading:
         """Return the model that judges and the number of orders."""
         if isinstance(self.asker, JudgeCaller):
             server = self.asker.server
-            told: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
+            card: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
         elif self._named and self.asker is not None:
-            told = getattr(self.asker.policy, "card", dict[str, Any])()
+            card = getattr(self.asker.policy, "card", dict[str, Any])()
         else:
-            told = {"weights": "those of the policy in training"}
-        return {**told, "orders": self.orders}
+            card = {"weights": "those of the policy in training"}
+        return {**card, "orders": self.orders}
 
     async def close(self) -> None:
         """Close the connections or the model that were opened by name; the policy stays open."""
@@ -121,17 +132,17 @@ class SelfGrading:
     ) -> dict[int, Verdict]:
         effort = Effort()
         orders = [list(numbers), list(numbers)[::-1]][: self.orders if len(numbers) > 1 else 1]
-        said = await asyncio.gather(
+        gradings = await asyncio.gather(
             *(self._ordered(asker, samples, order, effort) for order in orders),
             return_exceptions=True,
         )
         scores: dict[int, list[float]] = {n: [] for n in numbers}
-        for given in said:
-            if isinstance(given, (UnreadableVerdict, BudgetExceeded, RemoteError)):
-                return {n: failure(given, effort) for n in numbers}
-            if isinstance(given, BaseException):
-                raise given
-            for n, score in given.items():
+        for grading in gradings:
+            if isinstance(grading, (UnreadableVerdict, BudgetExceeded, RemoteError)):
+                return {n: failure(grading, effort) for n in numbers}
+            if isinstance(grading, BaseException):
+                raise grading
+            for n, score in grading.items():
                 scores[n].append(score)
         return {n: _graded(values, effort) for n, values in scores.items()}
 
@@ -143,8 +154,8 @@ class SelfGrading:
         names = {chr(ord("A") + place): number for place, number in enumerate(order)}
         data |= {f"response_{name}": samples[number].text for name, number in names.items()}
         read = partial(read_scores, names=list(names))
-        found = await asker.ask(about_scores(data, list(names)), read, effort)
-        return {names[name]: score for name, score in found.items()}
+        scores = await asker.ask(about_scores(data, list(names)), read, effort)
+        return {names[name]: score for name, score in scores.items()}
 
 
 class RankingAgreement:
@@ -165,19 +176,19 @@ class RankingAgreement:
         except ValueError as error:
             return Verdict.invalid(f"ranking-agreement: {error}")
         try:
-            given = read_scores(sample.text, list(true), low=-1_000_000, high=1_000_000)
+            given_scores = read_scores(sample.text, list(true), low=-1_000_000, high=1_000_000)
         except UnreadableVerdict as error:
             return Verdict.of(-1.0, f"no judgement can be read: {error}")
-        tau = kendall_tau([given[name] for name in true], list(true.values()))
+        tau = kendall_tau([given_scores[name] for name in true], list(true.values()))
         return Verdict.of(tau, f"tau {tau:.2f} over {len(true)} answers")
 
 
 def about_scores(data: Mapping[str, str], names: Sequence[str]) -> JudgeQuestion:
     """Ask for a score of each of several responses, which `data` has as `response_<name>`."""
-    shown = json.dumps(dict.fromkeys(names, f"{LOWEST} to {HIGHEST}"))
+    score_form = json.dumps(dict.fromkeys(names, f"{LOWEST} to {HIGHEST}"))
     text = (
         f"{marked(data)}\nHow good is each response, from {LOWEST} (worthless) to {HIGHEST} "
-        f'(could not be better)?\nAnswer as JSON: {{"reason": "...", "scores": {shown}}}'
+        f'(could not be better)?\nAnswer as JSON: {{"reason": "...", "scores": {score_form}}}'
     )
     number = {"type": "integer", "minimum": LOWEST, "maximum": HIGHEST}
     scores = object_schema(dict.fromkeys(names, number))
@@ -208,7 +219,7 @@ def read_scores(
     return {name: float(scores[name]) for name in names}
 
 
-def kendall_tau(given: Sequence[float], true: Sequence[float]) -> float:
+def kendall_tau(given_scores: Sequence[float], true: Sequence[float]) -> float:
     """Return Kendall's tau-b: pairs in the same order less pairs in the opposite order, over the
     geometric mean of the two numbers of pairs that are not ties; 0 where one side is all ties.
 
@@ -217,7 +228,7 @@ def kendall_tau(given: Sequence[float], true: Sequence[float]) -> float:
     >>> round(kendall_tau([1, 1, 2], [1, 2, 3]), 4)  # one tie: 2 / sqrt(2 * 3)
     0.8165
     """
-    pairs = list(combinations(zip(given, true, strict=True), 2))
+    pairs = list(combinations(zip(given_scores, true, strict=True), 2))
     signs = [(_sign(a[0] - b[0]), _sign(a[1] - b[1])) for a, b in pairs]
     scale = math.sqrt(sum(g != 0 for g, _ in signs) * sum(t != 0 for _, t in signs))
     return sum(g * t for g, t in signs) / scale if scale else 0.0
@@ -235,7 +246,7 @@ def _true_scores(gold: object) -> dict[str, float]:
     """
     if isinstance(gold, Mapping):
         scores = dict(gold)
-        if len(scores) > 1 and all(type(one) in (int, float) for one in scores.values()):
+        if len(scores) > 1 and all(type(score) in (int, float) for score in scores.values()):
             return {str(name): float(score) for name, score in scores.items()}
     elif isinstance(gold, list) and len(set(map(str, gold))) == len(gold) > 1:
         return {str(name): -float(place) for place, name in enumerate(gold)}
@@ -247,7 +258,7 @@ def _true_scores(gold: object) -> dict[str, float]:
 
 def _graded(scores: Sequence[float], effort: Effort) -> Verdict:
     mean = math.fsum(scores) / len(scores)
-    told = ", ".join(f"{score:g}" for score in scores)
+    scores_text = ", ".join(f"{score:g}" for score in scores)
     metrics = {**effort.metrics(), "self_grading/spread": max(scores) - min(scores)}
     reward = (mean - LOWEST) / (HIGHEST - LOWEST)
-    return Verdict.of(reward, f"graded {told} of {HIGHEST}", metrics=metrics)
+    return Verdict.of(reward, f"graded {scores_text} of {HIGHEST}", metrics=metrics)

@@ -12,7 +12,7 @@ Whole = Literal["min", "mean", "last", "product", "sum"]
 WHOLES: tuple[Whole, ...] = get_args(Whole)
 
 
-def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
+def contributions(scores: Sequence[float], aggregate: Whole) -> list[float]:
     """Return what each step adds to the reward of the whole; the sum is the reward.
 
     | whole | the reward | what a step adds |
@@ -25,7 +25,7 @@ def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
 
     Args:
         scores: the scores of the steps, in order.
-        whole: how the scores become one reward.
+        aggregate: how the scores become one reward.
 
     >>> contributions([0.5, 0.25, 1.0], "min")
     [0.0, 0.25, 0.0]
@@ -34,15 +34,15 @@ def contributions(scores: Sequence[float], whole: Whole) -> list[float]:
     """
     if not scores:
         return []
-    if whole == "sum":
+    if aggregate == "sum":
         return list(scores)
-    if whole == "mean":
+    if aggregate == "mean":
         return [score / len(scores) for score in scores]
-    if whole == "product":
+    if aggregate == "product":
         products = list(accumulate(scores, mul))
         return [products[0], *(b - a for a, b in pairwise(products))]
-    at = len(scores) - 1 if whole == "last" else scores.index(min(scores))
-    return [score if place == at else 0.0 for place, score in enumerate(scores)]
+    position = len(scores) - 1 if aggregate == "last" else scores.index(min(scores))
+    return [score if place == position else 0.0 for place, score in enumerate(scores)]
 
 
 def split_steps(text: str, separator: str) -> list[str]:
@@ -66,6 +66,8 @@ def by_turn(values: Sequence[float], turns: Sequence[int], count: int) -> list[f
     [3.0, 0.0, 4.0]
     """
     return [
-        math.fsum(value for value, at in zip(values, turns, strict=True) if at == turn)
+        math.fsum(
+            value for value, value_turn in zip(values, turns, strict=True) if value_turn == turn
+        )
         for turn in range(count)
     ]

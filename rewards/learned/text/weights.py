@@ -44,8 +44,8 @@ def model_folder(model: str, *, verifier: str) -> Path:
 def weight_files(folder: Path) -> list[Path]:
     """Return the files of weights in `folder`, by name; of several formats only the safest."""
     for pattern in WEIGHTS:
-        if found := sorted(folder.glob(pattern)):
-            return found
+        if files := sorted(folder.glob(pattern)):
+            return files
     return []
 
 

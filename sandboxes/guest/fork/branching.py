@@ -113,7 +113,7 @@ def restrict(process: Tracee, root: str, readable: list[str], own_folder: str) -
         process: the stopped process.
         root: the path under which this process sees the root of the stopped process.
         readable: files and folders that everyone may read.
-        own: the only directory that the process may write.
+        own_folder: the only directory that the process may write.
     """
     rules = [(place, _READ) for place in dict.fromkeys((*readable, *_SYSTEM))]
     # The Landlock domain decides which files of /proc the process may open.

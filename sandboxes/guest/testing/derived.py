@@ -146,7 +146,7 @@ def as_plain(item: object, operation: str, *, anew: bool) -> object | None:
 
     Args:
         item: the object.
-        used: a special method or an attribute.
+        operation: a special method or an attribute.
         anew: whether an object that derives from plain data answers even for what its class defines
             anew; the tests' side then notes that (`Derived`).
     """

@@ -135,7 +135,7 @@ class TestsLine:
 
         Args:
             token: the object.
-            known: it is sure to be of a class or maker under test.
+            is_known: it is sure to be of a class or maker under test.
 
         Raises:
             ObjectRefused: the tests use the attribute of plain data.

@@ -68,7 +68,7 @@ class Encoder:
 
     Args:
         name: returns the token of an object that is not plain data.
-        known: containers that both sides already have, by number.
+        known_items: containers that both sides already have, by number.
         tokens: the beginning of the message.
     """
 

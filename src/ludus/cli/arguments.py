@@ -46,7 +46,7 @@ _SHORTER = {
 _SECRET = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="TOKEN",
-    instance_from_str=lambda given: Secret(given[0]),
+    instance_from_str=lambda words: Secret(words[0]),
     is_instance=lambda value: isinstance(value, Secret),
     str_from_instance=lambda value: [str(value)],
 )
@@ -81,7 +81,7 @@ def _rows(
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="[{NAME = VALUE, ...}, ...]",
-        instance_from_str=lambda given: read_rows(cls, given[0]),
+        instance_from_str=lambda words: read_rows(cls, words[0]),
         is_instance=lambda value: isinstance(value, list),
         str_from_instance=lambda value: [write_rows(value)],
     )
@@ -153,16 +153,18 @@ def _merged(options: type[object], arguments: Sequence[str]) -> list[str]:
 
 def one_line(complaint: str, verb: str) -> str:
     """Reduce an error that tyro drew in a box to a single line, with the way to the verb's help."""
-    kept = [line.strip(_BOX + " ") for line in complaint.splitlines()[1:]]
-    said = " ".join(line for line in kept if line.strip("-+"))
+    kept_lines = [line.strip(_BOX + " ") for line in complaint.splitlines()[1:]]
+    message = " ".join(line for line in kept_lines if line.strip("-+"))
     for words, shorter in _SHORTER.items():
-        said = said.replace(words, shorter)
-    said = said.partition(" For full helptext")[0]
-    said = re.sub(r"^cannot read [A-Z]\w*: ", "", said)  # said by the dataclass itself
-    if found := _CHOICE.match(said):
-        choices = re.findall(r"'([^']*)'", found["choices"])
-        near = difflib.get_close_matches(found["given"], choices, n=1, cutoff=0.5)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        said = f"{found['option']} {found['given']!r} is not a choice; {meant}"
-        said += f"choices: {', '.join(choices)}"
-    return f"{said} (ludus {verb} --help)"
+        message = message.replace(words, shorter)
+    message = message.partition(" For full helptext")[0]
+    message = re.sub(r"^cannot read [A-Z]\w*: ", "", message)  # said by the dataclass itself
+    if choice_match := _CHOICE.match(message):
+        choices = re.findall(r"'([^']*)'", choice_match["choices"])
+        close_names = difflib.get_close_matches(choice_match["given"], choices, n=1, cutoff=0.5)
+        suggestion = f"did you mean {close_names[0]!r}? " if close_names else ""
+        message = (
+            f"{choice_match['option']} {choice_match['given']!r} is not a choice; {suggestion}"
+        )
+        message += f"choices: {', '.join(choices)}"
+    return f"{message} (ludus {verb} --help)"

@@ -102,16 +102,16 @@ def _examine(options: CheckOptions) -> Report:
         try:
             server.score(remote, Sample(response=""))  # a wrong address or name is not a finding
             compares = any(card.group for card in server.verifiers() if card.name == remote)
-            there = server.group_verifier(remote) if compares else server.verifier(remote)
-            return examine_verifier(there, cases=cases, name=f"{url}#{remote}")
+            remote_verifier = server.group_verifier(remote) if compares else server.verifier(remote)
+            return examine_verifier(remote_verifier, cases=cases, name=f"{url}#{remote}")
         finally:
             run_on_loop(server.aclose())
     bare, arguments = parse_served(options.name)
-    made = make_verifier(bare, **arguments)
+    local_verifier = make_verifier(bare, **arguments)
     try:
-        return examine_verifier(made, cases=cases, name=options.name)
+        return examine_verifier(local_verifier, cases=cases, name=options.name)
     finally:
-        close_verifier(made)
+        close_verifier(local_verifier)
 
 
 def read_cases(path: Path) -> list[Sample]:

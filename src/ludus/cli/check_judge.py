@@ -89,10 +89,12 @@ async def _examine(options: CheckJudgeOptions) -> JudgeCard:
 
 def table(card: JudgeCard) -> Table:
     """Draw the card as a table, with a 95% interval for each rate."""
-    made = Table("measure", "rate", "95% interval", "cases", "without error")
-    made.title = f"judge {card.model} at {card.base_url}, prompts of version {card.prompt_version}"
+    results = Table("measure", "rate", "95% interval", "cases", "without error")
+    results.title = (
+        f"judge {card.model} at {card.base_url}, prompts of version {card.prompt_version}"
+    )
     for measure in card.measures:
         rate, interval = measure.rate.cells() if measure.rate else ("not measured", "-")
         cases = f"{measure.events} of {measure.trials}"
-        made.add_row(measure.name, rate, interval, cases, f"{measure.ideal:g}")
-    return made
+        results.add_row(measure.name, rate, interval, cases, f"{measure.ideal:g}")
+    return results

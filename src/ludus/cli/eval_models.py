@@ -75,9 +75,9 @@ def _refuse_server_options(options: EvalOptions) -> None:
             "(runs/NAME/checkpoints/step-...), a .gguf file, or smollm2"
         )
     for name in ("base_url", "sampling", "cache", "budget"):
-        if given := getattr(options, name):
+        if value := getattr(options, name):
             flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag} {given}: is for --policy openai, not for local")
+            raise ConfigError(f"--{flag} {value}: is for --policy openai, not for local")
     if not options.send_reasoning:
         raise ConfigError(
             "--no-send-reasoning: is for --policy openai; what a local model is shown of its "
@@ -117,13 +117,13 @@ def _sampling(options: EvalOptions) -> dict[str, Any]:
     """Collect the fields of each request besides the conversation; a field that is null is not
     sent.
     """
-    chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    sampling = {"temperature": options.temperature, "max_tokens": options.max_tokens}
     try:
-        further = msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
+        more_sampling = msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise ConfigError(
             f"--sampling {options.sampling!r} is not a JSON object: {error}"
         ) from None
-    if further.get("seed") is not None:
+    if more_sampling.get("seed") is not None:
         raise ConfigError("--sampling cannot set seed: each episode has its own; use --seed")
-    return chosen | further
+    return sampling | more_sampling

@@ -165,11 +165,11 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
             open_model(options) as policy,
             _added(options) as tools,
         ):
-            opened = with_tools(open_session, tools)
+            open_with_tools = with_tools(open_session, tools)
             if policy is not None:
-                await _check_opening(opened, policy, options)
+                await _check_opening(open_with_tools, policy, options)
             return await evaluate(
-                opened,
+                open_with_tools,
                 _policies(options, policy),
                 split=options.split,
                 tasks=options.tasks,
@@ -211,8 +211,8 @@ async def _added(options: EvalOptions) -> AsyncGenerator[list[Tool]]:
     async with AsyncExitStack() as stack:
         tools: list[Tool] = []
         for server in options.mcp:
-            made = await stack.enter_async_context(McpServer(server))
-            tools += await made.tools()
+            mcp_server = await stack.enter_async_context(McpServer(server))
+            tools += await mcp_server.tools()
         yield tools
 
 
@@ -228,13 +228,13 @@ def with_tools(
     if not tools:
         return open_session
 
-    def opened() -> Playable:
+    def open_extended() -> Playable:
         session = open_session()
         if not isinstance(session, EnvSession):
             raise ConfigError("tools can be added to local environments alone; leave out --url")
         return EnvSession(AddedTools(session.env, tools), session.id)
 
-    return opened
+    return open_extended
 
 
 async def _check_opening(
@@ -252,9 +252,9 @@ async def _check_opening(
     session = open_session()
     try:
         (task,) = await first_tasks(session, options.split, 1)
-        shown, info = await session.reset(options={"task": task.id, "split": options.split})
+        observation, info = await session.reset(options={"task": task.id, "split": options.split})
         briefing = info["briefing"]
-        opening = opening_of(briefing, shown)
+        opening = opening_of(briefing, observation)
         if isinstance(policy, TokenPolicy):
             images = policy.chat_format.images
             refuse_unseen(images, session.id, declared=briefing.shows_images, opening=opening)

@@ -73,10 +73,10 @@ def _module_name(path: Path) -> str:
     """
     stem = path.stem
     try:
-        found = importlib.util.find_spec(stem) if stem.isidentifier() else None
+        spec = importlib.util.find_spec(stem) if stem.isidentifier() else None
     except ValueError:  # of a module without a spec, such as __main__
-        found = None
-    if found is not None and found.origin and Path(found.origin).resolve() == path:
+        spec = None
+    if spec is not None and spec.origin and Path(spec.origin).resolve() == path:
         return stem
     digest = hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()
     return f"ludus_import_{stem}_{digest}"

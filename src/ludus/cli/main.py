@@ -94,13 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, CheckFailed):
             _complain(f"check failed: {error}")
             return 1
-        said = str(error)
+        message = str(error)
         if not isinstance(error, LudusError):
-            said = (
+            message = (
                 f"unexpected {type(error).__name__}: {error} ({where(error)}; "
                 "set LUDUS_DEBUG=1 for the traceback)"
             )
-        _complain(said)
+        _complain(message)
         return 2
 
 
@@ -129,7 +129,7 @@ def _dispatch(arguments: list[str]) -> int:
 def help_text() -> str:
     """Write the text of `ludus --help`: the verbs, the options and examples."""
     width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:<{width}}  {does}" for verb, does in VERBS.items())
+    verbs = "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items())
     return (
         "usage: ludus [--import FILE_OR_MODULE] VERB ...\n\n"
         "Text environments, reward verifiers and a multi-turn RL trainer.\n\n"

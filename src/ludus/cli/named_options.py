@@ -34,18 +34,18 @@ def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
     Raises:
         ConfigError: a value is missing, or an option is given twice.
     """
-    own = {field.name for field in dataclasses.fields(verb)} | {"help"}
-    known = {*env_ids(), *verifier_names()}
-    named = {n: word for n, word in enumerate(arguments) if word.partition("?")[0] in known}
-    takes = {n: options_of(_maker(word)) for n, word in named.items()}
-    kept = list(arguments)
-    given: dict[int, dict[str, Any]] = {n: {} for n in named}
+    own_options = {field.name for field in dataclasses.fields(verb)} | {"help"}
+    known_names = {*env_ids(), *verifier_names()}
+    name_at = {n: word for n, word in enumerate(arguments) if word.partition("?")[0] in known_names}
+    options_at = {n: options_of(_maker(word)) for n, word in name_at.items()}
+    kept_words = list(arguments)
+    values_at: dict[int, dict[str, Any]] = {n: {} for n in name_at}
     dropped: set[int] = set()
     for place, word in enumerate(arguments):
         flag, equals, value = word.partition("=")
         option = flag.removeprefix("--").replace("-", "_")
-        owners = [n for n, options in takes.items() if option in options]
-        if not flag.startswith("--") or option in own or not owners:
+        owners = [n for n, options in options_at.items() if option in options]
+        if not flag.startswith("--") or option in own_options or not owners:
             continue
         dropped.add(place)
         if not equals:
@@ -54,12 +54,14 @@ def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
             value = arguments[place + 1]
             dropped.add(place + 1)
         for owner in owners:
-            if option in given[owner]:
+            if option in values_at[owner]:
                 raise ConfigError(f"{flag} is given twice; give it once")
-            given[owner][option] = value if takes[owner][option] is str else read_value(value)
-    for place, options in given.items():
-        kept[place] = with_options(arguments[place], options)
-    return [word for place, word in enumerate(kept) if place not in dropped]
+            values_at[owner][option] = (
+                value if options_at[owner][option] is str else read_value(value)
+            )
+    for place, options in values_at.items():
+        kept_words[place] = with_options(arguments[place], options)
+    return [word for place, word in enumerate(kept_words) if place not in dropped]
 
 
 def with_options(name: str, options: Mapping[str, Any]) -> str:

@@ -36,9 +36,9 @@ def ensure_known(name: str) -> None:
     Raises:
         UnknownThing: neither an environment nor a verifier has this name.
     """
-    known = [*env_ids(), *verifier_names()]
+    known_names = [*env_ids(), *verifier_names()]
     bare = name.partition("?")[0]
-    if "#" not in name and bare not in known:
+    if "#" not in name and bare not in known_names:
         raise UnknownThing.near(
-            bare, known, hint="ludus list; a file of yours is named by --import"
+            bare, known_names, hint="ludus list; a file of yours is named by --import"
         )

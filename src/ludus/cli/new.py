@@ -84,18 +84,18 @@ def names_of(name: str, kind: str) -> PackageNames:
     Raises:
         ConfigError: the name does not have the form of its `kind`, or makes no Python module.
     """
-    said = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name)
     example = "me/echo-v0" if kind == "env" else "me/exact"
-    if said is None:
+    if match is None:
         raise ConfigError(
             f"name {name!r} must be 'owner/word' of lower-case letters, digits and -, such as "
             f"{example!r}"
         )
-    if bool(said["version"]) != (kind == "env"):
+    if bool(match["version"]) != (kind == "env"):
         rule = "ends in -vN" if kind == "env" else "has no -vN, which names an environment"
         raise ConfigError(f"name {name!r}: the name of {_full(kind)} {rule}, such as {example!r}")
-    module = said["word"].replace("-", "_")
-    distribution = "-".join(part for part in (said["owner"], said["word"]) if part)
+    module = match["word"].replace("-", "_")
+    distribution = "-".join(part for part in (match["owner"], match["word"]) if part)
     package = distribution.replace("-", "_")
     if keyword.iskeyword(module):
         raise ConfigError(
@@ -107,7 +107,7 @@ def names_of(name: str, kind: str) -> PackageNames:
             f"name {name!r} gives the Python package {package!r}, which Python or ludus has "
             "already; choose another"
         )
-    classname = "".join(part.capitalize() for part in said["word"].split("-"))
+    classname = "".join(part.capitalize() for part in match["word"].split("-"))
     return PackageNames(name, distribution, package, module, classname)
 
 

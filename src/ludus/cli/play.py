@@ -77,7 +77,7 @@ async def _play(options: PlayOptions, name: str) -> int:
                     max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S
                 ),
             )
-            return _show_end(console, session, episode, left=place.left)
+            return _show_end(console, session, episode, has_left=place.left)
         finally:
             await session.close()
 
@@ -117,18 +117,18 @@ class PlayerPrompt:
         return line
 
 
-def _show_end(console: Console, session: Playable, episode: Episode, *, left: bool) -> int:
+def _show_end(console: Console, session: Playable, episode: Episode, *, has_left: bool) -> int:
     trajectory = episode.trajectories[0]
     verdict = trajectory.verdict
-    if left:
+    if has_left:
         console.print(f"left {escaped(episode.task)} before the end")
         return 0
     if not verdict.ok:
         console.print(Text(escaped(f"no reward ({verdict.status}): {verdict.detail}"), "red"))
         return 1
     parts = ", ".join(f"{name} {value:g}" for name, (value, _) in verdict.parts.items())
-    said = f"reward {verdict.unwrap():g} ({parts}), {trajectory.stop}, task {episode.task}"
-    console.print(Text(escaped(f"{said}. {verdict.detail}".strip())))
+    summary = f"reward {verdict.unwrap():g} ({parts}), {trajectory.stop}, task {episode.task}"
+    console.print(Text(escaped(f"{summary}. {verdict.detail}".strip())))
     gold = session.env.gold() if isinstance(session, EnvSession) else None
     if gold is not None:
         console.print(Text(escaped(f"the answer: {gold}"), "dim"))

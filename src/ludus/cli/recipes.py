@@ -116,9 +116,9 @@ def diff(arguments: Sequence[str]) -> int:
         example="ludus recipes diff grpo dapo",
     )
     library = _library()
-    one, other = library.load_recipe(options.left), library.load_recipe(options.right)
-    table = [(key, _word(a), _word(b)) for key, a, b in library.compare(one, other)]
-    rows = [("", one.name, other.name), *table]
+    first, second = library.load_recipe(options.left), library.load_recipe(options.right)
+    table = [(key, _word(a), _word(b)) for key, a, b in library.compare(first, second)]
+    rows = [("", first.name, second.name), *table]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         print(

@@ -139,15 +139,23 @@ def summary(compared: Sequence[Rescored]) -> dict[str, float | int | None]:
 
     The means are over the rollouts that have both rewards; None if no rollout has.
     """
-    both = [one for one in compared if one.old is not None and one.new is not None]
+    scored = [
+        comparison
+        for comparison in compared
+        if comparison.old is not None and comparison.new is not None
+    ]
     return {
         "episodes": len(compared),
-        "without_old_reward": sum(one.old is None for one in compared),
-        "without_new_reward": sum(one.new is None for one in compared),
-        "old_mean": statistics.fmean(one.old or 0.0 for one in both) if both else None,
-        "new_mean": statistics.fmean(one.new or 0.0 for one in both) if both else None,
-        "sign_changes": sum(one.flipped for one in both),
-        "compared": len(both),
+        "without_old_reward": sum(comparison.old is None for comparison in compared),
+        "without_new_reward": sum(comparison.new is None for comparison in compared),
+        "old_mean": statistics.fmean(comparison.old or 0.0 for comparison in scored)
+        if scored
+        else None,
+        "new_mean": statistics.fmean(comparison.new or 0.0 for comparison in scored)
+        if scored
+        else None,
+        "sign_changes": sum(comparison.flipped for comparison in scored),
+        "compared": len(scored),
     }
 
 
@@ -166,49 +174,49 @@ class RecordedReturn:
         """Return the sum of the rewards of the recorded turns; invalid for an episode that was
         broken off.
         """
-        given = sample.info.get(ENV_RETURN)
-        if given is None:
+        env_return = sample.info.get(ENV_RETURN)
+        if env_return is None:
             return Verdict.invalid("the recorded episode was broken off and has no return")
-        return Verdict.of(float(given), "as the environment said")
+        return Verdict.of(float(env_return), "as the environment said")
 
 
 def _sample(trajectory: Trajectory) -> Sample:
     """Convert a rollout to a sample that also carries the environment's own return."""
-    given = None if trajectory.stop in FAILURES else trajectory.ret
-    return msgspec.structs.replace(as_sample(trajectory), info={ENV_RETURN: given})
+    env_return = None if trajectory.stop in FAILURES else trajectory.ret
+    return msgspec.structs.replace(as_sample(trajectory), info={ENV_RETURN: env_return})
 
 
 async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
     composition = load_composition(file)
-    own = {part.label: RecordedReturn() for part in composition.parts if part.name == ENV}
-    verifier = composed(composition=composition, verifiers=own)
+    own_verifiers = {part.label: RecordedReturn() for part in composition.parts if part.name == ENV}
+    verifier = composed(composition=composition, verifiers=own_verifiers)
     slots = asyncio.Semaphore(CONCURRENCY)
     try:
         if not isinstance(verifier, GroupVerifier):
             return list(
                 await asyncio.gather(
-                    *(_one(verifier, one, slots) for one in _trajectories(episodes))
+                    *(_one(verifier, trajectory, slots) for trajectory in _trajectories(episodes))
                 )
             )
         places: dict[str, list[int]] = defaultdict(list)
-        every = _trajectories(episodes)
+        trajectories = _trajectories(episodes)
         owners = [episode for episode in episodes for _ in episode.trajectories]
         for place, episode in enumerate(owners):
             places[episode.group or episode.task].append(place)
         verdicts: dict[int, Verdict] = {}
         for members in places.values():
-            made = verifier.score_group([_sample(every[place]) for place in members])
-            found = await made if inspect.isawaitable(made) else made
-            verdicts |= dict(zip(members, found, strict=True))
-        return [verdicts[place] for place in range(len(every))]
+            scoring = verifier.score_group([_sample(trajectories[place]) for place in members])
+            scored = await scoring if inspect.isawaitable(scoring) else scoring
+            verdicts |= dict(zip(members, scored, strict=True))
+        return [verdicts[place] for place in range(len(trajectories))]
     finally:
         await verifier.close()
 
 
 async def _one(verifier: Verifier, trajectory: Trajectory, slots: asyncio.Semaphore) -> Verdict:
     async with slots:
-        made = verifier.score(_sample(trajectory))
-        return await made if inspect.isawaitable(made) else made
+        scoring = verifier.score(_sample(trajectory))
+        return await scoring if inspect.isawaitable(scoring) else scoring
 
 
 def _advantages(groups: Sequence[str], verdicts: Sequence[Verdict]) -> list[float | None]:
@@ -223,23 +231,23 @@ def _advantages(groups: Sequence[str], verdicts: Sequence[Verdict]) -> list[floa
 
 
 def _print(compared: Sequence[Rescored], verdicts: Sequence[Verdict], show: int) -> None:
-    told = summary(compared)
+    figures = summary(compared)
     print(
-        f"{told['episodes']} rollouts; mean reward {_shown(told['old_mean'])} -> "
-        f"{_shown(told['new_mean'])}; {told['sign_changes']} of {told['compared']} advantages "
-        f"change sign; {told['without_new_reward']} without a reward now, "
-        f"{told['without_old_reward']} before"
+        f"{figures['episodes']} rollouts; mean reward {_shown(figures['old_mean'])} -> "
+        f"{_shown(figures['new_mean'])}; {figures['sign_changes']} of {figures['compared']} "
+        f"advantages change sign; {figures['without_new_reward']} without a reward now, "
+        f"{figures['without_old_reward']} before"
     )
     table = Table("task", "rollout", "reward", "advantage", "sign", "what the new reward says")
     order = sorted(range(len(compared)), key=lambda place: -compared[place].change)
     for place in order[:show]:
-        one = compared[place]
+        comparison = compared[place]
         table.add_row(
-            one.task,
-            str(one.index),
-            f"{_shown(one.old)} -> {_shown(one.new)}",
-            f"{_shown(one.old_advantage)} -> {_shown(one.new_advantage)}",
-            "changes" if one.flipped else "",
+            comparison.task,
+            str(comparison.index),
+            f"{_shown(comparison.old)} -> {_shown(comparison.new)}",
+            f"{_shown(comparison.old_advantage)} -> {_shown(comparison.new_advantage)}",
+            "changes" if comparison.flipped else "",
             verdicts[place].detail[:80],
         )
     Console().print(table)

@@ -87,33 +87,33 @@ def run_shell(arguments: Sequence[str]) -> int:
     return asyncio.run(shell(options.tier or None))
 
 
-async def doctor(named: str) -> int:
-    """Probe every tier, and the server `named` by an address; returns 0 if code can be isolated,
+async def doctor(tier_named: str) -> int:
+    """Probe every tier, and the server `tier_named` by an address; returns 0 if code can be isolated,
     else 1.
     """
-    chosen = ""
+    tier_chosen = ""
     for tier in TIERS:
         finding = await examine(tier, SandboxSettings.from_environment())
         isolating = tier != TIERS[-1]
         if finding.holds and isolating:
-            chosen = chosen or tier
+            tier_chosen = tier_chosen or tier
         _show(tier, "holds" if finding.holds and isolating else "not chosen", finding)
-    if not is_address(named):
+    if not is_address(tier_named):
         print(f"{REMOTE:16} by address only: {TIER_VARIABLE}=remote:http://host:port")
     else:
-        finding = await examine(named)
-        chosen = REMOTE if finding.holds else ""
+        finding = await examine(tier_named)
+        tier_chosen = REMOTE if finding.holds else ""
         _show(REMOTE, "answers" if finding.holds else "does not answer", finding)
-    if not chosen:
+    if not tier_chosen:
         print("no tier holds here: code cannot be run in isolation")
         return 1
-    why = "named by its address" if chosen == REMOTE else "the strongest that holds"
-    print(f"chosen: {chosen}, {why}")
+    reason = "named by its address" if tier_chosen == REMOTE else "the strongest that holds"
+    print(f"chosen: {tier_chosen}, {reason}")
     return 0
 
 
-def _show(tier: str, says: str, finding: TierFinding) -> None:
-    print(f"{tier:16} {says}")
+def _show(tier: str, summary: str, finding: TierFinding) -> None:
+    print(f"{tier:16} {summary}")
     for line in [*finding.problems, *finding.notes]:
         print(f"    {visible(line)}")
 
@@ -134,8 +134,8 @@ async def shell(tier: str | None) -> int:
     try:
         async with await open_session(sandbox) as session:
             while (cell := await asyncio.to_thread(read_cell)) is not None:
-                done = await session.run(cell)
-                print(visible(done.stdout + done.stderr), end="")
+                execution = await session.run(cell)
+                print(visible(execution.stdout + execution.stderr), end="")
     except SessionGone as error:
         print(error)
         return 1

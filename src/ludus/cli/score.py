@@ -85,8 +85,8 @@ def main(arguments: Sequence[str]) -> int:
         about="Score an answer, or a file of answers, with a verifier.",
         example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain",
     )
-    (named,) = from_file([options.verifier], options.options)
-    name, settings = parse_served(with_options(named, _settings(options.set)))
+    (verifier_options,) = from_file([options.verifier], options.options)
+    name, settings = parse_served(with_options(verifier_options, _settings(options.set)))
     options = replace(options, verifier=name)
     if options.check_golds is not None:
         return _check_golds(options)
@@ -138,8 +138,8 @@ def _score_one(name: str, sample: Sample, settings: dict[str, Any]) -> Verdict:
 
 def _show(verdict: Verdict, *, as_json: bool) -> None:
     if as_json:
-        said = {"status": verdict.status, "reward": verdict.reward, "detail": verdict.detail}
-        print(json.dumps({**said, "metrics": verdict.metrics}))
+        fields = {"status": verdict.status, "reward": verdict.reward, "detail": verdict.detail}
+        print(json.dumps({**fields, "metrics": verdict.metrics}))
         return
     worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
     print(f"{worth}: {escaped(verdict.detail)}")
@@ -152,14 +152,14 @@ def _check_golds(options: ScoreOptions) -> int:
     assert path is not None
     counts: Counter[str] = Counter()
     golds = 0
-    for line, given in _golds(path):
+    for line, given_gold in _golds(path):
         golds += 1
-        for problem in check_golds([given]):
+        for problem in check_golds([given_gold]):
             counts[problem.kind] += 1
             gold = escaped(shortened(problem.gold))
             print(f"{path}:{line}: {problem.kind}: '{gold}' {escaped(problem.reason)}")
-    found = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    print(f"{golds} golds checked: {found or 'nothing to mend'}")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    print(f"{golds} golds checked: {kinds or 'nothing to mend'}")
     return 1 if counts["invalid"] else 0
 
 
@@ -192,7 +192,7 @@ def _gold_of(line: str) -> str | list[str]:
         return line
     if isinstance(row, dict):
         row = next((row[name] for name in ("gold", "answer", "final_answer") if name in row), "")
-    return [str(one) for one in row] if isinstance(row, list) else str(row)
+    return [str(gold) for gold in row] if isinstance(row, list) else str(row)
 
 
 def _as_json(report: ScoringReport) -> dict[str, object]:
@@ -228,8 +228,10 @@ def _print_report(report: ScoringReport, wrong: int) -> None:
         table.add_row(name or "-", str(count.total), *numbers)
     Console().print(table)
     for row, verdict in report.wrong[:wrong]:
-        shown = f"{row.id} {row.category} label {row.label}: gold {row.gold!r}, {row.response!r}"
-        print(f"{escaped(shortened(shown))} -> {escaped(verdict.detail)}")
+        description = (
+            f"{row.id} {row.category} label {row.label}: gold {row.gold!r}, {row.response!r}"
+        )
+        print(f"{escaped(shortened(description))} -> {escaped(verdict.detail)}")
 
 
 if __name__ == "__main__":

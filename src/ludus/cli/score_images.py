@@ -36,13 +36,13 @@ def score_images(
         close_verifier(verifier)
     # Rank the images, 1 for the highest reward; None for an image without a reward.
     rewards = [verdict.reward for verdict in verdicts]
-    known = sorted((reward for reward in rewards if reward is not None), reverse=True)
-    ranks = [None if reward is None else known.index(reward) + 1 for reward in rewards]
+    known_rewards = sorted((reward for reward in rewards if reward is not None), reverse=True)
+    ranks = [None if reward is None else known_rewards.index(reward) + 1 for reward in rewards]
     rows = list(zip(paths, verdicts, ranks, strict=True))
     if as_json:
         for path, verdict, rank in rows:
-            said = {"image": str(path), "status": verdict.status, "reward": verdict.reward}
-            print(json.dumps({**said, "rank": rank, "detail": verdict.detail}))
+            fields = {"image": str(path), "status": verdict.status, "reward": verdict.reward}
+            print(json.dumps({**fields, "rank": rank, "detail": verdict.detail}))
     else:
         table = Table("image", "reward", "rank")
         for path, verdict, rank in rows:
@@ -58,8 +58,8 @@ async def _score_all(verifier: Verifier, samples: Sequence[Sample]) -> list[Verd
 
 
 async def _score(verifier: Verifier, sample: Sample) -> Verdict:
-    made = verifier.score(sample)
-    return made if isinstance(made, Verdict) else await made
+    scoring = verifier.score(sample)
+    return scoring if isinstance(scoring, Verdict) else await scoring
 
 
 def _read(path: Path) -> bytes:

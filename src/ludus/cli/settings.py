@@ -70,17 +70,17 @@ def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
     `--a.no-b`.
     """
     spelled: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
         negated = name.startswith("no-")
         path = (name[3:] if negated else name).replace("-", "_").split(".")
         if not word.startswith("--") or _type_at(cls, path) is not bool:
             spelled.append(word)
             continue
-        if not equals and left and not left[0].startswith("-"):
-            value = left.pop(0)
+        if not equals and remaining and not remaining[0].startswith("-"):
+            value = remaining.pop(0)
         if value.lower() not in ("", "true", "false") or (negated and value):
             raise ConfigError(f"{word} is a switch, which takes no {value!r}")
         if negated or value.lower() == "false":

@@ -36,8 +36,8 @@ def main(arguments: list[str]) -> int:
         folder = folder_of(config)
         if not checkpoints(folder / "checkpoints"):
             raise
-        again = command_line("sft", str(folder / "config.toml"), "--run.resume")
-        print(f"interrupted; go on with: {again}", file=sys.stderr)
+        resume_command = command_line("sft", str(folder / "config.toml"), "--run.resume")
+        print(f"interrupted; go on with: {resume_command}", file=sys.stderr)
         return 130
     print(f"checkpoint  {checkpoint}")
     return 0

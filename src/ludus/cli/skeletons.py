@@ -47,8 +47,8 @@ def files(kind: str, names: Named) -> dict[str, str]:
 
 
 def _pyproject(kind: str, names: Named) -> str:
-    group, made = ("envs", names.classname) if kind == "env" else ("verifiers", names.module)
-    what = "An environment" if kind == "env" else "A verifier"
+    group, factory = ("envs", names.classname) if kind == "env" else ("verifiers", names.module)
+    kind_text = "An environment" if kind == "env" else "A verifier"
     return f'''\
 [build-system]
 requires = ["hatchling>=1.27"]
@@ -57,7 +57,7 @@ build-backend = "hatchling.build"
 [project]
 name = "{names.distribution}"
 version = "0.1.0"
-description = "{what} for ludus."
+description = "{kind_text} for ludus."
 readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["ludus-rl>={__version__}"]
@@ -66,7 +66,7 @@ dependencies = ["ludus-rl>={__version__}"]
 dev = ["pytest>=8"]
 
 [project.entry-points."ludus.{group}"]  # this is how ludus finds it once it is installed
-"{names.id}" = "{names.package}.{names.module}:{made}"
+"{names.id}" = "{names.package}.{names.module}:{factory}"
 
 [tool.hatch.build.targets.wheel]
 packages = ["src/{names.package}"]
@@ -76,13 +76,13 @@ testpaths = ["tests"]
 '''
 
 
-def _init(names: Named, made: str) -> str:
+def _init(names: Named, factory: str) -> str:
     return f'''\
 """{names.id} for ludus."""
 
-from .{names.module} import {made}
+from .{names.module} import {factory}
 
-__all__ = ["{made}"]
+__all__ = ["{factory}"]
 '''
 
 

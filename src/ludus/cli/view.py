@@ -73,11 +73,11 @@ def episodes_file(path: Path) -> Path:
     if not path.is_dir():
         return path
     # A run writes its episodes into `episodes/`, and its metrics, also as JSON lines, beside it.
-    found = [*path.glob("*.jsonl"), *path.glob("episodes/*.jsonl")]
-    found = [file for file in found if file.name != "metrics.jsonl"]
-    if not found:
+    files = [*path.glob("*.jsonl"), *path.glob("episodes/*.jsonl")]
+    files = [file for file in files if file.name != "metrics.jsonl"]
+    if not files:
         raise ConfigError(f"no episodes in {str(path)!r}; name a .jsonl of ludus eval --out")
-    return max(found, key=lambda file: (file.stat().st_mtime, file.name))
+    return max(files, key=lambda file: (file.stat().st_mtime, file.name))
 
 
 def write_page(page: str, path: Path) -> Path:

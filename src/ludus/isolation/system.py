@@ -67,7 +67,7 @@ class Orphans:
 
     Args:
         grace_s: how long an orphan may go on, in seconds.
-        own: children that are not orphans.
+        own_pids: children that are not orphans.
     """
 
     def __init__(self, grace_s: float, own_pids: set[int]) -> None:
@@ -79,7 +79,7 @@ class Orphans:
         """Find new orphans, reap those that have ended, and kill those whose time is over.
 
         Args:
-            known: further children that are not orphans.
+            known_pids: further children that are not orphans.
         """
         now = time.monotonic()
         for pid in set(children()) - known_pids - self._own:

@@ -159,7 +159,7 @@ def read_reply(body: bytes) -> Completion:
         choice = reply.choices[0]
     except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise ServerFault(f"not a chat completion: {error}: {body[:120]!r}") from None
-    answer, cut = choice.message, choice.finish_reason == "length"
+    answer, was_cut = choice.message, choice.finish_reason == "length"
     if answer.role not in (None, "", Role.ASSISTANT):
         raise ServerFault(f"the server's message has the role {answer.role!r}, not 'assistant'")
     field = "reasoning_content" if answer.reasoning_content else "reasoning"
@@ -167,7 +167,7 @@ def read_reply(body: bytes) -> Completion:
     message = Message(
         role=Role.ASSISTANT,
         content=_text_of(answer.content),
-        tool_calls=_read_calls(answer, cut=cut),
+        tool_calls=_read_calls(answer, was_cut=was_cut),
         reasoning=reasoning,
     )
     return Completion(
@@ -208,17 +208,17 @@ def read_models(body: bytes) -> list[str]:
         return []
 
 
-def _read_calls(answer: _Answer, *, cut: bool) -> list[ToolCall]:
+def _read_calls(answer: _Answer, *, was_cut: bool) -> list[ToolCall]:
     """Return the calls of an answer, in order.
 
     A call whose arguments are no JSON object carries an error and is never executed. Neither is the
-    last call of an answer that was `cut`, however complete the call looks.
+    last call of an answer that was `was_cut`, however complete the call looks.
     """
     rows = answer.tool_calls or []
     if answer.function_call is not None:  # as older servers write the only call
         rows = [*rows, _Call(function=answer.function_call)]
     calls = [_read_call(row, index) for index, row in enumerate(rows)]
-    if calls and cut:
+    if calls and was_cut:
         calls[-1] = ToolCall(name=calls[-1].name, id=calls[-1].id, error=CUT)
     return calls
 
@@ -231,16 +231,16 @@ def _read_call(call: _Call, index: int) -> ToolCall:
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:
     """Return the typed error for a reply that is not a success."""
-    said = f"HTTP {status}: {_said(body)}"
+    message = f"HTTP {status}: {_said(body)}"
     if status in (401, 403):
-        return Unauthorized(f"{said}; hand in the server's API key")
+        return Unauthorized(f"{message}; hand in the server's API key")
     if status == 429:
-        return Overloaded(said, 1.0 if retry_after_s is None else retry_after_s)
+        return Overloaded(message, 1.0 if retry_after_s is None else retry_after_s)
     if status >= 500 or status == 408:
-        return ServerFault(said)
-    if "context_length" in said or "context length" in said:
-        return ContextTooLong(said)
-    return RequestRejected(said)
+        return ServerFault(message)
+    if "context_length" in message or "context length" in message:
+        return ContextTooLong(message)
+    return RequestRejected(message)
 
 
 def _said(body: bytes) -> str:

@@ -87,8 +87,8 @@ class ChatClient:
         self.usage = TokenUsage()
         """Tokens of all requests that the server answered; answers from the cache do not count."""
         self.retries = 0
-        given = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
-        self._key = Secret.of(given)
+        key = os.environ.get(API_KEY_VARIABLE, "") if api_key is None else api_key
+        self._key = Secret.of(key)
         self._cache = None if cache is None else DiskCache(cache)
         self._budget = budget
         self._limits = limits or shared_limits()
@@ -121,32 +121,32 @@ class ChatClient:
             ContextTooLong: the conversation does not fit.
             RemoteError: the server failed, or could not be asked.
         """
-        given: dict[str, Any] = dict(sampling)
+        options: dict[str, Any] = dict(sampling)
         if tools:
-            given["tools"] = list(tools)
+            options["tools"] = list(tools)
         if seed is not None and send_seed:
-            given["seed"] = seed
+            options["seed"] = seed
         field = self._reasoning_field if self._send_reasoning else ""
         field = field if any(message.reasoning for message in messages) else ""
         try:
-            return await self._complete(messages, given, seed, field)
+            return await self._complete(messages, options, seed, field)
         except RequestRejected as error:
             if not field or field not in str(error):
                 raise
             logger.warning("%s refuses %r; thoughts are not sent back: %s", self.url, field, error)
             self._send_reasoning = False
-        return await self._complete(messages, given, seed, "")
+        return await self._complete(messages, options, seed, "")
 
     async def _complete(
-        self, messages: Sequence[Message], given: dict[str, Any], seed: int | None, field: str
+        self, messages: Sequence[Message], options: dict[str, Any], seed: int | None, field: str
     ) -> Completion:
         """Return the answer from the cache or the server, with thoughts sent in `field`."""
-        request = {"model": self.model, "messages": messages_row(messages, field), **given}
+        request = {"model": self.model, "messages": messages_row(messages, field), **options}
         key = DiskCache.key([self.url, seed, request]) if self._cache else ""
-        kept = self._cache.get(key) if self._cache else None
-        if kept is not None:
+        cached = self._cache.get(key) if self._cache else None
+        if cached is not None:
             with contextlib.suppress(ServerFault):  # a damaged file is asked for again
-                return self._noted(msgspec.structs.replace(read_reply(kept), cached=True))
+                return self._noted(msgspec.structs.replace(read_reply(cached), cached=True))
         completion, body = await self._ask(request)
         self._count(completion.usage)
         if self._cache:
@@ -164,13 +164,13 @@ class ChatClient:
             ConfigError: the server lists its models, and this model is not among them.
             RemoteError: the server does not answer, or refuses the key.
         """
-        asked = HttpRequest("GET", f"{self._base_url}/models", self._headers())
-        response = await self._send(asked, timeout_s)
+        request = HttpRequest("GET", f"{self._base_url}/models", self._headers())
+        response = await self._send(request, timeout_s)
         if response.status in (401, 403):
             raise error_of(response.status, response.body, None)
-        known = read_models(response.body) if response.status == 200 else []
-        if known and self.model not in known:
-            raise ConfigError(f"{self._base_url} has no model {self.model!r}; it has {known[:5]}")
+        models = read_models(response.body) if response.status == 200 else []
+        if models and self.model not in models:
+            raise ConfigError(f"{self._base_url} has no model {self.model!r}; it has {models[:5]}")
 
     async def close(self) -> None:
         """Close the connections to the server."""
@@ -229,12 +229,12 @@ def _encoded(request: dict[str, Any]) -> bytes:
 
 def retry_after_s(response: HttpResponse) -> float | None:
     """Return the seconds of a Retry-After header, which servers write as a number or as a date."""
-    said = response.headers.get("Retry-After", "")
+    header = response.headers.get("Retry-After", "")
     try:
-        return max(0.0, float(said))
+        return max(0.0, float(header))
     except ValueError:
         pass
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(said).timestamp() - time.time())
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:
         return None

@@ -62,21 +62,21 @@ def _inside(value: object) -> list[object]:
 _NO_OBJECT = "arguments must be an object"
 
 
-def read_arguments(given: object) -> tuple[dict[str, Any], str]:
+def read_arguments(arguments: object) -> tuple[dict[str, Any], str]:
     """Return the arguments of a call, and the fault that makes the arguments useless, or "".
 
     Some models encode arguments twice, and some write nothing or null for no arguments.
     """
-    if given is None or (isinstance(given, str) and not given.strip()):
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}, ""
     for _ in range(2):
-        if not isinstance(given, str):
+        if not isinstance(arguments, str):
             break
         try:
-            given = decoder.decode(given.strip())
+            arguments = decoder.decode(arguments.strip())
         except (ValueError, RecursionError) as error:
             return {}, f"arguments are not JSON: {error}"
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         return {}, _NO_OBJECT
-    fault = fault_of(given)
-    return ({}, fault) if fault else (given, "")
+    fault = fault_of(arguments)
+    return ({}, fault) if fault else (arguments, "")

@@ -117,13 +117,13 @@ def limits_from_environment() -> CallLimits:
     Raises:
         ConfigError: a variable holds no whole number of at least 1.
     """
-    named = {"LUDUS_MAX_CALLS": MAX_CALLS, "LUDUS_MAX_CALLS_PER_HOST": MAX_CALLS_PER_HOST}
+    variables = {"LUDUS_MAX_CALLS": MAX_CALLS, "LUDUS_MAX_CALLS_PER_HOST": MAX_CALLS_PER_HOST}
     counts: list[int] = []
-    for variable, default in named.items():
-        given = os.environ.get(variable, "")
-        if given and not (given.isascii() and given.isdigit() and int(given)):
-            raise ConfigError(f"{variable} must be a whole number of at least 1, got {given!r}")
-        counts.append(int(given or default))
+    for variable, default in variables.items():
+        value = os.environ.get(variable, "")
+        if value and not (value.isascii() and value.isdigit() and int(value)):
+            raise ConfigError(f"{variable} must be a whole number of at least 1, got {value!r}")
+        counts.append(int(value or default))
     return CallLimits(*counts)
 
 
