@@ -199,7 +199,7 @@ def _given(table: object, path: Sequence[str]) -> object:
 
 
 def _said(cls: Any, name: str, message: str, value: object) -> str:
-    """Describe what is wrong with the value `value` of the field `name`."""
+    """Describe what is wrong with `value`, given for the field `name`."""
     choices = _choices(cls, name.split("."))
     if choices and isinstance(value, str):
         close_names = difflib.get_close_matches(value, choices, n=1, cutoff=0.5)
