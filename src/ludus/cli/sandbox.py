@@ -88,8 +88,8 @@ def run_shell(arguments: Sequence[str]) -> int:
 
 
 async def doctor(tier_named: str) -> int:
-    """Probe every tier, and the server `tier_named` by an address; returns 0 if code can be isolated,
-    else 1.
+    """Probe every tier, and the server if `tier_named` is an address; return 0 if code can be
+    isolated, else 1.
     """
     tier_chosen = ""
     for tier in TIERS:
