@@ -8,7 +8,7 @@ like the losses, and are divided once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,9 @@ from ludus.errors import ConfigError
 from ..adapters import has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
-from ..learning.batch import Batch, passes
+from ..learning.batch import Batch
 from ..learning.learner import SHARDS, Learner, Predicted
+from ..learning.packing import packed_size
 from ..memory import fitting_pass
 from .group import Ranks
 from .sharding import Root, shard_modules
@@ -31,6 +32,10 @@ from .source import ShardedWeights, local
 from .writer import ShardWriter
 
 T = TypeVar("T")
+Turn = list[Tensor | None]
+"""The pass of each rank."""
+SEARCHES = 8
+"""Number of bounds that are tried for even passes; each splits all rows again."""
 
 
 class ShardedLearner(Learner):
@@ -145,7 +150,12 @@ class ShardedLearner(Learner):
         fills up with a row whose gradient is 0.
         """
         grad = torch.is_grad_enabled()
-        turns = shares(batch.lengths, rows, self.tokens_per_pass, self.ranks.world, together)
+        turns = shares(
+            lambda tokens: self.split(batch, rows, tokens, together),
+            lambda part: self._size(batch, part),
+            self.tokens_per_pass,
+            self.ranks.world,
+        )
         for number, turn in enumerate(turns):
             # gradients add up in place, and are reduced over the ranks by the last pass
             self.root.set_requires_gradient_sync(number == len(turns) - 1)
@@ -157,6 +167,12 @@ class ShardedLearner(Learner):
                 self._backward(said.logp.new_zeros(()), said)
             else:
                 self._score(_filler(self.model.device))
+
+    def _size(self, batch: Batch, part: Tensor) -> int:
+        """Return how many tokens a pass computes."""
+        if not self._packs(batch):
+            return len(part) * int(batch.lengths[part].max())
+        return packed_size(batch.ids, batch.lengths, part, min_shared=self._min_shared)
 
     def _backward(self, part_sum: Tensor, said: Predicted) -> None:
         """Add the gradient of a pass's sum; every weight gets one, or the ranks' reductions would
@@ -192,23 +208,43 @@ class ShardedLearner(Learner):
 
 
 def shares(
-    lengths: Tensor, rows: Tensor, tokens: int, world: int, together: Tensor | None = None
-) -> list[list[Tensor | None]]:
-    """Split `rows` into turns of one pass for each rank; None where a rank has no rows.
+    split: Callable[[int], Iterable[Tensor]],
+    size: Callable[[Tensor], int],
+    tokens: int,
+    world: int,
+) -> list[Turn]:
+    """Split rows into turns of one pass for each rank; None where a rank has no rows.
 
-    Passes hold at most `tokens` padded tokens, and less where that keeps all ranks busy. The
-    passes of a turn are of similar size, since the ranks of a turn wait for each other.
+    The ranks of a turn wait for each other, so that a turn takes as long as its largest pass. The
+    smallest bound on the size of a pass is searched that needs no more turns than `tokens` does.
 
-    >>> turns = shares(torch.tensor([4, 4, 2, 2, 2]), torch.arange(5), 8, 2)
+    Args:
+        split: splits the rows into passes of at most the given number of tokens.
+        size: the number of tokens that a pass computes.
+        tokens: the largest number of tokens in a pass.
+        world: the number of ranks.
+
+    >>> from ludus.trainer.learning.batch import passes
+    >>> lengths = torch.tensor([4, 4, 2, 2, 2])
+    >>> split = lambda tokens: passes(lengths, torch.arange(5), tokens)
+    >>> turns = shares(split, lambda part: len(part) * int(lengths[part].max()), 100, 2)
     >>> [[None if part is None else part.tolist() for part in turn] for turn in turns]
-    [[[0], [1]], [[2, 3, 4], None]]
+    [[[0, 1], [2, 3, 4]]]
     """
-    if not len(rows):
-        return []
-    each = -(-int(lengths[rows].sum()) // world)
-    parts = list(passes(lengths, rows, min(tokens, each), together))
-    parts.sort(key=lambda part: -int(lengths[part].max()) * len(part))
-    even: list[Tensor | None] = [*parts, *([None] * (-len(parts) % world))]
+    parts = list(split(tokens))
+    most = world * -(-len(parts) // world)
+    total = sum(map(size, parts))
+    # smaller passes may have less padding than the whole, but hardly a quarter of the tokens
+    low, high = total // (4 * most) if parts else 0, min(tokens, total)
+    for _ in range(SEARCHES):
+        bound = (low + high) // 2
+        found = list(split(bound)) if low < high else parts
+        if len(found) <= most:
+            parts, high = found, bound
+        else:
+            low = bound + 1
+    parts.sort(key=size, reverse=True)
+    even: Turn = [*parts, *([None] * (-len(parts) % world))]
     return [even[first : first + world] for first in range(0, len(even), world)]
 
 

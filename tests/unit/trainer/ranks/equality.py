@@ -35,7 +35,7 @@ from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 GROUPS, GROUP_SIZE = 4, 4
-SETTINGS = TrainerConfig(lr=1e-6, tokens_per_pass=64)
+SETTINGS = TrainerConfig(lr=1e-6, tokens_per_pass=96)
 
 
 def experience(count: int = GROUPS) -> Experience:
@@ -45,7 +45,7 @@ def experience(count: int = GROUPS) -> Experience:
     def number(low: int, high: int) -> int:
         return int(torch.randint(low, high, (1,), generator=draw))
 
-    def window() -> Segment:
+    def window(prompt: list[int]) -> Segment:
         turns = []
         for _ in range(number(1, 3)):
             count = number(1, 8)
@@ -56,21 +56,22 @@ def experience(count: int = GROUPS) -> Experience:
                     logprobs=(-3.7 + 0.3 * torch.randn(count, generator=draw)).tolist(),
                 )
             )
-        return Segment(prompt_ids=[number(3, 40) for _ in range(3)], turns=turns)
+        return Segment(prompt_ids=prompt, turns=turns)
 
-    def rollout(index: int) -> Trajectory:
+    def rollout(index: int, prompt: list[int]) -> Trajectory:
         cut = index == 3
         return Trajectory(
             verdict=Verdict.of(float((index + number(0, 2)) % 2)),
             stop=Stop.MAX_TURNS if cut else Stop.TERMINATED,
-            segments=[window() for _ in range(number(1, 4))],
+            segments=[window(prompt) for _ in range(number(1, 4))],
         )
 
     groups = []
     for task in range(count):
         name = f"train/{task}"
+        prompt = [number(3, 40) for _ in range(20 if task % 2 else 3)]  # of 16, it is shared
         played = [
-            Episode(task=name, group=name, index=index, trajectories=[rollout(index)])
+            Episode(task=name, group=name, index=index, trajectories=[rollout(index, prompt)])
             for index in range(GROUP_SIZE)
         ]
         groups.append(Group(Task(id=name, split="train"), played, 0))
@@ -99,6 +100,7 @@ CASES = {
     "an untied head": Case(tied=False),
     "an adapter": Case(settings={"lora": LORA}),
     "an adapter and a value head": Case("ppo", settings={"lora": LORA}),
+    "padded rows": Case(settings={"packing": "none"}),
     "layers computed again": Case(settings={"checkpoint_layers": True}),
     "every row longer than a pass": Case(settings={"tokens_per_pass": 2}),
     "one group, fewer passes than ranks": Case(groups=1, settings={"tokens_per_pass": 10_000}),
@@ -155,7 +157,8 @@ def trained(case: Case, ranks: Ranks | None) -> Trained:
     step = made.optimizer.step
 
     def kept() -> Any:
-        gradients.append([whole(one.grad).clone() for one in named_weights(made).values()])
+        grads = [one.grad for one in named_weights(made).values()]
+        gradients.append([whole(one).clone() for one in grads if one is not None])
         return step()
 
     made.optimizer.step = kept  # type: ignore[method-assign]

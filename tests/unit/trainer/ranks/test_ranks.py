@@ -19,7 +19,7 @@ import torch
 from ludus.agent import Episode
 from ludus.errors import ConfigError, RankLost
 from ludus.trainer.config import RanksConfig, TrainConfig
-from ludus.trainer.learning.batch import Row, pad
+from ludus.trainer.learning.batch import Row, pad, passes
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.ranks.codec import decode, encode
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Member, Order
@@ -49,7 +49,7 @@ def test_every_row_is_one_ranks_and_all_ranks_make_equally_many_passes(
 ) -> None:
     lengths = torch.randint(2, 30, (30,), generator=torch.Generator().manual_seed(count))
     rows = torch.arange(30)[:count]
-    turns = shares(lengths, rows, tokens, world)
+    turns = dealt(lengths, rows, tokens, world)
     assert all(len(turn) == world for turn in turns)
     parts = [part for turn in turns for part in turn if part is not None]
     assert sorted(row for part in parts for row in part.tolist()) == rows.tolist()
@@ -59,17 +59,33 @@ def test_every_row_is_one_ranks_and_all_ranks_make_equally_many_passes(
     assert all(part is not None for turn in turns[:-1] for part in turn)
 
 
-def test_ranks_have_about_equally_many_tokens() -> None:
+def dealt(
+    lengths: torch.Tensor,
+    rows: torch.Tensor,
+    tokens: int,
+    world: int,
+    together: torch.Tensor | None = None,
+) -> list[list[torch.Tensor | None]]:
+    return shares(
+        lambda bound: passes(lengths, rows, bound, together),
+        lambda part: len(part) * int(lengths[part].max()),
+        tokens,
+        world,
+    )
+
+
+@pytest.mark.parametrize("tokens", [2_000, 100_000])
+def test_ranks_have_about_equally_many_tokens(tokens: int) -> None:
     lengths = torch.randint(10, 400, (256,), generator=torch.Generator().manual_seed(0))
-    turns = shares(lengths, torch.arange(256), 2_000, 4)
+    turns = dealt(lengths, torch.arange(256), tokens, 4)
     parts = [[turn[rank] for turn in turns] for rank in range(4)]
-    tokens = [sum(int(lengths[one].sum()) for one in mine if one is not None) for mine in parts]
-    assert max(tokens) <= 1.1 * sum(tokens) / 4
+    counts = [sum(int(lengths[one].sum()) for one in mine if one is not None) for mine in parts]
+    assert max(counts) <= 1.15 * sum(counts) / 4
 
 
 def test_rows_that_a_loss_compares_stay_together_on_a_rank() -> None:
     lengths, groups = torch.full((12,), 5), torch.arange(12) // 4
-    turns = shares(lengths, torch.arange(12), 10, 2, groups)
+    turns = dealt(lengths, torch.arange(12), 10, 2, groups)
     parts = [part.tolist() for turn in turns for part in turn if part is not None]
     assert sorted(sorted(part) for part in parts) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
