@@ -8,6 +8,7 @@ from ludus.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .config import (
+        AsyncConfig,
         EvalConfig,
         LocalConfig,
         ModelConfig,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Algorithm",
+    "AsyncConfig",
     "Batch",
     "CausalLM",
     "Collector",
@@ -83,7 +85,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         ".config": (
-            "EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig RunConfig "
+            "AsyncConfig EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig RunConfig "
             "SFTConfig TrainConfig TrainerConfig VLLMConfig"
         ),
         ".engines": "CausalLM LocalEngine load_model load_tokenizer",

@@ -127,6 +127,66 @@ class LoraConfig:
 
 
 @dataclass(frozen=True)
+class AsyncConfig:
+    """Settings of rollouts that are played while the learner works."""
+
+    max_staleness: int = 0
+    """How many steps generation may run ahead of the learner (AReaL's eta); 0 plays the rollouts of
+    a step with the weights that the step starts from, while the learner rests.
+    """
+    deadline: int = 0
+    """Number of steps within which a rollout is trained after its issue, at least max_staleness;
+    0 bounds the average only.
+    """
+    deadline_s: float = 0.0
+    """Seconds from the issue of a group to the end of its late rollouts; 0 is no bound besides
+    rollout.episode_timeout_s.
+    """
+    late: Literal["wait", "mask", "drop"] = "wait"
+    """What becomes of rollouts that are not finished at the deadline: the learner waits for them,
+    they are masked and their group goes on without them, or the whole group is dropped. The last
+    two favour short answers; bias/length in the metrics says by how much.
+    """
+    min_group: int = 2
+    """The smallest number of finished rollouts with which a group goes on without its late ones."""
+    correction: Literal["auto", "none"] = "auto"
+    """Whether a recipe without a correction for stale tokens gets truncated importance weights."""
+    outage_s: float = 60.0
+    """Seconds to wait for servers of the environment that cannot be reached, before the run saves a
+    checkpoint and ends.
+    """
+    publish_timeout_s: float = 900.0
+    """Seconds that the engine may take to install new weights."""
+    stall_s: float = 120.0
+    """Seconds without any progress after which a notice says what is waited for."""
+    stall_limit_s: float = 0.0
+    """Seconds without any progress after which the run saves a checkpoint and ends; 0 is never."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_staleness", "deadline", "deadline_s", "outage_s", "stall_limit_s"):
+            _not_negative(f"overlap.{name}", getattr(self, name))
+        for name in ("min_group", "publish_timeout_s", "stall_s"):
+            _positive(f"overlap.{name}", getattr(self, name))
+        if self.deadline and self.deadline < self.max_staleness:
+            raise ConfigError(
+                f"overlap.deadline is {self.deadline} steps, but overlap.max_staleness = "
+                f"{self.max_staleness} issues rollouts that are trained later than that in any "
+                "case; lower max_staleness, or raise deadline"
+            )
+        if self.late == "wait" and self.deadline_s:
+            raise ConfigError(
+                f"overlap.deadline_s is {self.deadline_s:g}, and overlap.late = 'wait' waits "
+                "beyond it: the setting would change nothing; set late to mask or drop, or bound "
+                "episodes by rollout.episode_timeout_s"
+            )
+        if self.late != "wait" and not (self.deadline or self.deadline_s):
+            raise ConfigError(
+                f"overlap.late is {self.late!r}, but no rollout is ever late: set "
+                "overlap.deadline (steps) or overlap.deadline_s"
+            )
+
+
+@dataclass(frozen=True)
 class TrainerConfig:
     """Settings of the optimizer and of updates."""
 
@@ -389,6 +449,7 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     context: ContextSettings = field(default_factory=ContextSettings)
+    overlap: AsyncConfig = field(default_factory=AsyncConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     reward: list[RewardConfig] = field(default_factory=list)

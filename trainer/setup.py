@@ -28,6 +28,7 @@ from .learning.update import Updater
 from .plan.idle import idle_settings
 from .ranks import make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
+from .recipes.off_policy import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, open_source
 from .rollout.context_check import check_context, row_length
 from .rollout.task_pool import TaskPool
@@ -39,6 +40,7 @@ from .run.checkpoint import load_state
 from .run.claim import RunClaim
 from .run.folder import RunFolder
 from .run.judges import keep_judges, unmeasured
+from .stream.state import StreamState
 from .vision import ImageReader
 
 
@@ -61,8 +63,8 @@ class Parts:
     first_step: int
     """Number of steps already done: 0, or the step of the checkpoint that the run continues from.
     """
-    frontier: int
-    """The ordinal of the group that is issued next."""
+    stream_state: StreamState | None
+    """The state of the rollout stream in the checkpoint that the run continues from."""
     notes: tuple[str, ...]
     """What a user should know about the settings before the run, one line each."""
     closing: AsyncExitStack
@@ -93,12 +95,12 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     config.require_complete()
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
-    algorithm = resolve(
-        load_recipe(
-            config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
-        ),
-        max_tokens=config.rollout.max_tokens,
+    recipe = load_recipe(
+        config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
     )
+    if config.overlap.max_staleness and config.overlap.correction == "auto":
+        recipe = corrected(recipe)
+    algorithm = resolve(recipe, max_tokens=config.rollout.max_tokens)
     # Fill in the recipe's group size and temperature where the settings name none.
     sampling = algorithm.recipe.sampling
     rollout = replace(
@@ -139,7 +141,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         wanted=config.trainer.updates_per_step,
     )
     tasks = _tasks(config, algorithm.recipe, source)
-    frontier = 0
+    stream_state = None
     with opening(model_path, start):
         learner = _learner(
             config,
@@ -150,7 +152,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             resumed=start is not None,
         )
         if start is not None:
-            frontier = _restore(start, learner, tasks)
+            stream_state = _restore(start, learner, tasks)
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
         updater = _updater(config, algorithm, learner, tracker, plan)
     engine = await _engine(config, model_path, learner, folder, version=first_step)
@@ -180,11 +182,12 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluator=evaluator,
         tasks=tasks,
         first_step=first_step,
-        frontier=frontier,
+        stream_state=stream_state,
         notes=(
             *(f"the run continues with another setting: {one}" for one in changed),
             *filter(None, [claim.note]),
             *plan.notes,
+            *([told_correction(algorithm)] if config.overlap.max_staleness else []),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *learner.notes(),
@@ -248,24 +251,25 @@ def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
     return TaskPool(source, config.split, config.seed, tracker, prioritise=sampling.prioritise)
 
 
-def _restore(start: Path, learner: Learner, tasks: Tasks) -> int:
+def _restore(start: Path, learner: Learner, tasks: Tasks) -> StreamState:
     """Restore learner and tasks from the state that a checkpoint keeps beside the model, and return
-    the ordinal of the next group.
+    the state of the rollout stream.
     """
     state = load_state(start)
-    if not {"learner", "tasks", "frontier"} <= set(state):
+    if not {"learner", "stream"} <= set(state):
         raise ConfigError(
             f"{str(start)!r} was not written by ludus train; start from it with "
             "--model.path instead"
         )
-    if set(state["tasks"]) != set(tasks.state()):
+    stream = StreamState.of_plain(state["stream"])
+    if set(stream.tasks) != set(tasks.state()):
         raise ConfigError(
             f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
             "from it with --model.path instead"
         )
     learner.restore(state["learner"], start)
-    tasks.restore(state["tasks"])
-    return int(state["frontier"])
+    tasks.restore(stream.tasks)
+    return stream
 
 
 def run_path(config: TrainConfig) -> Path:

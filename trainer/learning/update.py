@@ -95,14 +95,14 @@ class Updater:
         self.refused_in_a_row = 0
         """The number of updates refused since an update was last made."""
 
-    def kept_groups(self, groups: Sequence[Group]) -> int:
-        """Return how many of `groups` pass the recipe's filter."""
+    def passing(self, groups: Sequence[Group]) -> list[int]:
+        """Return the indices of the groups that pass the recipe's filter."""
         experience = gather(groups)
         if experience is None:
-            return 0
+            return []
         shaped = self.algorithm.shape(played(experience))
         kept = self._kept(experience, shaped)
-        return len(experience.groups[kept].unique())
+        return [int(index) for index in experience.groups[kept].unique()]
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from the experience of a step; an update that is not finite is not made

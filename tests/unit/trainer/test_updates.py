@@ -220,7 +220,7 @@ def test_dler_filters_by_what_truncation_leaves() -> None:
     # two right answers, one of them cut: shaped, they differ
     split = group(2, 1.0, 1.0, cut=(0,))
     made = updater("dler")
-    assert made.kept_groups([cut, split]) == 1
+    assert made.passing([cut, split]) == [1]
     batch, _ = made._credited(gathered([cut, split]))
     assert batch.mask.any(1).tolist() == [False, False, True, True]
 
@@ -232,8 +232,8 @@ def test_dapo_filters_by_right_answers_whatever_their_lengths() -> None:
         [episode(1.0, seed=1, length=5), episode(1.0, seed=2, length=18)],
         0,
     )
-    assert updater("dapo").kept_groups([right]) == 0
-    assert updater("dapo", {"sampling": {"filter_by": "shaped"}}).kept_groups([right]) == 1
+    assert updater("dapo").passing([right]) == []
+    assert updater("dapo", {"sampling": {"filter_by": "shaped"}}).passing([right]) == [0]
 
 
 def test_the_ratio_of_scale_rl_is_to_the_engine() -> None:

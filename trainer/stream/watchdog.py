@@ -1,0 +1,85 @@
+"""The watchdog: says who waits for whom when nothing moves, and ends the run at a set limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ludus.errors import LudusError
+
+from ..rollout.cut import cancelled
+from ..rollout.stages import Stages
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOKS = 4
+"""How often the watchdog looks within the time after which it speaks."""
+
+
+class RunStalled(LudusError, RuntimeError):
+    """Nothing has moved for `overlap.stall_limit_s`; the message says what is waited for."""
+
+
+class Watchdog:
+    """Watches that something moves: a rollout, the update, the publishing of weights.
+
+    Args:
+        stages: what is waited for.
+        after_s: seconds of silence after which the watchdog speaks, and again after twice as long.
+        limit_s: seconds of silence after which the run ends; 0 never ends a run.
+        tell: called with a sentence.
+    """
+
+    def __init__(
+        self, stages: Stages, *, after_s: float, limit_s: float, tell: Callable[[str], None]
+    ) -> None:
+        self._stages = stages
+        self._after_s = after_s
+        self._limit_s = limit_s
+        self._tell = tell
+
+    async def guard(self, work: Coroutine[Any, Any, T]) -> T:
+        """Watch while `work` is done, and return its result.
+
+        Raises:
+            RunStalled: the limit is reached; `work` was cancelled, and has ended.
+        """
+        working, watching = asyncio.create_task(work), asyncio.create_task(self.watch())
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            working.cancel()
+        if watching.done():
+            working.cancel()
+        try:
+            result = await working
+            if watching.done():
+                watching.result()
+            return result
+        finally:
+            await cancelled([watching])
+
+    async def watch(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            RunStalled: the limit is reached.
+        """
+        speaks_at, moves = self._after_s, self._stages.moves
+        nearest_s = min(self._after_s, self._limit_s or self._after_s)
+        while True:
+            await asyncio.sleep(nearest_s / LOOKS)
+            quiet_s = self._stages.quiet_s
+            if self._stages.moves != moves:
+                speaks_at, moves = self._after_s, self._stages.moves
+            told = f"nothing has moved for {quiet_s:.0f} s. Waiting for {self._stages.told()}"
+            if self._limit_s and quiet_s >= self._limit_s:
+                raise RunStalled(f"{told}. The run ends (overlap.stall_limit_s)")
+            if quiet_s >= speaks_at:
+                speaks_at *= 2
+                logger.warning(told)
+                self._tell(told)
