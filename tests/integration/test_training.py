@@ -256,10 +256,10 @@ async def test_recipes_that_choose_their_groups_run_and_resume(
     result = await run_training(
         config(model, tmp_path / "run", steps=1, rollout=rollout, recipe=recipe)
     )
-    state = load_state(result.checkpoint)["tasks"]
+    state = load_state(result.checkpoint)["stream"]["tasks"]
     # 2 tasks, and with refill 4 more rounds of 2
     assert state["used"] == (10 if recipe == "dapo" else 2)
     on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
     settings = config(model, tmp_path / "run", steps=2, rollout=rollout, recipe=recipe, run=on)
     again = await run_training(settings)
-    assert load_state(again.checkpoint)["tasks"]["used"] == 2 * state["used"]
+    assert load_state(again.checkpoint)["stream"]["tasks"]["used"] == 2 * state["used"]

@@ -1,0 +1,386 @@
+"""The stream of rollouts under a virtual clock: admission, deadlines, accounts, resume, faults.
+
+The rollouts are scripted: a rollout of ordinal n takes `seconds(n)` virtual seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
+from ludus.envs import Task
+from ludus.errors import ServerUnreachable, TrainingFailed
+from ludus.metrics import LineFile
+from ludus.trainer.rollout import Group, Ticket
+from ludus.trainer.rollout.cut import Cut
+from ludus.trainer.rollout.stages import Stages
+from ludus.trainer.stream.accounts import (
+    FILE,
+    Accounts,
+    AccountsBroken,
+    RolloutRecord,
+    count_rollouts,
+    read_rollouts,
+)
+from ludus.trainer.stream.deadlines import owed_groups
+from ludus.trainer.stream.issue_rule import IssueRule
+from ludus.trainer.stream.length_bias import LengthBias
+from ludus.trainer.stream.state import StreamState
+from ludus.trainer.stream.stream import RolloutStream, StreamPlan
+from ludus.trainer.stream.virtual_time import NothingLeft, VirtualTimeLoop
+from ludus.trainer.stream.watchdog import RunStalled, Watchdog
+from ludus.verdict import Verdict
+
+Seconds = Callable[[int], float]
+
+
+def virtually(work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(work)
+
+
+class Numbers:
+    """Tasks 0, 1, 2 ..., one number for each."""
+
+    def __init__(self) -> None:
+        self.used, self.retired = 0, list[str]()
+
+    async def take(self, count: int) -> list[Task]:
+        await asyncio.sleep(0)
+        self.used += count
+        return [Task(id=f"t{self.used - count + n}", split="train") for n in range(count)]
+
+    def retire(self, tasks: Any) -> None:
+        self.retired += tasks
+
+    def state(self) -> dict[str, Any]:
+        return {"used": self.used}
+
+    def restore(self, state: Any) -> None:
+        self.used = state["used"]
+
+
+def episode(index: int, ordinal: int, *, version: int = 0, tokens: int = 10) -> Episode:
+    turn = Turn(out_ids=[1] * tokens, logprobs=[-1.0] * tokens, versions=[version] * tokens)
+    own = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(prompt_ids=[1], turns=[turn])])
+    return Episode(task="t", trajectories=[own], index=index, ordinal=ordinal, wall_s=1.0)
+
+
+class Script:
+    """Plays groups in virtual time."""
+
+    def __init__(self, seconds: Seconds, group_size: int = 1) -> None:
+        self.seconds, self.size = seconds, group_size
+        self.played: list[int] = []
+        self.version = 0
+
+    async def __call__(
+        self, ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
+    ) -> Group:
+        self.played.append(ticket.ordinal)
+
+        async def rollout(index: int) -> Episode:
+            ordinal, version = ticket.ordinal * self.size + index, self.version
+            seconds = self.seconds(ordinal)
+            await asyncio.sleep(seconds)
+            made = episode(index, ordinal, version=version, tokens=max(1, int(seconds)))
+            done(made)
+            return made
+
+        playing = [asyncio.create_task(rollout(index)) for index in range(self.size)]
+        late = await cut.wait(playing)
+        finished = [one.result() for n, one in enumerate(playing) if n not in late]
+        return Group(ticket.task, finished, 0, ticket.ordinal, ticket.version, late)
+
+
+def stream_of(
+    script: Any, *, tasks: Any = None, folder: Path | None = None, **plan: Any
+) -> RolloutStream:
+    settings = {"groups": 2, "group_size": getattr(script, "size", 1), "steps": 8, **plan}
+    passes = settings.pop("passes", None)
+    version = settings.pop("version", 0)
+    lines = LineFile(folder / FILE) if folder else None
+    return RolloutStream(
+        script,
+        tasks or Numbers(),
+        StreamPlan(**settings),
+        Accounts(lines, settings["group_size"]),
+        version=version,
+        passes=passes,
+        stages=Stages(asyncio.get_running_loop().time),
+    )
+
+
+def all_trained(group: Group, one: Episode) -> str:
+    return ""
+
+
+async def learn(
+    stream: RolloutStream, script: Any, steps: int, *, seconds: float = 1.0
+) -> list[list[int]]:
+    """Make steps that take `seconds` each; returns the ordinals of each batch."""
+    batches: list[list[int]] = []
+    for _ in range(steps):
+        groups = await stream.batch()
+        batches.append([group.ordinal for group in groups])
+        await asyncio.sleep(seconds)
+        numbers = stream.settle(all_trained)
+        terms = [numbers[f"rollouts/{name}"] for name in ("trained", "masked", "waiting")]
+        assert numbers["rollouts/issued"] == sum(terms) + numbers["rollouts/in_flight"]
+        script.version += 1
+        stream.advance()
+    return batches
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("eta", "version", "issued", "masked", "room"),
+    [(0, 0, 0, 0, 4), (0, 0, 4, 0, 0), (0, 1, 4, 0, 4), (2, 3, 20, 0, 4), (2, 3, 20, 3, 7)],
+)
+def test_the_rule_is_areals(eta: int, version: int, issued: int, masked: int, room: int) -> None:
+    """Capacity (eta + version + 1) B - issued and not masked, by hand, with B = 4; each of
+    the steps done has taken B."""
+    outstanding = issued - masked - version * 4
+    assert (eta + version + 1) * 4 - (issued - masked) == room
+    rule = IssueRule(max_staleness=eta, groups=4, steps=100)
+    assert rule.room(version=version, outstanding=outstanding) == room
+
+
+def test_nothing_is_issued_that_no_step_would_train() -> None:
+    rule = IssueRule(max_staleness=3, groups=2, steps=10)
+    assert rule.room(version=9, outstanding=0) == 2
+    assert rule.room(version=10, outstanding=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("running", "version", "expected"),
+    [
+        ({0: 3}, 0, (1, 0)),  # two more steps of one group each until version 2
+        ({0: 2}, 0, (0, -1)),
+        ({0: 2}, 2, (2, 0)),
+        ({0: 1, 1: 2}, 1, (1, 1)),  # three groups for the steps from 1, 2 and 3: one is due now
+        ({5: 9}, 2, (4, 5)),
+    ],
+)
+def test_the_groups_that_a_step_cannot_do_without(
+    running: dict[int, int], version: int, expected: tuple[int, int]
+) -> None:
+    assert owed_groups(running, version=version, deadline=2, groups=1) == expected
+
+
+# --- the accounting law ---------------------------------------------------------------------------
+
+
+def record(ordinal: int, size: int = 1, **changes: Any) -> RolloutRecord:
+    given = {"fate": "trained", "step": 1, "task": "t", "tokens": 5, **changes}
+    return RolloutRecord(ordinal=ordinal, group=ordinal // size, **given)
+
+
+def test_a_lost_ordinal_breaks_the_law() -> None:
+    books = Accounts(None, 2)
+    books.issue(0)
+    books.issue(1)
+    books.close(0, [record(0, 2), record(1, 2, fate="masked", reason="late")])
+    found = books.check(waiting=[1], in_flight=[])  # the control
+    assert found["rollouts/issued"] == 4
+    assert found["rollouts/masked/late"] == 1
+    with pytest.raises(AccountsBroken, match="groups 1 are lost"):
+        books.check(waiting=[], in_flight=[])
+    with pytest.raises(AccountsBroken, match="groups 1 are in two places"):
+        books.check(waiting=[1], in_flight=[1])
+    with pytest.raises(AccountsBroken, match="groups 0 are waiting or in flight after their end"):
+        books.check(waiting=[0, 1], in_flight=[])
+
+
+def test_a_rollout_that_is_closed_twice_or_not_at_all_is_refused() -> None:
+    books = Accounts(None, 2)
+    books.issue(0)
+    with pytest.raises(AccountsBroken, match=r"its rollouts are \[0, 1\]"):
+        books.close(0, [record(0, 2)])
+    books.close(0, [record(0, 2), record(1, 2)])
+    with pytest.raises(AccountsBroken, match="final already"):
+        books.close(0, [record(0, 2), record(1, 2)])
+    with pytest.raises(AccountsBroken, match="the next ordinal is 1"):
+        books.issue(5)
+
+
+def test_a_stream_that_loses_a_group_stops_the_run() -> None:
+    async def main() -> None:
+        script = Script(lambda n: 1.0)
+        stream = stream_of(script, max_staleness=1)
+        await stream.batch()
+        shelf = stream._shelf  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(5)
+        lost = next(iter(shelf.waiting))
+        del shelf.waiting[lost]  # the planted loss
+        with pytest.raises(AccountsBroken, match=f"groups {lost} are lost"):
+            stream.settle(all_trained)
+        await stream.close()
+
+    virtually(main())
+
+
+def test_the_law_is_recomputed_from_the_files(tmp_path: Path) -> None:
+    lines = LineFile(tmp_path / FILE)
+    for one in (record(0), record(2), record(2), record(3, fate="masked", reason="filter")):
+        lines.append(json.dumps({f: getattr(one, f) for f in one.__struct_fields__}).encode())
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"ordinal": 4, "grou')  # a crash
+    found = count_rollouts(tmp_path)
+    assert (found.issued, found.trained, found.masked) == (4, 3, {"filter": 1})
+    assert (found.missing, found.doubled, found.holds) == ((1,), (2,), False)
+
+
+# --- synchronous and ahead ------------------------------------------------------------------------
+
+
+def test_without_staleness_nothing_is_played_while_the_learner_works(tmp_path: Path) -> None:
+    async def main() -> tuple[list[list[int]], float]:
+        script = Script(lambda n: 10.0)
+        stream = stream_of(script, folder=tmp_path, steps=3)
+        batches = await learn(stream, script, 3, seconds=4.0)
+        await stream.close()
+        return batches, asyncio.get_running_loop().time()
+
+    batches, seconds = virtually(main())
+    assert batches == [[0, 1], [2, 3], [4, 5]]
+    assert seconds == pytest.approx(3 * (10 + 4))
+    records = read_rollouts(tmp_path / FILE)
+    assert [one.step for one in records] == [1, 1, 2, 2, 3, 3]
+    assert all(one.oldest == one.newest == one.step - 1 for one in records)
+    assert count_rollouts(tmp_path).holds
+
+
+def test_ahead_of_the_learner_both_work_at_the_same_time(tmp_path: Path) -> None:
+    async def main() -> tuple[list[list[int]], float]:
+        script = Script(lambda n: 10.0)
+        stream = stream_of(script, folder=tmp_path, steps=10, max_staleness=1)
+        batches = await learn(stream, script, 10, seconds=10.0)
+        await stream.close()
+        return batches, asyncio.get_running_loop().time()
+
+    batches, seconds = virtually(main())
+    assert sorted(sum(batches, [])) == list(range(20))
+    # four groups at once, two batches in ten seconds: the learner never waits after the first
+    assert seconds == pytest.approx(10 + 10 * 10)
+    ages = [one.step - 1 - (one.oldest or 0) for one in read_rollouts(tmp_path / FILE)]
+    assert max(ages) == 1
+
+
+def test_no_more_is_outstanding_than_the_rule_allows() -> None:
+    async def main() -> None:
+        script = Script(lambda n: 3.0 + n % 5)
+        stream = stream_of(script, steps=20, max_staleness=3)
+        for step in range(20):
+            await stream.batch()
+            state = stream.state()
+            assert len(state.unfinished) + len(state.finished) <= 4 * 2
+            assert state.frontier <= (3 + step + 1) * 2
+            await asyncio.sleep(1.0)
+            stream.settle(all_trained)
+            stream.advance()
+        assert script.played == list(range(40))
+        await stream.close()
+
+    virtually(main())
+
+
+def test_no_more_rollouts_are_played_at_once_than_places() -> None:
+    async def main() -> list[int]:
+        clock, starts = asyncio.get_running_loop().time, list[float]()
+
+        def seconds(ordinal: int) -> float:
+            starts.append(clock())
+            return 5.0
+
+        script = Script(seconds, group_size=4)
+        stream = stream_of(script, groups=4, steps=5, max_staleness=4, concurrency=10)
+        await learn(stream, script, 5)
+        await stream.close()
+        return [sum(one - 5.0 < at <= one for at in starts) for one in starts]
+
+    assert max(virtually(main())) == 12  # the group that fills the last two places brings two more
+
+
+def straggler(n: int) -> float:
+    return 100.0 if n == 1 else 2.0
+
+
+def test_a_straggler_is_trained_when_it_comes() -> None:
+    """Without a deadline the bound is on the average: one rollout may be as old as it likes."""
+
+    async def main() -> tuple[list[list[int]], list[int]]:
+        script = Script(straggler)
+        stream = stream_of(script, steps=30, max_staleness=2)
+        batches = await learn(stream, script, 30, seconds=2.0)
+        await stream.close()
+        return batches, script.played
+
+    batches, played = virtually(main())
+    assert sorted(sum(batches, [])) == sorted(played) == list(range(60))
+    assert next(step for step, batch in enumerate(batches) if 1 in batch) > 20
+
+
+@pytest.mark.parametrize("late", ["wait", "mask", "drop"])
+def test_no_rollout_is_trained_after_its_deadline(tmp_path: Path, late: str) -> None:
+    async def main() -> float:
+        script = Script(lambda n: 100.0 if n in (1, 7) else 2.0 + n % 3, group_size=2)
+        stream = stream_of(
+            script, folder=tmp_path, steps=20, max_staleness=2, deadline=2, late=late
+        )
+        await learn(stream, script, 20, seconds=2.0)
+        await stream.close()
+        return asyncio.get_running_loop().time()
+
+    seconds = virtually(main())
+    records = read_rollouts(tmp_path / FILE)
+    trained = [one for one in records if one.fate == "trained"]
+    assert max(one.step - 1 - one.issued for one in trained) == 2
+    masked = {one.ordinal: one.reason for one in records if one.fate == "masked"}
+    if late == "wait":
+        assert masked == {}
+        assert seconds > 100
+    elif late == "mask":
+        assert masked == {1: "late", 7: "late"}  # 0 and 6 go on alone
+        assert seconds < 100
+    else:
+        assert masked == {0: "late", 1: "late", 6: "late", 7: "late"}
+        assert seconds < 100
+    assert count_rollouts(tmp_path).holds
+    assert len(trained) == 20 * 2 * 2 - (2 if late == "mask" else 0)
+
+
+def test_a_group_that_is_cut_below_its_smallest_size_is_replaced(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = Script(lambda n: 100.0 if n in (0, 1) else 1.0, group_size=3)
+        stream = stream_of(
+            script, folder=tmp_path, steps=2, deadline_s=10.0, late="mask", min_group=2
+        )
+        await learn(stream, script, 2)
+        await stream.close()
+
+    virtually(main())
+    records = {one.ordinal: one for one in read_rollouts(tmp_path / FILE)}
+    assert [records[n].reason for n in range(3)] == ["late", "late", "small_group"]
+    assert records[0].tokens is None
+    assert records[0].seconds == pytest.approx(10)
+    assert sum(one.fate == "trained" for one in records.values()) == 2 * 2 * 3
+
+
+def test_a_deadline_that_nobody_can_keep_ends_the_run() -> None:
+    async def main() -> None:
+        script = Script(lambda n: 100.0, group_size=2)
+        stream = stream_of(script, deadline_s=1.0, late="drop")
+        with pytest.raises(TrainingFailed, match="all late"):
+            await stream.batch()
+        await stream.close()
+
+    virtually(main())
