@@ -410,13 +410,12 @@ class RolloutStream:
     def _ready(self) -> bool:
         """Whether the next step can begin; asks late groups to end, where the plan says so."""
         shelf, plan = self._shelf, self.plan
-        late = self._late()
-        if late:
-            if plan.late != "wait" and len(shelf.waiting) + len(late) >= plan.groups:
-                for one in late:
-                    one.cut.ask()
+        enough = len(shelf.waiting) >= plan.groups
+        if enough and (late := self._late()):
+            for one in late if plan.late != "wait" else ():
+                one.cut.ask()
             return False
-        if len(shelf.waiting) >= plan.groups:
+        if enough:
             return True
         return not shelf.playing and not self._again and not self._room()
 

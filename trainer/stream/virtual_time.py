@@ -4,9 +4,9 @@ time.
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main())
 
-Whatever waits by `asyncio.sleep`, by timeouts or for other tasks runs as it would, in no time. There
-must be no thread and no socket to wait for: a loop that has neither a timer nor anything to do can
-never go on, and raises `NothingLeft`.
+Whatever waits by `asyncio.sleep`, by timeouts or for other tasks runs as it would, in no time.
+There must be no thread and no socket to wait for: a loop that has neither a timer nor anything to
+do can never go on, and raises `NothingLeft`.
 """
 
 from __future__ import annotations

@@ -53,13 +53,11 @@ class Watchdog:
             await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             working.cancel()
-        if watching.done():
-            working.cancel()
         try:
-            result = await working
             if watching.done():
+                await cancelled([working])
                 watching.result()
-            return result
+            return await working
         finally:
             await cancelled([watching])
 

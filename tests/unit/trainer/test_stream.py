@@ -6,11 +6,11 @@ The rollouts are scripted: a rollout of ordinal n takes `seconds(n)` virtual sec
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
@@ -102,7 +102,12 @@ class Script:
 def stream_of(
     script: Any, *, tasks: Any = None, folder: Path | None = None, **plan: Any
 ) -> RolloutStream:
-    settings = {"groups": 2, "group_size": getattr(script, "size", 1), "steps": 8, **plan}
+    settings: dict[str, Any] = {
+        "groups": 2,
+        "group_size": getattr(script, "size", 1),
+        "steps": 8,
+        **plan,
+    }
     passes = settings.pop("passes", None)
     version = settings.pop("version", 0)
     lines = LineFile(folder / FILE) if folder else None
@@ -115,6 +120,10 @@ def stream_of(
         passes=passes,
         stages=Stages(asyncio.get_running_loop().time),
     )
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [ordinal for batch in batches for ordinal in batch]
 
 
 def all_trained(group: Group, one: Episode) -> str:
@@ -180,7 +189,7 @@ def test_the_groups_that_a_step_cannot_do_without(
 
 
 def record(ordinal: int, size: int = 1, **changes: Any) -> RolloutRecord:
-    given = {"fate": "trained", "step": 1, "task": "t", "tokens": 5, **changes}
+    given: dict[str, Any] = {"fate": "trained", "step": 1, "task": "t", "tokens": 5, **changes}
     return RolloutRecord(ordinal=ordinal, group=ordinal // size, **given)
 
 
@@ -231,7 +240,7 @@ def test_a_stream_that_loses_a_group_stops_the_run() -> None:
 def test_the_law_is_recomputed_from_the_files(tmp_path: Path) -> None:
     lines = LineFile(tmp_path / FILE)
     for one in (record(0), record(2), record(2), record(3, fate="masked", reason="filter")):
-        lines.append(json.dumps({f: getattr(one, f) for f in one.__struct_fields__}).encode())
+        lines.append(msgspec.json.encode(one))
     with (tmp_path / FILE).open("ab") as file:
         file.write(b'{"ordinal": 4, "grou')  # a crash
     found = count_rollouts(tmp_path)
@@ -268,7 +277,7 @@ def test_ahead_of_the_learner_both_work_at_the_same_time(tmp_path: Path) -> None
         return batches, asyncio.get_running_loop().time()
 
     batches, seconds = virtually(main())
-    assert sorted(sum(batches, [])) == list(range(20))
+    assert sorted(flat(batches)) == list(range(20))
     # four groups at once, two batches in ten seconds: the learner never waits after the first
     assert seconds == pytest.approx(10 + 10 * 10)
     ages = [one.step - 1 - (one.oldest or 0) for one in read_rollouts(tmp_path / FILE)]
@@ -325,7 +334,7 @@ def test_a_straggler_is_trained_when_it_comes() -> None:
         return batches, script.played
 
     batches, played = virtually(main())
-    assert sorted(sum(batches, [])) == sorted(played) == list(range(60))
+    assert sorted(flat(batches)) == sorted(played) == list(range(60))
     assert next(step for step, batch in enumerate(batches) if 1 in batch) > 20
 
 
@@ -375,6 +384,22 @@ def test_a_group_that_is_cut_below_its_smallest_size_is_replaced(tmp_path: Path)
     assert sum(one.fate == "trained" for one in records.values()) == 2 * 2 * 3
 
 
+def test_without_a_straggler_nothing_is_cut(tmp_path: Path) -> None:
+    """The control: groups that the next steps can take in time are left alone."""
+
+    async def main() -> None:
+        script = Script(lambda n: 2.0 + n % 3, group_size=2)
+        stream = stream_of(
+            script, folder=tmp_path, steps=10, max_staleness=2, deadline=2, late="drop"
+        )
+        await learn(stream, script, 10, seconds=2.0)
+        await stream.close()
+
+    virtually(main())
+    assert count_rollouts(tmp_path).trained == 40
+    assert count_rollouts(tmp_path).masked == {}
+
+
 def test_a_deadline_that_nobody_can_keep_ends_the_run() -> None:
     async def main() -> None:
         script = Script(lambda n: 100.0, group_size=2)
@@ -384,3 +409,255 @@ def test_a_deadline_that_nobody_can_keep_ends_the_run() -> None:
         await stream.close()
 
     virtually(main())
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def odd_fails(group: Group) -> bool:
+    return group.ordinal % 2 == 0
+
+
+def third_fails(group: Group) -> bool:
+    return group.ordinal % 3 > 0
+
+
+def never_passes(group: Group) -> bool:
+    return False
+
+
+def test_dropped_groups_are_replaced_and_reported_once(tmp_path: Path) -> None:
+    async def main() -> tuple[list[list[int]], list[int]]:
+        script = Script(lambda n: 1.0 + n % 3)
+        stream = stream_of(script, folder=tmp_path, steps=3, passes=odd_fails)
+        batches: list[list[int]] = []
+        for _ in range(3):
+            groups = await stream.batch()
+            batches.append([group.ordinal for group in groups])
+            stream.settle(lambda group, one: "" if odd_fails(group) else "filter")
+            stream.advance()
+        await stream.close()
+        return batches, script.played
+
+    batches, played = virtually(main())
+    # the fewest groups in the order of issue of which two pass: 0 and 2 of the first three
+    assert batches == [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]
+    assert played == list(range(11))
+    found = count_rollouts(tmp_path)
+    assert (found.trained, found.masked, found.holds) == (6, {"filter": 5}, True)
+
+
+def test_a_filter_that_drops_everything_stops_asking() -> None:
+    async def main() -> tuple[int, int]:
+        script = Script(lambda n: 1.0)
+        stream = stream_of(script, steps=3, passes=never_passes, refills=4)
+        groups = await stream.batch()
+        await stream.close()
+        return len(groups), len(script.played)
+
+    assert virtually(main()) == (10, 10)  # two, and four times two more
+
+
+def test_groups_left_over_from_refills_are_used_in_the_next_step(tmp_path: Path) -> None:
+    async def main() -> list[list[int]]:
+        script = Script(lambda n: 1.0)
+        stream = stream_of(script, folder=tmp_path, steps=6, max_staleness=1, passes=third_fails)
+        batches: list[list[int]] = []
+        for _ in range(6):
+            groups = await stream.batch()
+            batches.append([group.ordinal for group in groups if group.ordinal % 3])
+            await asyncio.sleep(1)
+            stream.settle(lambda group, one: "" if group.ordinal % 3 else "filter")
+            stream.advance()
+        await stream.close()
+        return batches
+
+    batches = virtually(main())
+    assert flat(batches) == [n for n in range(18) if n % 3]
+    assert all(len(batch) == 2 for batch in batches)
+    assert count_rollouts(tmp_path).masked == {"filter": 6}
+
+
+# --- resume ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut_s", [0.5, 7.0, 23.5, 31.0, 48.0])
+@pytest.mark.parametrize("eta", [0, 3])
+def test_a_run_that_ends_anywhere_and_goes_on_trains_every_ordinal_once(
+    tmp_path: Path, eta: int, cut_s: float
+) -> None:
+    """The state is kept after every step, as by a checkpoint; then all is lost but the state."""
+
+    def seconds(n: int) -> float:
+        return 3.0 + 7 * n % 11
+
+    kept: list[tuple[int, dict[str, Any]]] = []
+
+    async def first() -> None:
+        script = Script(seconds, group_size=2)
+        stream = stream_of(script, folder=tmp_path, steps=12, max_staleness=eta)
+        kept.append((0, stream.state().to_plain()))
+        for step in range(12):
+            await stream.batch()
+            await asyncio.sleep(2.0)
+            stream.settle(all_trained)
+            stream.advance()
+            kept.append((step + 1, stream.state().to_plain()))
+
+    async def cut_off() -> None:
+        running = asyncio.create_task(first())
+        await asyncio.sleep(cut_s)
+        running.cancel()
+
+    virtually(cut_off())
+    step, plain = kept[-1]
+
+    async def second() -> list[int]:
+        state = StreamState.of_plain(plain)
+        tasks = Numbers()
+        tasks.restore(state.tasks)
+        script = Script(seconds, group_size=2)
+        stream = stream_of(
+            script, tasks=tasks, folder=tmp_path, steps=12, max_staleness=eta, version=step
+        )
+        stream.restore(state)
+        await learn(stream, script, 12 - step)
+        await stream.close()
+        return script.played
+
+    played = virtually(second())
+    records = read_rollouts(tmp_path / FILE)
+    assert sorted(one.ordinal for one in records if one.fate == "trained") == list(range(48))
+    assert count_rollouts(tmp_path).holds
+    assert {one.group: one.task for one in records} == {n: f"t{n}" for n in range(24)}
+    # what had finished is not played again
+    finished = {one["ticket"]["ordinal"] for one in plain["finished"]}
+    assert not finished & set(played)
+
+
+def test_a_state_that_lacks_an_ordinal_is_refused() -> None:
+    async def main() -> None:
+        script = Script(lambda n: 5.0)
+        stream = stream_of(script, max_staleness=1)
+        await stream.batch()
+        state = stream.state()
+        await stream.close()
+        stream_of(script, max_staleness=1).restore(state)  # the control
+        lacking = msgspec.structs.replace(state, finished=state.finished[1:])
+        with pytest.raises(AccountsBroken, match="do not add up"):
+            stream_of(script, max_staleness=1).restore(lacking)
+
+    virtually(main())
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+class Down(Script):
+    """Servers that are away between two times."""
+
+    def __init__(self, start: float, end: float) -> None:
+        super().__init__(lambda n: 1.0)
+        self.start, self.end = start, end
+
+    async def __call__(self, ticket: Ticket, **given: Any) -> Group:
+        group = await super().__call__(ticket, **given)
+        if self.start <= asyncio.get_running_loop().time() < self.end:
+            for one in group.episodes:
+                own = one.trajectories[0]
+                own.stop = Stop.ENV_ERROR
+                own.verdict = Verdict.unavailable(f"{ServerUnreachable.__name__}: refused")
+                own.exclude_from_loss = own.exclude_from_baseline = True
+        return group
+
+
+def test_servers_that_come_back_cost_time_and_no_rollout(tmp_path: Path) -> None:
+    async def main() -> tuple[list[list[int]], float]:
+        script = Down(3.0, 40.0)
+        stream = stream_of(script, folder=tmp_path, steps=5, outage_s=60.0)
+        batches = await learn(stream, script, 5)
+        await stream.close()
+        return batches, asyncio.get_running_loop().time()
+
+    batches, seconds = virtually(main())
+    assert flat(batches) == list(range(10))
+    assert 40 < seconds < 60
+    assert count_rollouts(tmp_path).trained == 10
+
+
+def test_when_all_servers_stay_away_the_run_ends_and_says_what_is_missing() -> None:
+    async def main() -> float:
+        stream = stream_of(Down(0.0, 1e9), outage_s=60.0, groups=3)
+        with pytest.raises(TrainingFailed, match=r"could be reached for 60 s .*refused") as raised:
+            await stream.batch()
+        assert raised.value.__notes__ == ["3 groups were in flight: [0, 1, 2]"]
+        assert len(stream.state().unfinished) == 3
+        await stream.close()
+        return asyncio.get_running_loop().time()
+
+    assert 60 <= virtually(main()) < 75
+
+
+def test_the_watchdog_says_who_waits_for_whom_and_ends_the_run_at_its_limit() -> None:
+    async def main() -> tuple[list[str], str]:
+        told: list[str] = []
+        stages = Stages(asyncio.get_running_loop().time)
+        stages.enter(7, 1, "generation")
+        stages.enter(7, 2, "generation")
+        stages.enter(9, 0, "the environment")
+        dog = Watchdog(stages, after_s=10, limit_s=100, tell=told.append)
+
+        async def work() -> None:
+            await asyncio.sleep(8)
+            stages.move()  # within the time: nothing is said
+            await asyncio.sleep(1e6)
+
+        with pytest.raises(RunStalled) as raised:
+            await dog.guard(work())
+        return told, str(raised.value)
+
+    told, ended = virtually(main())
+    expected = "generation: 2 rollouts of group 7; the environment: 1 rollout of group 9"
+    assert all(expected in one for one in told)
+    assert [one.split(" s.")[0] for one in told] == [
+        "nothing has moved for " + seconds for seconds in ("12", "22", "42", "82")
+    ]
+    assert "The run ends (overlap.stall_limit_s)" in ended
+
+
+def test_work_that_moves_is_left_alone() -> None:
+    async def main() -> tuple[str, list[str]]:
+        told: list[str] = []
+        stages = Stages(asyncio.get_running_loop().time)
+
+        async def work() -> str:
+            for _ in range(100):
+                await asyncio.sleep(5)
+                stages.move()
+            return "done"
+
+        dog = Watchdog(stages, after_s=10, limit_s=20, tell=told.append)
+        return await dog.guard(work()), told
+
+    assert virtually(main()) == ("done", [])
+
+
+def test_a_stream_that_waits_for_nothing_is_no_silent_hang() -> None:
+    with pytest.raises(NothingLeft):
+        virtually(asyncio.Event().wait())
+
+
+# --- bias -----------------------------------------------------------------------------------------
+
+
+def test_the_bias_of_lengths_by_hand() -> None:
+    bias = LengthBias()
+    assert bias.ratio is None
+    bias.add([record(0, tokens=10, seconds=1.0), record(1, tokens=30, seconds=3.0)])
+    assert bias.ratio == 1.0
+    bias.add([record(3, tokens=1000, seconds=100.0)])  # 2 is not final: 3 does not count yet
+    assert bias.ratio == 1.0
+    # cut off after 8 s, in which the others sampled 10 tokens a second: at least 80 tokens
+    bias.add([record(2, fate="masked", reason="late", tokens=None, seconds=8.0)])
+    trained, issued = (10 + 30 + 1000) / 3, (10 + 30 + 1000 + 80) / 4
+    assert bias.ratio == pytest.approx(trained / issued)
