@@ -267,7 +267,7 @@ def no_rate(facts: StepFacts) -> str | None:
 def samplers_gap(facts: StepFacts) -> str | None:
     """Holds if the engine samples from another distribution than the learner's."""
     gap = facts.get("update/old_sampler_gap")
-    if gap < GAP:
+    if gap < GAP or facts.get("staleness/max"):  # older weights are another distribution
         return None
     probe = facts.numbers.get("engine/probe_gap")
     probed = "" if probe is None else f" (the last probe of the server found {probe:.2g} nats)"

@@ -157,6 +157,8 @@ class RolloutStream:
         """Whether `batch` is waiting."""
         self._refilled = 0
         """Groups that the filter has dropped since the last step."""
+        self._unpublished = 0
+        """Groups of a step that was settled and whose weights are not published."""
         self._lost = 0
         """Groups in a row that were late."""
         self._failure: BaseException | None = None
@@ -208,6 +210,7 @@ class RolloutStream:
         numbers = staleness_numbers(groups, self.version)
         for group in groups:
             self._close(group, fate_of, step)
+        self._unpublished = len(shelf.training)
         shelf.training, shelf.reported = {}, {}
         self._refilled = 0
         numbers |= self.accounts.check(
@@ -220,6 +223,7 @@ class RolloutStream:
     def advance(self) -> None:
         """Go on to the next version: the engine has the weights of the step that was settled."""
         self.version += 1
+        self._unpublished = 0
         self._look()
 
     def state(self) -> StreamState:
@@ -321,6 +325,7 @@ class RolloutStream:
             return 0
         shelf, plan = self._shelf, self.plan
         outstanding = len(shelf.playing) + len(shelf.waiting) + len(shelf.training)
+        outstanding += self._unpublished
         outstanding += max(0, self._refilled - plan.refills * plan.groups)
         room = self._rule.room(version=self.version, outstanding=outstanding)
         if plan.max_staleness == 0:
