@@ -19,8 +19,12 @@ from .lock import FolderLock, refuse_held
 
 METRICS = "metrics.jsonl"
 SETTINGS = "config.toml"
-LINES = (METRICS, "notices.jsonl", "rollouts.jsonl")
+LINES = (METRICS, "notices.jsonl")
 """Files with a JSON object in each line, which names the step that the line belongs to."""
+ROLLOUTS = "rollouts.jsonl"
+"""The fates of rollouts, which the stream cuts back itself: a checkpoint knows ordinals that were
+masked during the step after the checkpoint's.
+"""
 ANEW = "the run was stopped before its first checkpoint, and starts from the beginning"
 NOTHING = -1
 """The step to cut back to where a run starts over."""
@@ -123,6 +127,7 @@ def _take_back(folder: Path, step: int) -> None:
         if step_of(path) > step:
             shutil.rmtree(path)
     if step == NOTHING:
+        (folder / ROLLOUTS).unlink(missing_ok=True)
         for path in folder.glob("tensorboard/events.out.tfevents.*"):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

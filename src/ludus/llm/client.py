@@ -8,7 +8,6 @@ import email.utils
 import logging
 import os
 import random
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -228,13 +227,18 @@ def _encoded(request: dict[str, Any]) -> bytes:
 
 
 def retry_after_s(response: HttpResponse) -> float | None:
-    """Return the seconds of a Retry-After header, which servers write as a number or as a date."""
-    header = response.headers.get("Retry-After", "")
+    """Return the seconds of a Retry-After header, which servers write as a number or as a date.
+
+    A date is compared with the reply's own date: this machine's clock may differ from the server's,
+    or jump.
+    """
+    header, sent = response.headers.get("Retry-After", ""), response.headers.get("Date", "")
     try:
         return max(0.0, float(header))
     except ValueError:
         pass
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
+        until = email.utils.parsedate_to_datetime(header)
+        return max(0.0, (until - email.utils.parsedate_to_datetime(sent)).total_seconds())
+    except (ValueError, TypeError):  # no date at all, or one without a zone
         return None

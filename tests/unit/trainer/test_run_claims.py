@@ -174,7 +174,7 @@ def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
 def test_what_was_written_after_the_checkpoint_is_cut_back(tmp_path: Path) -> None:
     lines(tmp_path / "config.toml")
     start = checkpoint(tmp_path, 2)
-    for name in ("metrics.jsonl", "rollouts.jsonl", "notices.jsonl"):
+    for name in ("metrics.jsonl", "notices.jsonl"):
         lines(tmp_path / name, *({"step": step} for step in (1, 2, 3, 2)))
         with (tmp_path / name).open("ab") as file:
             file.write(b'{"step": 2, "cut sho')
@@ -184,7 +184,7 @@ def test_what_was_written_after_the_checkpoint_is_cut_back(tmp_path: Path) -> No
     claim = RunClaim(tmp_path, resume=True)
     assert (claim.start, claim.first_step, claim.note) == (start, 2, "")
     RunFolder(tmp_path, TrainConfig(env="a-v0"), claim=claim, tensorboard=False).close()
-    for name in ("metrics.jsonl", "rollouts.jsonl", "notices.jsonl"):
+    for name in ("metrics.jsonl", "notices.jsonl"):
         assert (tmp_path / name).read_text() == '{"step": 1}\n{"step": 2}\n{"step": 2}\n'
     assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["step-000002.jsonl"]
     assert [path.name for path in (tmp_path / "refused").iterdir()] == ["step-000002.pt"]
