@@ -22,6 +22,7 @@ from ludus.errors import ConfigError, LudusError, UnknownEnv
 from ludus.offered import load_offered, offered_names
 
 from .builtin import BUILTIN
+from .outside.sources import is_outside, outside_factory
 from .protocol import TextEnv
 
 ENTRY_POINT_GROUP = "ludus.envs"
@@ -96,6 +97,11 @@ def env_ids() -> list[str]:
     return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
 
 
+def is_env(env_id: str) -> bool:
+    """Whether an id is that of an environment: listed, or of another project's kind."""
+    return env_id in env_ids() or is_outside(env_id)
+
+
 def find_env(env_id: str) -> Factory:
     """The class or function behind `env_id`.
 
@@ -114,6 +120,8 @@ def find_env(env_id: str) -> Factory:
     if offered_factory is not None:
         _check_id(env_id)
         return offered_factory
+    if is_outside(env_id):
+        return outside_factory(env_id)
     raise UnknownEnv.near(
         env_id, env_ids(), hint="ludus list; a file of yours is named by --import"
     )

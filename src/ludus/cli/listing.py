@@ -21,6 +21,7 @@ from ludus.rewards import verifier_names
 from ludus.rewards.registry import find_verifier
 
 from .arguments import Flag, parse
+from .listing_available import list_available
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,12 @@ class ListOptions:
     """The options of `ludus list`."""
 
     json: Flag = False
-    """Print JSON: an object with `environments`, `verifiers` and `context_managers`."""
+    """Print JSON: an object with `environments`, `verifiers` and `context_managers`; with
+    `--available`, a list of families.
+    """
+
+    available: Flag = False
+    """List the environments of other projects instead, whether installed or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         "installed packages.",
         example="ludus list --json",
     )
+    if options.available:
+        return list_available(json_output=options.json)
     environments = [entry(name, find_env) for name in env_ids()]
     verifiers = [entry(name, find_verifier) for name in verifier_names()]
     managers = [entry(name, find_context) for name in context_names()]

@@ -19,6 +19,7 @@ from .loading import import_user_code
 VERBS: dict[str, str] = {
     "new": "write a package with an environment or a verifier of your own",
     "list": "environments and verifiers, with what they need",
+    "env": "install and remove environments of other projects",
     "check": "hold an environment or a verifier to its contract",
     "play": "play an environment yourself, in the terminal",
     "score": "score answers with a verifier",

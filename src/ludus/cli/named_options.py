@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ludus.arguments import options_of
-from ludus.envs.registry import env_ids, find_env
+from ludus.envs.outside.sources import is_outside
+from ludus.envs.registry import env_ids, find_env, is_env
 from ludus.errors import ConfigError
 from ludus.rewards import verifier_names
 from ludus.rewards.registry import find_verifier
@@ -36,7 +37,8 @@ def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
     """
     own_options = {field.name for field in dataclasses.fields(verb)} | {"help"}
     known_names = {*env_ids(), *verifier_names()}
-    name_at = {n: word for n, word in enumerate(arguments) if word.partition("?")[0] in known_names}
+    bare_at = {n: word.partition("?")[0] for n, word in enumerate(arguments)}
+    name_at = {n: arguments[n] for n, b in bare_at.items() if b in known_names or is_outside(b)}
     options_at = {n: options_of(_maker(word)) for n, word in name_at.items()}
     kept_words = list(arguments)
     values_at: dict[int, dict[str, Any]] = {n: {} for n in name_at}
@@ -108,4 +110,4 @@ def from_file(names: Sequence[str], path: Path | None) -> list[str]:
 
 def _maker(word: str) -> Any:
     name = word.partition("?")[0]
-    return find_env(name) if name in env_ids() else find_verifier(name)
+    return find_env(name) if is_env(name) else find_verifier(name)

@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 
 from ludus.envs import env_ids
+from ludus.envs.outside.sources import is_outside
 from ludus.errors import UnknownName
 from ludus.rewards import verifier_names
 
@@ -25,7 +26,8 @@ class UnknownThing(UnknownName):
 
 def kind_of(name: str) -> NameKind:
     """Tell the kind of `name`, with or without a server's URL in front and arguments behind."""
-    return NameKind.ENVIRONMENT if re.search(r"-v\d+(\?|$)", name) else NameKind.VERIFIER
+    is_environment = re.search(r"-v\d+(\?|$)", name) or is_outside(name.rpartition("#")[2])
+    return NameKind.ENVIRONMENT if is_environment else NameKind.VERIFIER
 
 
 def ensure_known(name: str) -> None:
@@ -38,7 +40,7 @@ def ensure_known(name: str) -> None:
     """
     known_names = [*env_ids(), *verifier_names()]
     bare = name.partition("?")[0]
-    if "#" not in name and bare not in known_names:
+    if "#" not in name and bare not in known_names and not is_outside(bare):
         raise UnknownThing.near(
             bare, known_names, hint="ludus list; a file of yours is named by --import"
         )

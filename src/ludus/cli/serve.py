@@ -15,7 +15,8 @@ from typing import Annotated
 
 import tyro
 
-from ludus.envs.registry import env_ids
+from ludus.envs.outside.sources import is_outside
+from ludus.envs.registry import env_ids, is_env
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.envs.serving.worker_placement import THREADS
@@ -215,15 +216,16 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     envs, verifiers = set(env_ids()), set(verifier_names())
     for name in names:
         bare = parse_served(name)[0]
-        if bare not in envs | verifiers:
+        if bare not in envs | verifiers and not is_outside(bare):
             raise UnknownThing.near(
                 bare,
                 envs | verifiers | {SANDBOX},
                 hint="ludus list; a file of yours is named by --import",
             )
+    served = {name: is_env(parse_served(name)[0]) for name in names}
     return (
-        [name for name in names if parse_served(name)[0] in envs],
-        [name for name in names if parse_served(name)[0] not in envs],
+        [name for name in names if served[name]],
+        [name for name in names if not served[name]],
     )
 
 

@@ -1,0 +1,215 @@
+"""gem: games in words, and problems of data sets, of the General Experience Maker.
+
+A program that a policy wrote is never run here: it goes to the owner, who runs it in a sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import random
+import re
+import threading
+from importlib import metadata
+from typing import Any
+
+from ..contract import PeerRefusal, as_reward, as_text, refuse_unknown
+from ..line import ask
+from ..reading import guard_parsers, guarded
+
+SPLITS = ("train", "validation", "test")
+_GAME = re.compile(r"game:(.+?)-v\d+(?:-(.+))?$")
+_NUMBERED = re.compile(r"(.+?)-(d\d+)$")
+_TERMINAL = "TERMINAL_STATE"
+_asking = threading.Lock()
+
+
+def load(settings: dict[str, Any]) -> dict[str, Any]:
+    """Import the package."""
+    importlib.import_module("gem")
+    _registered()
+    guard_parsers("reasoning_gym")
+    return {"version": metadata.version("gem-llm")}
+
+
+def make(family: str, settings: dict[str, Any]) -> GemFamily:
+    """Return the environment of a family."""
+    return GemFamily(family, settings)
+
+
+def variants() -> dict[str, dict[str, str]]:
+    """Return the peer's ids by family and variant."""
+    found: dict[str, dict[str, str]] = {}
+    for name in _registered():
+        game, (kind, _, rest) = _GAME.match(name), name.partition(":")
+        numbered = _NUMBERED.match(rest)
+        if game is not None:
+            family, variant = game[1], game[2] or ""
+        elif kind == "rg":
+            family, variant = "reasoning-gym", rest
+        elif numbered is not None:
+            family, variant = f"{kind}-{numbered[1]}", numbered[2]
+        else:
+            family, variant = f"{kind}-{rest}", ""
+        found.setdefault(family, {})[variant] = name
+    return found
+
+
+def catalogue() -> dict[str, Any]:
+    """Return all families, and what they need."""
+    families: list[dict[str, Any]] = []
+    for name, ids in sorted(variants().items()):
+        first = ids[_default(ids)]
+        family: dict[str, Any] = {"name": name, "topic": first.partition(":")[0]}
+        if list(ids) != [""]:
+            family["variants"] = sorted(ids)
+        dataset = _registered()[first].kwargs.get("dataset_name")
+        if dataset:
+            family["needs"] = f"the data set {dataset}, as JSON lines named by the setting data"
+        else:
+            family |= _lack(first)
+        families.append(family)
+    version = metadata.version("gem-llm")
+    return {"package": "gem-llm", "version": version, "families": families}
+
+
+def _lack(peer_id: str) -> dict[str, str]:
+    try:
+        importlib.import_module("gem").make(peer_id).reset(seed=1)
+    except Exception as error:
+        said = " ".join(str(error).split())
+        if isinstance(error, LookupError) and "Resource" in said:
+            return {"needs": "data of NLTK in NLTK_DATA: words, averaged_perceptron_tagger_eng"}
+        return {"problem": f"the package fails: {type(error).__name__}: {said[:80]}"}
+    return {}
+
+
+def _default(ids: dict[str, str]) -> str:
+    return next((one for one in ("", "easy") if one in ids), next(iter(ids)))
+
+
+def _registered() -> dict[str, Any]:
+    importlib.import_module("gem.envs")
+    registry: dict[str, Any] = importlib.import_module("gem.envs.registration").ENV_REGISTRY
+    return registry
+
+
+class GemFamily:
+    """A family. Settings that are not named here go to the peer's class.
+
+    Settings:
+        variant: the peer's variant, such as `hard`.
+        data: a file of JSON lines in place of the peer's data set, with the fields of that data
+            set.
+    """
+
+    def __init__(self, family: str, settings: dict[str, Any]) -> None:
+        known, left = variants(), dict(settings)
+        refuse_unknown(family, sorted(known), "family of gem")
+        variant = str(left.pop("variant", _default(known[family])))
+        refuse_unknown(variant, sorted(known[family]), f"variant of {family}")
+        self.peer_id = known[family][variant]
+        self.rows = _rows(str(left.pop("data", "")), self.peer_id)
+        self.settings = left
+        self._guard = not self.peer_id.startswith("game:")
+        self._env: Any = self._made(1)
+
+    def about(self) -> dict[str, Any]:
+        """Return the sizes of the splits of a data set, and the bounds of the rewards if known."""
+        told: dict[str, Any] = {}
+        if self.rows is not None:
+            told["sizes"] = {split: len(rows) for split, rows in self.rows.items()}
+        if self.peer_id.startswith("rg:"):
+            told["rewards"] = [0.0, 1.0]
+        return told
+
+    def reset(self, task: dict[str, Any]) -> dict[str, Any]:
+        """Begin the episode of the task's seed, or of its row of the data set."""
+        seed = int(task["seed"])
+        if self.rows is None:
+            self._env = self._made(seed)
+        else:
+            self._env.dataset = [self.rows[str(task["split"])][int(task["index"])]]
+        observation, info = self._env.reset(seed=seed)
+        return {"observation": self._shown(observation, info)}
+
+    def step(self, action: dict[str, Any]) -> dict[str, Any]:
+        """Play an action."""
+        with guarded() if self._guard else contextlib.nullcontext():
+            observation, reward, terminated, truncated, info = self._env.step(str(action["text"]))
+        return {
+            "observation": self._shown(observation, info),
+            "reward": as_reward(reward),
+            "terminated": bool(terminated),
+            "truncated": bool(truncated),
+        }
+
+    def _shown(self, observation: Any, info: Any) -> str:
+        text = as_text(observation)
+        suffix = info.get("suffix", "") if isinstance(info, dict) else ""
+        shown = "" if _TERMINAL in text else text
+        return f"{shown}\n{suffix}".strip()
+
+    def _made(self, seed: int) -> Any:
+        settings = dict(self.settings)
+        random.seed(seed)
+        importlib.import_module("numpy").random.seed(seed % (1 << 32))
+        if self.peer_id.startswith("rg:"):
+            settings |= {"seed": seed, "size": 1}
+        if self.rows is not None:
+            every = [row for rows in self.rows.values() for row in rows]
+            settings["dataset"] = importlib.import_module("datasets").Dataset.from_list(every[:1])
+            settings["use_mp"] = False
+            _send_programs_out()
+        try:
+            return importlib.import_module("gem").make(self.peer_id, **settings)
+        except (TypeError, ValueError, AssertionError) as error:
+            raise PeerRefusal(
+                f"{self.peer_id} of gem cannot be made with {settings!r:.200}: {error}"
+            ) from (error)
+
+
+def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
+    """Read a data set, and split it by a digest of each question: a tenth for validation, a tenth
+    for test.
+    """
+    dataset = _registered()[peer_id].kwargs.get("dataset_name")
+    if not dataset:
+        if place:
+            raise PeerRefusal(f"{peer_id} of gem has no data set; leave data out")
+        return None
+    if not place:
+        raise PeerRefusal(
+            f"{peer_id} of gem needs the data set {dataset}, which is not downloaded here: name a "
+            "file of its rows as JSON lines by data=FILE"
+        )
+    key = _registered()[peer_id].kwargs.get("question_key", "problem")
+    found: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    try:
+        with open(place, encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise PeerRefusal(f"data={place!r} cannot be read: {error}") from error
+    for row in rows:
+        if not isinstance(row, dict) or key not in row:
+            raise PeerRefusal(f"data={place!r}: a row without the field {key!r}: {row!r:.80}")
+        share = hashlib.blake2b(str(row[key]).encode(), digest_size=4).digest()[0] / 256
+        found[SPLITS[0 if share >= 0.2 else 1 if share >= 0.1 else 2]].append(row)
+    if not rows:
+        raise PeerRefusal(f"data={place!r} has no rows")
+    return found
+
+
+def _send_programs_out() -> None:
+    """Have the peer's `run_python` ask the owner, who runs the program in a sandbox."""
+
+    def run_python(code: str, sandbox_type: str, stdin: Any = None, timeout: int = 5) -> Any:
+        with _asking:  # the peer runs the tests of a program side by side
+            ran = ask({"run": code, "stdin": stdin or "", "timeout_s": timeout})
+        return ran["ok"], ran["stdout"], ran["stderr"]
+
+    for name in ("gem.envs.code_env", "gem.tools.python_code_tool", "gem.utils.sandbox"):
+        with contextlib.suppress(ImportError):
+            vars(importlib.import_module(name))["run_python"] = run_python

@@ -1,0 +1,87 @@
+"""What a peer's adapter offers, and helpers that all adapters share.
+
+A reset and a step are answered with plain dictionaries, which become JSON:
+
+    reset   observation, and optionally system_prompt, answer_format, tools, max_turns, gold, expert
+    step    observation, reward or failure, terminated, truncated, and optionally info, expert
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Protocol
+
+
+class PeerRefusal(ValueError):
+    """What was asked for cannot be done: an unknown family, variant or setting."""
+
+
+class PeerBroken(RuntimeError):
+    """The peer's environment did something that its own interface does not allow."""
+
+
+class PeerEpisodes(Protocol):
+    """An environment of a peer, which plays one episode at a time."""
+
+    def about(self) -> dict[str, Any]:
+        """Return facts: `sizes` (tasks of each split, where they are listed) and `rewards` (the
+        lowest and the highest reward, where the peer declares any).
+        """
+        ...
+
+    def reset(self, task: dict[str, Any]) -> dict[str, Any]:
+        """Begin an episode of a task with `split`, `index` in the split, and `seed` (32 bits)."""
+        ...
+
+    def step(self, action: dict[str, Any]) -> dict[str, Any]:
+        """Play an action with `text` and `calls`."""
+        ...
+
+
+def as_text(value: Any) -> str:
+    """Return an observation as text; what is not text is written as JSON.
+
+    Raises:
+        PeerBroken: the observation is neither text nor plain data, such as an array or an image.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        kind = type(value)
+        raise PeerBroken(
+            f"the observation is a {kind.__module__}.{kind.__qualname__}, neither text nor plain "
+            "data that could be shown as text"
+        ) from None
+
+
+def as_reward(value: Any) -> float:
+    """Return a reward as a float.
+
+    Raises:
+        PeerBroken: the reward is not a finite number.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise PeerBroken(f"the reward is {value!r:.80}, not a number") from None
+    if not math.isfinite(number):
+        raise PeerBroken(f"the reward is {number}, not a finite number")
+    return number
+
+
+def refuse_unknown(name: str, known: list[str], what: str) -> None:
+    """Refuse a name that is not among the known names.
+
+    Raises:
+        PeerRefusal: the message has the nearest names.
+    """
+    import difflib
+
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"; near: {', '.join(near)}" if near else ""
+    raise PeerRefusal(f"no {what} named {name!r}{hint}")

@@ -1,0 +1,174 @@
+"""Plays a peer's environments inside the peer's own interpreter.
+
+The process imports the peer's package once. For each environment it then forks a child, which talks
+with the owner over a socket of its own: an environment that hangs, crashes or is ended takes no
+other along. Standard output is not part of the protocol, so a package may print what it likes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import threading
+import traceback
+from typing import Any
+
+from .contract import PeerBroken
+from .line import PeerLine, load_file, set_owner
+from .walls import confine, missing
+
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+TURN_S = 0.5
+"""How often the server looks for children that have ended."""
+
+
+def main(descriptor: int) -> int:
+    """Load the adapter that the owner names, then fork environments until the owner is gone."""
+    first = os.environ.pop("LUDUS_FRAMES")
+    frames = load_file("ludus_frames", first)
+    control = PeerLine(socket.socket(fileno=descriptor), frames)
+    number, setup = control.receive()
+    try:
+        named = str(setup["adapter"])
+        is_file = named.endswith(".py")
+        adapter = load_file("adapter", named) if is_file else importlib.import_module(named)
+        about = adapter.load(setup["settings"])
+        about["walls"] = missing(setup["sandboxes"])
+    except BaseException as error:
+        control.fail(number, error, traceback.format_exc())
+        return 1
+    control.answer(number, about)
+    gc.freeze()
+    _Children(control, adapter, setup, frames).serve()
+    return 0
+
+
+class _Children:
+    """Forks the environments and ends them; only this process knows which pids are still theirs."""
+
+    def __init__(self, control: PeerLine, adapter: Any, setup: dict[str, Any], frames: Any) -> None:
+        self._control, self._adapter, self._setup = control, adapter, setup
+        self._frames = frames
+        self._live: set[int] = set()
+        self._ended: dict[int, str] = {}
+        """How children have ended whose owner has not asked yet."""
+
+    def serve(self) -> None:
+        try:
+            while True:
+                ready = select.select([self._control.sock], [], [], TURN_S)[0]
+                for pid in list(self._live):
+                    self._reap(pid, os.WNOHANG)
+                if ready:
+                    number, asked = self._control.receive()
+                    self._control.answer(number, self._do(asked))
+        except (EOFError, OSError):
+            pass  # the owner is gone
+        finally:
+            for pid in list(self._live):
+                self._end(pid)
+
+    def _do(self, asked: dict[str, Any]) -> Any:
+        if asked["do"] == "fork":
+            descriptor = self._control.descriptors.pop(0)
+            return self._fork(descriptor, bool(asked["walls"]), list(asked["readable"]))
+        if asked["do"] == "catalogue":
+            return self._adapter.catalogue()
+        pid = int(asked["pid"])
+        if pid in self._live:
+            self._end(pid)
+        return self._ended.pop(pid, "gone")
+
+    def _fork(self, descriptor: int, walls: bool, readable: list[str]) -> int:
+        pid = os.fork()
+        if pid:
+            os.close(descriptor)
+            self._live.add(pid)
+            self._ended.pop(pid, None)
+            return pid
+        code = 1
+        try:
+            self._control.sock.close()
+            setup = {**self._setup, "readable": [*self._setup["readable"], *readable]}
+            _play(descriptor, self._adapter, setup, self._frames, walls)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _end(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        self._reap(pid, 0)
+
+    def _reap(self, pid: int, wait: int) -> None:
+        """Reap a child, and before that, while its number is still its own, end its group."""
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | wait) is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        self._live.discard(pid)
+        self._ended[pid] = f"exit code {os.waitstatus_to_exitcode(status)}"
+
+
+def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, walls: bool) -> None:
+    os.setsid()
+    with contextlib.suppress(OSError, AttributeError):  # other systems end with the socket alone
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    with open(os.devnull, "r+b") as null:
+        for target in (0, 1, 2):
+            os.dup2(null.fileno(), target)
+    line = PeerLine(socket.socket(fileno=descriptor), frames)
+    set_owner(line)
+    if setup["memory_bytes"]:
+        limit = _used() + int(setup["memory_bytes"])
+        with contextlib.suppress(ValueError):  # a lower limit of the owner's stays
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    if walls:
+        confine(setup["sandboxes"], [*setup["readable"], *getattr(adapter, "READS", [])])
+    threading.Thread(target=_leave_with_owner, args=(descriptor,), daemon=True).start()
+    random.seed()
+    env: Any = None
+    while True:
+        try:
+            number, asked = line.receive()
+        except EOFError:
+            return
+        try:
+            if asked["do"] == "make":
+                env = adapter.make(asked["family"], asked["settings"])
+                value = env.about()
+            else:
+                value = getattr(env, asked["do"])(*asked["arguments"])
+        except Exception as error:  # the failure is told, as data
+            line.fail(number, error, traceback.format_exc())
+        except SystemExit as error:
+            line.fail(number, PeerBroken(f"the peer called sys.exit({error.code!r})"), "")
+        else:
+            line.answer(number, value)
+
+
+def _leave_with_owner(descriptor: int) -> None:
+    """Exit as soon as the owner closes the connection, also in the midst of a call."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os._exit(0)
+
+
+def _used() -> int:
+    """Return the bytes of private writable memory in use, as RLIMIT_DATA counts them."""
+    try:
+        with open("/proc/self/status") as stream:
+            sizes = [line.split() for line in stream if line.startswith("VmData:")]
+        return int(sizes[0][1]) << 10
+    except (OSError, IndexError):
+        return 4 << 30

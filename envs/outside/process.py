@@ -1,0 +1,370 @@
+"""The owner's side of a peer's interpreter: a process that has imported the peer's package, and the
+processes forked from it, one for each environment.
+
+Calls block and have deadlines. What goes wrong is one of three things: the peer refuses
+(`ConfigError`), it fails (`PeerFailed`), or its process is late or gone (`PeerLost`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus import sandboxes
+from ludus.errors import ConfigError
+from ludus.isolation import frames
+
+from .inside import boot
+from .inside.line import ASK, CALL, ERROR, MAX_BODY
+
+START_TIMEOUT_S = 120.0
+"""For how long a peer's package may take to be imported."""
+CONTROL_TIMEOUT_S = 30.0
+_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "NLTK_DATA", "ALFWORLD_DATA")
+"""The variables of the environment that a peer's process is given; secrets are not among them."""
+_SANDBOXES = str(Path(sandboxes.__file__).resolve().parent)
+
+
+class PeerFailed(Exception):
+    """The peer raised an exception; `trace` is the peer's traceback."""
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+class PeerLost(Exception):
+    """The process of the peer did not answer in time, ended, or answered what cannot be read."""
+
+
+Reply = Callable[[dict[str, Any], float], Any]
+"""Answers a question of a peer's environment, within so many seconds."""
+
+
+class _Told(msgspec.Struct):
+    """Why a call has no result, as the peer's side tells it."""
+
+    type: str
+    message: str
+    trace: str = ""
+    ours: bool = False
+
+
+class PeerConnection:
+    """Calls with deadlines over a socket, one at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._numbers = itertools.count(1)
+        self._came: list[frames.Frame] = []
+        self._end: list[BaseException | None] = []
+        self._reader = frames.FrameReader(MAX_BODY, self._came.append, self._end.append)
+
+    def call(
+        self,
+        asked: Mapping[str, Any],
+        *,
+        timeout_s: float,
+        descriptors: Sequence[int] = (),
+        reply: Reply | None = None,
+    ) -> Any:
+        """Send `asked` and return the answer.
+
+        Args:
+            asked: the call.
+            timeout_s: the limit in seconds, questions of the other side included.
+            descriptors: descriptors that go along.
+            reply: answers questions that the other side asks in the midst of the call.
+
+        Raises:
+            PeerLost: no answer in time, the other side is gone, or its answer cannot be read.
+            PeerFailed: the other side raised an exception.
+            ConfigError: the other side refuses what was asked.
+        """
+        number = next(self._numbers)
+        deadline = time.monotonic() + timeout_s
+        try:
+            body = frames.pack(number, CALL, 0, msgspec.json.encode(asked))
+            self.sock.settimeout(timeout_s)
+            if descriptors:
+                socket.send_fds(self.sock, [body[:1]], list(descriptors))
+                body = body[1:]
+            self.sock.sendall(body)
+            frame = self._frame(deadline)
+            while frame.tag == ASK and frame.call == number:
+                answer = _answer(frame.body, reply, deadline - time.monotonic())
+                self.sock.sendall(frames.pack(number, CALL, 0, msgspec.json.encode(answer)))
+                frame = self._frame(deadline)
+        except TimeoutError:
+            raise PeerLost(f"no answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerLost(f"its process has ended ({error})") from error
+        try:
+            if frame.call != number:
+                raise PeerLost(f"it answered call {frame.call} instead of {number}")
+            if frame.tag == ERROR:
+                told = msgspec.json.decode(frame.body, type=_Told)
+                if told.ours:
+                    raise ConfigError(told.message)
+                raise PeerFailed(f"{told.type}: {told.message}", told.trace)
+            return msgspec.json.decode(frame.body)
+        except msgspec.MsgspecError as error:
+            raise PeerLost(f"its answer cannot be read: {error}") from error
+
+    def _frame(self, deadline: float) -> frames.Frame:
+        while not self._came:
+            if self._end:
+                raise OSError(str(self._end[0] or "the connection was closed"))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self.sock.settimeout(left)
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise OSError("the connection was closed")
+            self._reader.data_received(data)
+        return self._came.pop(0)
+
+
+def _answer(body: bytes, reply: Reply | None, left_s: float) -> dict[str, Any]:
+    if reply is None:
+        return {"failed": "the owner answers no questions"}
+    try:
+        return {"value": reply(msgspec.json.decode(body, type=dict[str, Any]), left_s)}
+    except Exception as error:  # told to the peer's side, which cannot go on
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+class PeerInterpreter:
+    """A process of a peer's interpreter, with the peer's package imported.
+
+    Args:
+        python: the interpreter's program.
+        adapter: the module of the adapter, as the other side imports it, or a file.
+        settings: what the adapter's `load` is given.
+        memory_bytes: what an environment may use above the memory it starts with; 0 sets no limit.
+        timeout_s: how long the import may take.
+        label: the name of the peer, for messages.
+
+    Raises:
+        ConfigError: the interpreter does not start, the package cannot be imported, or its import
+            takes longer than the limit.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        adapter: str,
+        settings: Mapping[str, Any],
+        *,
+        memory_bytes: int,
+        timeout_s: float,
+        label: str,
+    ) -> None:
+        self.owner = os.getpid()
+        self.label = label
+        self._lock = threading.Lock()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
+        ours, theirs = socket.socketpair()
+        self._control = PeerConnection(ours)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [python, "-s", "-B", boot.__file__, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output,
+                    stderr=self._output,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                    cwd="/",
+                    env=_environment(),
+                )
+            except OSError as error:
+                ours.close()
+                raise ConfigError(f"{label}: {python} cannot be started: {error}") from error
+        asked = {
+            "adapter": adapter,
+            "settings": dict(settings),
+            "sandboxes": _SANDBOXES,
+            "readable": [str(Path(boot.__file__).resolve().parent), _SANDBOXES],
+            "memory_bytes": memory_bytes,
+        }
+        try:
+            self.about: dict[str, Any] = self._control.call(asked, timeout_s=timeout_s)
+        except (PeerFailed, PeerLost) as error:
+            said = f"{label} cannot be loaded by {python}: {error}{self._said()}"
+            self.close(grace_s=0)
+            raise ConfigError(said) from error
+        except BaseException:
+            self.close(grace_s=0)
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs and belongs to the calling process."""
+        return self.owner == os.getpid() and self._process.poll() is None
+
+    def fork(self, *, walls: bool, readable: Sequence[str] = ()) -> Child:
+        """Fork a process for an environment.
+
+        Args:
+            walls: whether the process gives up the files, network and programs of the machine.
+            readable: what it may read all the same.
+
+        Raises:
+            PeerLost: the interpreter is gone or late.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock, contextlib.ExitStack() as failed:
+            failed.callback(ours.close)
+            asked = {"do": "fork", "walls": walls, "readable": list(readable)}
+            pid = self._control.call(
+                asked, timeout_s=CONTROL_TIMEOUT_S, descriptors=[theirs.fileno()]
+            )
+            failed.pop_all()
+        return Child(self, int(pid), PeerConnection(ours))
+
+    def end(self, pid: int) -> str:
+        """End a forked process and everything it started; return how it ended."""
+        try:
+            with self._lock:
+                how = self._control.call({"do": "end", "pid": pid}, timeout_s=CONTROL_TIMEOUT_S)
+        except PeerLost as lost:  # its children have ended with it
+            return str(lost)
+        return str(how)
+
+    def catalogue(self) -> Any:
+        """Return the families of the peer's package, as the adapter finds them.
+
+        Raises:
+            PeerLost, PeerFailed: see `PeerConnection.call`.
+        """
+        with self._lock:
+            return self._control.call({"do": "catalogue"}, timeout_s=START_TIMEOUT_S)
+
+    def close(self, *, grace_s: float = 2.0) -> None:
+        """End the process, which may take `grace_s`, and all that was forked from it."""
+        if self.owner != os.getpid():
+            return
+        self._control.sock.close()
+        self._output.close()
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _said(self) -> str:
+        """Return the end of what the process printed, for a message."""
+        self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(0, self._output.tell() - 2000))
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        return f"; it printed: {' | '.join(lines[-3:])[-400:]}" if lines else ""
+
+
+class Child:
+    """The process of an environment. `close` ends it, and so does the end of its owner."""
+
+    def __init__(self, interpreter: PeerInterpreter, pid: int, connection: PeerConnection) -> None:
+        self.pid = pid
+        self._interpreter = interpreter
+        self._connection: PeerConnection | None = connection
+
+    def call(
+        self, asked: Mapping[str, Any], *, timeout_s: float, reply: Reply | None = None
+    ) -> Any:
+        """Send `asked` and return the answer; a process that is late or lost is ended.
+
+        Raises:
+            PeerLost, PeerFailed, ConfigError: see `PeerConnection.call`.
+        """
+        if self._connection is None:
+            raise PeerLost("its process was ended")
+        try:
+            return self._connection.call(asked, timeout_s=timeout_s, reply=reply)
+        except PeerLost as lost:
+            how = self._end()
+            raise PeerLost(f"{lost}; {how}") from lost
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        if self._connection is not None:
+            self._end()
+
+    def _end(self) -> str:
+        """End the process before the connection, at whose end it would exit by itself."""
+        connection, self._connection = self._connection, None
+        how = self._interpreter.end(self.pid)
+        if connection is not None:
+            connection.sock.close()
+        return how
+
+
+_interpreters: dict[tuple[str, ...], PeerInterpreter] = {}
+_starting = threading.Lock()
+
+
+def interpreter(
+    python: str,
+    adapter: str,
+    settings: Mapping[str, Any],
+    *,
+    memory_bytes: int,
+    timeout_s: float,
+    label: str,
+) -> PeerInterpreter:
+    """Return the process of this interpreter and adapter, which the whole process shares; start it
+    if it does not run.
+    """
+    key = (python, adapter, msgspec.json.encode(settings).decode(), str(memory_bytes))
+    with _starting:
+        found = _interpreters.get(key)
+        if found is not None and not found.alive:
+            found.close(grace_s=0)
+        if found is None or not found.alive:
+            found = _interpreters[key] = PeerInterpreter(
+                python,
+                adapter,
+                settings,
+                memory_bytes=memory_bytes,
+                timeout_s=timeout_s,
+                label=label,
+            )
+        return found
+
+
+@atexit.register
+def _close_all() -> None:
+    for one in _interpreters.values():
+        one.close()
+    _interpreters.clear()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {
+        **kept,
+        "LUDUS_FRAMES": str(frames.__file__),
+        "PYTHONHASHSEED": "0",  # generators that go through sets draw the same in every process
+        "HOME": "/nonexistent",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MPLBACKEND": "agg",
+    }

@@ -1,0 +1,82 @@
+"""Ids of other projects' environments: `KIND/FAMILY-v0`, and addresses of their servers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from importlib import import_module
+from typing import Any
+
+from ludus.errors import ConfigError, UnknownEnv
+
+from ..protocol import TextEnv
+from .kinds import EnvKind, catalogue, find_kind, kind_names
+from .peer_env import PeerEnv
+
+Factory = Callable[..., TextEnv]
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """A kind of servers of other projects, whose environments are named by an address."""
+
+    about: str
+    """What the kind is, in a sentence."""
+    player: str
+    """The class that plays an environment of the server, as `module:Class`."""
+
+
+SERVERS: dict[str, ServerKind] = {}
+"""The kinds of servers, by name."""
+_VERSION = re.compile(r"-v0$")
+
+
+def is_outside(env_id: str) -> bool:
+    """Whether the part of an id before the first slash is a kind of another project.
+
+    >>> is_outside("reasoning-gym/countdown-v0"), is_outside("ludus/arithmetic-v0")
+    (True, False)
+    """
+    head, slash, _ = env_id.partition("/")
+    return bool(slash) and (head in SERVERS or head in kind_names())
+
+
+def outside_factory(env_id: str) -> Factory:
+    """Return what makes the environment of an id for which `is_outside` holds.
+
+    Raises:
+        UnknownEnv: the kind has no such family; the message names the near miss.
+        ConfigError: the family needs what cannot be had.
+    """
+    head, _, rest = env_id.partition("/")
+    if head in SERVERS:
+        module, _, attribute = SERVERS[head].player.partition(":")
+        player: Any = getattr(import_module(module), attribute)
+        return update_wrapper(partial(player, rest), player, updated=())
+    kind = find_kind(head)
+    named = partial(PeerEnv, kind, _family(kind, rest, env_id))
+    return update_wrapper(named, PeerEnv, updated=())
+
+
+def outside_ids() -> list[str]:
+    """Return the ids of all families of all catalogues, installed or not."""
+    found: list[str] = []
+    for name in kind_names():
+        listed = catalogue(name)
+        found += [f"{name}/{family.name}-v0" for family in listed.families] if listed else []
+    return sorted(found)
+
+
+def _family(kind: EnvKind, rest: str, env_id: str) -> str:
+    family, listed = _VERSION.sub("", rest), catalogue(kind.name)
+    known = listed.family(family) if listed else None
+    if known is None and not kind.any_family and listed is not None:
+        ids = [f"{kind.name}/{one.name}-v0" for one in listed.families]
+        raise UnknownEnv.near(env_id, ids, hint="ludus list --available")
+    if known is not None and known.problem:
+        raise ConfigError(f"{env_id} cannot be played: {known.problem}")
+    if not family:
+        raise UnknownEnv(f"no environment named {env_id!r}: name a family, {kind.name}/FAMILY-v0")
+    return family

@@ -1,0 +1,61 @@
+"""`ludus list --available`: the environments of other projects, whether installed or not."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ludus.envs.outside.home import installed
+from ludus.envs.outside.kinds import Family, catalogue, find_kind, kind_names
+from ludus.envs.outside.sources import SERVERS
+
+
+def list_available(*, json_output: bool) -> int:
+    """Print every family of every catalogue, with its variants and what it lacks; returns 0."""
+    families = [(kind, family) for kind in kind_names() for family in _families(kind)]
+    if json_output:
+        told = [
+            {"id": _id(kind, family), "kind": kind, **msgspec.to_builtins(family)}
+            for kind, family in families
+        ]
+        print(json.dumps(told))
+        return 0
+    console = Console()
+    for kind in kind_names():
+        _print_kind(console, kind, [family for one, family in families if one == kind])
+    for name, server in SERVERS.items():
+        console.print(Text(f"{name}/URL: {server.about}"))
+    variants = sum(max(1, len(family.variants)) for _, family in families)
+    console.print(
+        f"{len(families)} families, {variants} variants, of {len(kind_names())} kinds",
+        highlight=False,
+    )
+    return 0
+
+
+def _print_kind(console: Console, kind: str, families: list[Family]) -> None:
+    found, there = find_kind(kind), installed(kind)
+    state = "installed" if there else f"ludus env install {kind}"
+    console.print(Text(f"{kind}: {found.about} ({state})", "bold"))
+    if found.hint:
+        console.print(Text(found.hint))
+    table = Table("id", "variants", "topic", "needs", box=None)
+    for family in families:
+        lacks = Text(family.problem or family.needs, "yellow" if family.problem else "")
+        table.add_row(
+            _id(kind, family), " ".join(filter(None, family.variants)), family.topic, lacks
+        )
+    console.print(table)
+
+
+def _families(kind: str) -> list[Family]:
+    listed = catalogue(kind)
+    return listed.families if listed else []
+
+
+def _id(kind: str, family: Family) -> str:
+    return f"{kind}/{family.name}-v0"
