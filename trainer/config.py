@@ -342,7 +342,20 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class LocalConfig:
-    """Settings of the engine in this process."""
+    """Settings of the local engine, in this process or in processes of its own."""
+
+    engines: int = 0
+    """Number of engine processes, which sample while the learner works and are started again when
+    they die; 0 samples in this process.
+    """
+    threads: int = 0
+    """Threads of each engine process; 0 shares the machine's cores evenly among the engine
+    processes and the learner, which computes on what they leave.
+    """
+    keep_cache: bool = False
+    """Whether running answers keep the keys and values of older weights when new weights arrive:
+    faster, but later tokens are sampled from a mixture of policies.
+    """
 
     kept_tokens: int | None = None
     """Number of tokens whose keys and values are kept between the turns of an episode. None follows
@@ -354,6 +367,13 @@ class LocalConfig:
     """
 
     def __post_init__(self) -> None:
+        _not_negative("local.engines", self.engines)
+        _not_negative("local.threads", self.threads)
+        if self.threads and not self.engines:
+            raise ConfigError(
+                f"local.threads is {self.threads}, but there is no engine process to have them: "
+                "set local.engines"
+            )
         if self.kept_tokens is not None:
             _not_negative("local.kept_tokens", self.kept_tokens)
         if self.prefill_tokens is not None:
@@ -365,7 +385,9 @@ class VLLMConfig:
     """Settings of the vLLM engine."""
 
     url: str = ""
-    """Address of a running server; empty starts a server on this machine."""
+    """Address of a running server, or several addresses separated by commas; empty starts a server
+    on this machine.
+    """
     api_key: Secret = NO_SECRET
     """API key of the running server, best given as env:NAME."""
     python: str = ""
@@ -395,9 +417,17 @@ class VLLMConfig:
     server computes.
     """
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of running servers."""
+        return tuple(url.strip() for url in self.url.split(",")) if self.url.strip() else ()
+
     def __post_init__(self) -> None:
         _keep_secret(self, "api_key")
-        refuse_credentials("vllm.url", self.url)
+        for url in self.urls:
+            refuse_credentials("vllm.url", url)
+        if len(set(self.urls)) < len(self.urls) or "" in self.urls:
+            raise ConfigError(f"vllm.url names a server twice, or none: {self.url!r}")
         _positive("vllm.probe_every", self.probe_every)
         _positive("vllm.request_timeout_s", self.request_timeout_s)
         if self.url and (self.python or self.arguments):
@@ -462,6 +492,11 @@ class TrainConfig:
         _keep_secret(self, "env_token")
         refuse_credentials("env", self.env)
         refuse_credentials("env_url", self.env_url)
+        if self.local.engines and self.trainer.lora.rank and self.trainer.lora.publish == "adapter":
+            raise ConfigError(
+                "trainer.lora.publish is 'adapter', which needs the base weights in the engine, "
+                "and engine processes (local.engines) get all from the learner: take 'merged'"
+            )
         _positive("steps", self.steps)
         if self.engine != "local" and self.trainer.lora.publish == "adapter":
             raise ConfigError(

@@ -15,22 +15,22 @@ from ludus.agent.context import ContextManager, make_context
 from ludus.errors import ConfigError
 
 from .chat_template import open_chat
-from .config import LoraConfig, TrainConfig
-from .engines import LocalEngine, load_images, load_tokenizer
+from .config import TrainConfig
+from .engine_setup import open_engine
+from .engines import load_images, load_tokenizer
 from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
-from .engines.vllm import start_vllm
 from .learning.devices import pick_device
 from .learning.learner import Learner
 from .learning.policy_model import BelowAdapter, Scores, load_policy
-from .learning.precision import DTYPES, autocast_of, slow_precision
+from .learning.precision import autocast_of, slow_precision
 from .learning.update import Updater
 from .plan.idle import idle_settings
 from .ranks import make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .recipes.off_policy import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, open_source
-from .rollout.context_check import check_context, row_length
+from .rollout.context_check import check_context
 from .rollout.task_pool import TaskPool
 from .rollout.tasks import Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
@@ -155,11 +155,11 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             stream_state = _restore(start, learner, tasks)
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
         updater = _updater(config, algorithm, learner, tracker, plan)
-    engine = await _engine(config, model_path, learner, folder, version=first_step)
+    engine = await open_engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
     evaluating = engine
     if config.eval.beside == "own":
-        evaluating = await _engine(config, model_path, learner, folder, version=first_step)
+        evaluating = await open_engine(config, model_path, learner, folder, version=first_step)
         stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
@@ -304,52 +304,6 @@ def _learner(
         planned_updates=config.steps * updates,
         images=images,
     )
-
-
-async def _engine(
-    config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
-) -> Engine:
-    if config.engine == "vllm":
-        return await _vllm_engine(config, path, learner, folder, version=version)
-    device = pick_device(config.model.device)
-    lora = config.trainer.lora
-    model = load_policy(
-        path,
-        lora if lora.publish == "adapter" else LoraConfig(),
-        dtype=DTYPES[config.model.dtype],
-        device=device,
-        resumed=config.run.resume and bool(lora.rank) and lora.publish == "adapter",
-    )
-    return LocalEngine(
-        model,
-        max_rows=config.rollout.concurrency,
-        max_length=row_length(config),
-        kept_tokens=config.local.kept_tokens,
-        prefill_tokens=config.local.prefill_tokens,
-        version=version,
-        images=learner.images,
-    )
-
-
-async def _vllm_engine(
-    config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
-) -> Engine:
-    """Start or connect a vLLM server and give the server the learner's weights."""
-    engine = await start_vllm(
-        config.vllm,
-        folder=path,
-        model=learner.model,
-        dtype=config.model.dtype,
-        cpu=pick_device(config.model.device) == "cpu",
-        log=folder.path / "vllm.log",
-        images=learner.images,
-    )
-    try:
-        await engine.set_weights(learner.source(), version)
-    except BaseException:
-        await engine.close()
-        raise
-    return engine
 
 
 def _updater(

@@ -18,7 +18,7 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
-from .engines.vllm import VLLMEngine
+from .engine_setup import engine_numbers
 from .learning.experience import gather
 from .ranks import ending_with_ranks
 from .rollout import Group
@@ -197,9 +197,7 @@ class _Run:
             await self.publish()
         self.stream.advance()
         numbers = summarize_step(groups, metrics, watch, self.parts.source.counters()) | settled
-        engine = self.parts.engine
-        if isinstance(engine, VLLMEngine) and engine.probed is not None:
-            numbers["engine/probe_gap"] = engine.probed
+        numbers |= engine_numbers(self.parts.engine)
         numbers = self.journal.record(self.step, groups, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)

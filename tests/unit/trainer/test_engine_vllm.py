@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import importlib.util
 import os
 import subprocess
@@ -22,6 +23,7 @@ from ludus.agent import Finish, Generation, Sampling
 from ludus.config import build
 from ludus.errors import (
     ConfigError,
+    EngineLost,
     MissingExtra,
     Overloaded,
     RequestRejected,
@@ -32,6 +34,7 @@ from ludus.errors import (
     Unauthorized,
 )
 from ludus.trainer.config import VLLMConfig
+from ludus.trainer.engines.pool import EnginePool
 from ludus.trainer.engines.vllm import VLLMEngine
 from ludus.trainer.engines.vllm.calls import GenerateReply, read_generation, sampling_body
 from ludus.trainer.engines.vllm.client import VllmClient
@@ -543,6 +546,89 @@ def test_settings_that_would_change_nothing_are_refused():
     for extra in ({"python": "python3"}, {"arguments": "--enforce-eager"}):
         with pytest.raises(ConfigError, match="runs already"):
             build(VLLMConfig, {"url": "http://127.0.0.1:8000", **extra})
+
+
+async def test_a_server_that_was_started_again_is_found_before_its_tokens_are_used():
+    async with serving() as (engine, documented):
+        await engine.set_weights(bias(0.0), 3)
+        await engine.check()
+        documented.version = "default"
+        with pytest.raises(EngineLost, match="started again"):
+            await engine.generate([7], Sampling(max_tokens=1))
+        with pytest.raises(EngineLost, match="started again"):
+            await engine.check()
+        await engine.revive()
+        await engine.check()
+        await engine.set_weights(bias(0.0), 4)
+        assert (await engine.generate([7], Sampling(max_tokens=2))).versions == [4, 4]
+
+
+async def test_tokens_of_weights_older_than_the_request_are_refused():
+    async with serving() as (engine, documented):
+        await engine.set_weights(bias(0.0), 3)
+        documented.version = "2"
+        with pytest.raises(StaleWeights, match="version 2 although version 3"):
+            await engine.generate([7], Sampling(max_tokens=1))
+
+
+@contextlib.asynccontextmanager
+async def pool_of_servers(count, **probing):
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for _ in range(count):
+            probe = Probe(learner=learner(-1.0), prompt=[3, 4], tolerance=1e-3, **probing)
+            found.append(await stack.enter_async_context(serving(probe=probe)))
+        pool = EnginePool([engine for engine, _ in found], patience_s=5.0)
+        stack.push_async_callback(pool.close)
+        await pool.set_weights(bias(-1.0), 1)
+        yield pool, [documented for _, documented in found]
+
+
+async def test_a_pool_of_servers_gets_one_file_and_answers_with_all():
+    async with pool_of_servers(2) as (pool, servers):
+        assert servers[0].files == servers[1].files
+        prompts = [[100 * n + 3] * 40 for n in range(6)]
+        got = await asyncio.gather(*(pool.generate(p, Sampling(max_tokens=2)) for p in prompts))
+        assert all(one.logprobs == [-1.0, -1.1] and one.versions == [1, 1] for one in got)
+        played = [[b for b in one.bodies if len(b["token_ids"]) == 40] for one in servers]
+        assert [len(one) for one in played] == [3, 3]
+        assert pool.probed == pytest.approx(0.0, abs=1e-6)
+
+
+async def test_a_server_of_a_pool_that_was_started_again_gets_todays_weights_first(monkeypatch):
+    monkeypatch.setattr("ludus.trainer.engines.pool.fleet.CHECK_S", 0.02)
+    async with pool_of_servers(2) as (pool, servers):
+        servers[0].version, servers[0].bias = "default", 5.0
+        prompts = [[100 * n + 3] * 40 for n in range(8)]
+        got = await asyncio.gather(*(pool.generate(p, Sampling(max_tokens=2)) for p in prompts))
+        assert all(one.logprobs == [-1.0, -1.1] and one.versions == [1, 1] for one in got)
+        await until(lambda: len(servers[0].files) == 2)
+        assert pool.counters()["engine/lost"] == 1
+        await until(lambda: pool.counters()["engine/serving"] == 2)
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+async def test_the_probe_of_each_server_of_a_pool_finds_the_one_that_keeps_old_weights(culprit):
+    async with pool_of_servers(2, every=2) as (pool, servers):
+        for engine in (seat.engine for seat in pool.fleet.seats):
+            engine.probe = dataclasses.replace(engine.probe, learner=learner(-2.0))
+        servers[culprit].apply = False
+        await pool.set_weights(bias(-2.0), 2)  # not probed
+        with pytest.raises(StaleWeights, match=r"version 3.* by 1 nats"):
+            await pool.set_weights(bias(-2.0), 3)
+        # nobody is given tokens of the stale server any more
+        for n in range(4):
+            answer = await pool.generate([50 * n + 3] * 40, Sampling(max_tokens=1))
+            assert answer.logprobs == [-2.0]
+
+
+def test_addresses_of_servers_are_separated_by_commas():
+    assert VLLMConfig().urls == ()
+    assert VLLMConfig(url="http://a:1").urls == ("http://a:1",)
+    assert VLLMConfig(url="http://a:1, http://b:2").urls == ("http://a:1", "http://b:2")
+    for wrong in ("http://a:1,http://a:1", "http://a:1,,http://b:2"):
+        with pytest.raises(ConfigError, match="names a server twice, or none"):
+            VLLMConfig(url=wrong)
 
 
 GUARD_AND_LOOP = """

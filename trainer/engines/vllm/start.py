@@ -78,6 +78,7 @@ async def start_vllm(
             probe=probe,
             keep_cache=settings.keep_cache,
             request_timeout_s=settings.request_timeout_s,
+            startup_timeout_s=settings.startup_timeout_s,
             images=images,
         )
     except BaseException:

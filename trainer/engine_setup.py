@@ -1,0 +1,179 @@
+"""The engine of a run, as the settings ask for: in this process, in others, or behind vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+
+from ludus.agent import Engine
+
+from .config import LoraConfig, TrainConfig
+from .engines import LocalEngine
+from .engines.models import write_shell
+from .engines.pool import EnginePool, PooledEngine
+from .engines.process import EngineSpec, ProcessEngine
+from .engines.vllm import VLLMEngine, start_vllm
+from .learning.devices import pick_device
+from .learning.learner import Learner
+from .learning.policy_model import load_policy
+from .learning.precision import DTYPES
+from .rollout.context_check import row_length
+from .run.folder import RunFolder
+
+T = TypeVar("T")
+
+TAIL_ROWS = 8
+"""The most running answers that engine processes on one CPU pass on to one of them."""
+
+
+async def open_engine(
+    config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
+) -> Engine:
+    """Return an engine that has the learner's weights.
+
+    Args:
+        config: the settings of the run.
+        path: the model's folder.
+        learner: whose weights the engine samples from.
+        folder: the run's folder, for logs.
+        version: the version of the weights.
+
+    Raises:
+        LudusError: an engine does not start, or cannot be used for training.
+    """
+    if config.engine == "local" and not config.local.engines:
+        return _local_engine(config, path, learner, version)
+    async with AsyncExitStack() as stack:
+        if config.engine == "vllm":
+            pool = await _servers(config, path, learner, folder, version, stack)
+        else:
+            pool = await _processes(config, path, learner, folder, version, stack)
+        await pool.set_weights(learner.source(), version)
+        stack.pop_all()
+    return pool
+
+
+def engine_numbers(engine: Engine) -> dict[str, float]:
+    """Return what a run's metrics say about its engine."""
+    numbers = engine.counters() if isinstance(engine, EnginePool) else {}
+    probed = engine.probed if isinstance(engine, EnginePool | VLLMEngine) else None
+    return numbers if probed is None else {**numbers, "engine/probe_gap": probed}
+
+
+def _local_engine(config: TrainConfig, path: str, learner: Learner, version: int) -> LocalEngine:
+    lora = config.trainer.lora
+    model = load_policy(
+        path,
+        lora if lora.publish == "adapter" else LoraConfig(),
+        dtype=DTYPES[config.model.dtype],
+        device=pick_device(config.model.device),
+        resumed=config.run.resume and bool(lora.rank) and lora.publish == "adapter",
+    )
+    return LocalEngine(
+        model,
+        max_rows=config.rollout.concurrency,
+        max_length=row_length(config),
+        kept_tokens=config.local.kept_tokens,
+        prefill_tokens=config.local.prefill_tokens,
+        version=version,
+        images=learner.images,
+        keep_cache=config.local.keep_cache,
+    )
+
+
+async def _processes(
+    config: TrainConfig,
+    path: str,
+    learner: Learner,
+    folder: RunFolder,
+    version: int,
+    stack: AsyncExitStack,
+) -> EnginePool:
+    """Start engine processes, and share the cores of this machine among them and the learner."""
+    shell = folder.path / "engine"
+    shell.mkdir(exist_ok=True)
+    write_shell(shell, path, learner.model, learner.images)
+    device = pick_device(config.model.device)
+    count, cores = config.local.engines, len(os.sched_getaffinity(0))
+    threads = config.local.threads or max(1, cores // (count + 1))
+    if device == "cpu":
+        # More threads than cores wait for each other in turns, and everybody is slower.
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - count * threads)))
+    engines = [
+        ProcessEngine(
+            EngineSpec(
+                folder=str(shell),
+                dtype=config.model.dtype,
+                device=_device(device, index),
+                threads=threads,
+                max_rows=config.rollout.concurrency,
+                max_length=row_length(config),
+                kept_tokens=config.local.kept_tokens,
+                prefill_tokens=config.local.prefill_tokens,
+                keep_cache=config.local.keep_cache,
+                max_image_pixels=config.model.max_image_pixels,
+                version=version,
+            ),
+            name=f"engine process {index}",
+            log=folder.path / f"engine-{index}.log",
+        )
+        for index in range(count)
+    ]
+    pool = EnginePool(engines, version=version, repack_rows=TAIL_ROWS if device == "cpu" else 0)
+    stack.push_async_callback(pool.close)
+    await _all([one.revive() for one in engines])
+    return pool
+
+
+def _device(name: str, index: int) -> str:
+    """Return the device of an engine process: the learner's, or the next ones where there are."""
+    count = torch.cuda.device_count() if name == "cuda" else 0
+    return f"cuda:{(index + 1) % count}" if count > 1 else name
+
+
+async def _servers(
+    config: TrainConfig,
+    path: str,
+    learner: Learner,
+    folder: RunFolder,
+    version: int,
+    stack: AsyncExitStack,
+) -> EnginePool:
+    """Start a vLLM server, or connect to those that run."""
+
+    async def start(url: str) -> PooledEngine:
+        engine = await start_vllm(
+            replace(config.vllm, url=url),
+            folder=path,
+            model=learner.model,
+            dtype=config.model.dtype,
+            cpu=pick_device(config.model.device) == "cpu",
+            log=folder.path / "vllm.log",
+            images=learner.images,
+        )
+        stack.push_async_callback(engine.close)
+        return engine
+
+    engines = await _all([start(url) for url in config.vllm.urls or ("",)])
+    return EnginePool(
+        engines,
+        version=version,
+        patience_s=config.vllm.startup_timeout_s,
+        publish_timeout_s=2 * config.vllm.request_timeout_s,  # loading, then the probe
+        folder=config.vllm.weights_folder,
+    )
+
+
+async def _all(works: Sequence[Awaitable[T]]) -> list[T]:
+    """Wait for all, and raise the first error once all have ended."""
+    results = await asyncio.gather(*works, return_exceptions=True)
+    for one in results:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in results if not isinstance(one, BaseException)]
