@@ -611,6 +611,8 @@ async def test_a_server_of_a_pool_that_was_started_again_gets_todays_weights_fir
 async def test_the_probe_of_each_server_of_a_pool_finds_the_one_that_keeps_old_weights(culprit):
     async with pool_of_servers(2, every=2) as (pool, servers):
         for engine in (seat.engine for seat in pool.fleet.seats):
+            assert isinstance(engine, VLLMEngine)
+            assert engine.probe is not None
             engine.probe = dataclasses.replace(engine.probe, learner=learner(-2.0))
         servers[culprit].apply = False
         await pool.set_weights(bias(-2.0), 2)  # not probed
