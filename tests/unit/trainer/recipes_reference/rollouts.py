@@ -36,6 +36,7 @@ class LinearPolicy(nn.Module):
         sizes = SimpleNamespace(hidden_size=FEATURES)
         self.config = SimpleNamespace(get_text_config=lambda: sizes)
         self.device = torch.device("cpu")
+        self.dtype = torch.get_default_dtype()
 
     def features(self, ids: Tensor) -> Tensor:
         found = 0.5 * (self.tokens[ids] + self.places[: ids.shape[1]])
