@@ -250,10 +250,11 @@ class EvalConfig:
     """Episodes of each task; more than one also measures pass@k."""
     passing: float = 1.0
     """The reward from which an episode passes, for pass@k."""
-    beside: Literal["no", "own", "shared"] = "no"
+    beside: Literal["auto", "no", "own", "shared"] = "auto"
     """Whether training goes on meanwhile: no stops for the evaluation, own evaluates one version
     with an engine and weights of its own, shared evaluates with the engine of training, whose
-    weights may change meanwhile.
+    weights may change meanwhile. auto is shared where rollouts run ahead of the learner
+    (overlap.max_staleness), and no elsewhere.
     """
     keep_best: bool = True
     """Whether the checkpoint with the best mean reward is kept, as checkpoints/best."""
@@ -503,10 +504,10 @@ class TrainConfig:
                 f"trainer.lora.publish is 'adapter', which the engine {self.engine!r} does not "
                 "take; leave it at merged"
             )
-        if self.eval.beside == "own" and self.engine == "vllm":
+        if self.eval.beside == "own" and self.engine != "local":
             raise ConfigError(
-                'eval.beside = "own" evaluates with a second engine in this process, and engine is '
-                'vllm; take eval.beside = "shared"'
+                f'eval.beside = "own" evaluates with a second engine in this process, and engine '
+                f'is {self.engine}; take eval.beside = "shared"'
             )
         if self.trainer.updates_per_step > self.rollout.tasks_per_step:
             raise ConfigError(

@@ -106,7 +106,10 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     rollout = replace(
         config.rollout, group_size=sampling.group_size, temperature=sampling.temperature
     )
-    config = replace(config, rollout=rollout)
+    evaluation = config.eval
+    if evaluation.beside == "auto":
+        evaluation = replace(evaluation, beside="shared" if config.overlap.max_staleness else "no")
+    config = replace(config, rollout=rollout, eval=evaluation)
     if algorithm.compares and config.context.manager != "none":
         raise ConfigError(
             f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "

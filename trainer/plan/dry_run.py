@@ -23,7 +23,7 @@ from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
 from ..chat_template import open_chat
-from ..config import TrainConfig
+from ..config import AsyncConfig, TrainConfig
 from ..demonstrations import demonstrate
 from ..engines import load_images, load_tokenizer
 from ..engines.model_paths import locate_model
@@ -32,6 +32,7 @@ from ..learning.devices import pick_device
 from ..learning.precision import slow_precision
 from ..memory import free_bytes
 from ..recipes import Algorithm, UpdatePlan, plan_updates
+from ..recipes.off_policy import told_correction
 from ..rollout import Collector, EnvSource, open_source
 from ..rollout.context_check import check_context, row_length
 from ..rollout.verifiers import open_verifiers
@@ -144,6 +145,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
         notes = [
             *(f"the run continues with another setting: {one}" for one in changed),
             *updates.notes,
+            *([told_correction(algorithm)] if config.overlap.max_staleness else []),
             *idle_settings(config, updates=updates.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *unmeasured(verifiers),
@@ -244,11 +246,8 @@ async def _expected(
 
 
 def _circumstances(config: TrainConfig, updates: UpdatePlan) -> Circumstances:
-    overlap: Any = getattr(config, "overlap", None)
     exact = config.engine == "local" and config.model.dtype == "float32"
-    return Circumstances(
-        updates=updates, stale=bool(overlap and overlap.max_staleness), exact=exact
-    )
+    return Circumstances(updates=updates, stale=config.overlap.max_staleness > 0, exact=exact)
 
 
 def _run(task: _Facts, path: Path) -> Lines:
@@ -279,7 +278,6 @@ def _step(task: _Facts) -> Lines:
     if task.expected is not None:
         one = min(task.expected[0], task.most_tokens)
         expected = f"about {one * task.rollouts:,.0f} ({task.expected[1]})"
-    overlap: Any = getattr(task.config, "overlap", None)
     return [
         ("rollouts", f"{rollout.tasks_per_step} tasks x {rollout.group_size} = {task.rollouts}"),
         ("prompt of the first task", f"{task.opening.tokens:,} tokens"),
@@ -288,7 +286,7 @@ def _step(task: _Facts) -> Lines:
             f"{task.rollouts * task.most_tokens:,} ({task.turns} turns of {rollout.max_tokens})",
         ),
         ("sampled tokens, expected", expected),
-        ("staleness", staleness_told(overlap)),
+        ("staleness", staleness_told(task.config.overlap)),
         (
             "updates",
             f"{task.updates.settings.count} ({task.updates.settings.splits} mini-batches x "
@@ -297,16 +295,19 @@ def _step(task: _Facts) -> Lines:
     ]
 
 
-def staleness_told(overlap: Any) -> str:
-    """Describe how old rollouts may be when they are trained."""
-    if overlap is None or not overlap.max_staleness:
+def staleness_told(overlap: AsyncConfig) -> str:
+    """Describe how old rollouts may be when they are trained.
+
+    >>> staleness_told(AsyncConfig(max_staleness=2, deadline=3, late="mask"))
+    'generation runs at most 2 steps ahead; a rollout is trained within 3 steps, or masked'
+    """
+    if not overlap.max_staleness:
         return "none: rollouts are sampled by the weights that train on them"
-    bound = (
-        f"trained within {overlap.deadline} steps of their issue, or: {overlap.late}"
-        if overlap.deadline
-        else "no bound on a single rollout"
-    )
-    return f"issued at most {overlap.max_staleness} steps ahead on average; {bound}"
+    ahead = f"generation runs at most {overlap.max_staleness} steps ahead"
+    if not overlap.deadline:
+        return f"{ahead}; a single rollout may be older, since only the average is bounded"
+    late = {"wait": "and the learner waits", "mask": "or masked", "drop": "or its group dropped"}
+    return f"{ahead}; a rollout is trained within {overlap.deadline} steps, {late[overlap.late]}"
 
 
 def _whole(task: _Facts) -> Lines:

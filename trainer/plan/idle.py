@@ -88,6 +88,14 @@ def _addresses(config: TrainConfig, updates: int) -> Iterator[str]:
         yield "env_token is set, but env_url is empty: the environment is played without a server"
 
 
+def _overlap(config: TrainConfig, updates: int) -> Iterator[str]:
+    if not config.overlap.max_staleness and config.overlap.correction == "none":
+        yield (
+            "overlap.correction is 'none', but overlap.max_staleness is 0: no rollout is stale, "
+            "and nothing would be added"
+        )
+
+
 def _resumption(config: TrainConfig, updates: int) -> Iterator[str]:
     if config.run.resume_changed and not config.run.resume:
         yield "run.resume_changed is set, but run.resume is not: it changes nothing"
@@ -110,5 +118,6 @@ RULES: tuple[Callable[[TrainConfig, int], Iterator[str]], ...] = (
     _intervals,
     _evaluation,
     _addresses,
+    _overlap,
     _resumption,
 )

@@ -18,6 +18,7 @@ from ludus.errors import ConfigError
 
 from ..recipes.difference import compare
 from ..recipes.recipe import Recipe
+from .replace_file import replace_file
 
 RECIPE_FILE = "recipe.json"
 """The recipe of a run in full, since a recipe's file may change under the same name."""
@@ -29,6 +30,11 @@ FREE = frozenset(
         "run",
         "local",
         "vllm",
+        "ranks",
+        "overlap.outage_s",
+        "overlap.publish_timeout_s",
+        "overlap.stall_s",
+        "overlap.stall_limit_s",
         "model.device",
         "rollout.concurrency",
         "trainer.tokens_per_pass",
@@ -74,7 +80,7 @@ def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:
     """Write the recipe of a run into its folder."""
-    (folder / RECIPE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(recipe)) + b"\n")
+    replace_file(folder / RECIPE_FILE, msgspec.json.format(msgspec.json.encode(recipe)) + b"\n")
 
 
 def _changed_settings(

@@ -123,6 +123,8 @@ class Evaluations:
         self.stopped = history.reason_to_stop(settings)
         """Why the run should end early; empty if it should go on."""
         self._settings = settings
+        self._waits = settings.beside in ("no", "auto")
+        """Whether training waits for an evaluation."""
         self._steps = steps
         self._prepare = prepare
         self._play = play
@@ -164,7 +166,7 @@ class Evaluations:
             self._tell(step, "evaluation_late", late)
             return
         self._started = step
-        if self._settings.beside == "no":
+        if self._waits:
             self._record(step, await self._play())
             return
         await self._prepare(step)
@@ -181,7 +183,7 @@ class Evaluations:
         """
         if self._beside is not None:
             await self._collect()
-        if self._settings.beside != "no" and step > self._started:
+        if not self._waits and step > self._started:
             self._started = step
             await self._prepare(step)
             self._record(step, await self._play())
@@ -221,7 +223,7 @@ class Evaluations:
         """
         best = self.history.best
         self._saver.pinned = {best.step} if best else set()
-        if new and self._settings.beside == "no" and 0 < step < self._steps:
+        if new and self._waits and 0 < step < self._steps:
             self._saver.try_save(step)
         if best is not None:
             self._saver.mark_best(best.step)

@@ -29,6 +29,7 @@ from ludus.secret import Secret
 
 from ..learning.guard import Refusal
 from .claim import RunClaim, unwritable
+from .replace_file import replace_file
 
 
 class _Writer(Protocol):
@@ -62,7 +63,7 @@ class RunFolder:
         try:
             self._claim.take_back()
             self.episodes.mkdir(parents=True, exist_ok=True)
-            (folder / "config.toml").write_text(to_toml(referring(config)), encoding="utf-8")
+            replace_file(folder / "config.toml", to_toml(referring(config)).encode())
         except OSError as error:
             raise unwritable(folder, error) from None
         self._metrics = MetricsLog(folder / "metrics.jsonl")

@@ -12,6 +12,7 @@ from ludus.agent.context import ContextSettings
 from ludus.cli.main import main
 from ludus.errors import ConfigError
 from ludus.trainer.config import (
+    AsyncConfig,
     EvalConfig,
     LocalConfig,
     LoraConfig,
@@ -115,6 +116,7 @@ BASE = TrainConfig(steps=20)
         ),
         (replace(BASE, eval=EvalConfig(passing=0.5)), "eval.samples is 1: pass@k is not measured"),
         (replace(BASE, run=RunConfig(resume_changed=True)), "run.resume is not"),
+        (replace(BASE, overlap=AsyncConfig(correction="none")), "no rollout is stale"),
     ],
 )
 def test_a_setting_that_changes_nothing_is_told(changed: TrainConfig, told: str) -> None:
@@ -163,7 +165,21 @@ def test_checkpoints_are_counted(
 
 
 def test_a_plan_without_overlap_has_no_staleness() -> None:
-    assert staleness_told(None).startswith("none")
+    assert staleness_told(AsyncConfig()).startswith("none")
+    ahead = AsyncConfig(max_staleness=2)
+    assert "at most 2 steps ahead; a single rollout may be older" in staleness_told(ahead)
+
+
+async def test_a_plan_of_a_run_ahead_tells_its_bound_and_its_correction(
+    model: Path, tmp_path: Path
+) -> None:
+    overlap = AsyncConfig(max_staleness=2, deadline=3, late="mask")
+    plan = await make_plan(config(model, tmp_path, overlap=overlap, eval=EvalConfig(every=2)))
+    step, whole = dict(plan.sections["a step"]), dict(plan.sections["the whole run"])
+    assert "within 3 steps, or masked" in step["staleness"]
+    assert "beside training, versions may change meanwhile" in whole["evaluations"]
+    assert "can act" in dict(plan.sections["the recipe"])["correction tis_weights"]
+    assert any("stale tokens are corrected by tis_weights" in note for note in plan.notes)
 
 
 async def test_a_plan_leaves_no_trace_and_bounds_the_tokens(model: Path, tmp_path: Path) -> None:
