@@ -28,7 +28,16 @@ class ServerKind:
     """The class that plays an environment of the server, as `module:Class`."""
 
 
-SERVERS: dict[str, ServerKind] = {}
+SERVERS: dict[str, ServerKind] = {
+    "openenv": ServerKind(
+        "an environment on a server of OpenEnv, over its WebSocket",
+        "ludus.envs.outside.servers.openenv:OpenEnvClient",
+    ),
+    "nemo-gym": ServerKind(
+        "an environment on a resources server of NeMo Gym, with rows of its data set",
+        "ludus.envs.outside.servers.nemo_gym:NemoGymClient",
+    ),
+}
 """The kinds of servers, by name."""
 _VERSION = re.compile(r"-v0$")
 

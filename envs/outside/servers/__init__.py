@@ -1,0 +1,1 @@
+"""Environments on servers of other projects, which are named by an address."""

@@ -1,0 +1,91 @@
+"""Requests to servers of other projects: bounded in time, and with failures that are told apart."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from ludus.errors import ConfigError, RewardUnavailable
+from ludus.secret import without_credentials
+from ludus.verdict import Verdict
+
+MAX_BYTES = 64 << 20
+CONNECT_TIMEOUT_S = 10.0
+
+
+class PeerServer:
+    """The address of a server, and a connection to it that lasts for an episode.
+
+    Args:
+        kind: the project, for messages.
+        url: `http://host:port`, or https, with a path if the server has one.
+        timeout_s: the limit of an answer, in seconds.
+
+    Raises:
+        ConfigError: the address is none.
+    """
+
+    def __init__(self, kind: str, url: str, timeout_s: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{kind}/{url}: name the server's address, {kind}/http://host:port")
+        if not 0 < timeout_s <= 86_400:
+            raise ConfigError(f"{kind}: timeout_s must be from 0 to 86400, got {timeout_s!r}")
+        self.url, self.timeout_s = url.rstrip("/"), timeout_s
+        self.label = f"{kind}/{without_credentials(self.url)}"
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the connections of this episode; cookies are kept until `close`."""
+        if self._session is None:
+            clock = aiohttp.ClientTimeout(
+                total=self.timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, self.timeout_s)
+            )
+            # a cookie of a server that has an address and no name is kept too
+            jar = aiohttp.CookieJar(unsafe=True)
+            self._session = aiohttp.ClientSession(timeout=clock, cookie_jar=jar)
+        return self._session
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Send a request; return the status and the JSON of the answer, None where it is none.
+
+        Raises:
+            RewardUnavailable: the server is down or late, or its answer is too long or, with status
+                200, not JSON.
+        """
+        try:
+            async with self.session().request(
+                method, self.url + path, json=body, allow_redirects=False
+            ) as response:
+                content = await response.content.read(MAX_BYTES + 1)
+        except TimeoutError:
+            raise self.unavailable(f"no answer to {path} within {self.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self.unavailable(f"{path}: {error or type(error).__name__}") from error
+        if len(content) > MAX_BYTES:
+            raise self.failed(f"the answer to {path} is longer than {MAX_BYTES} bytes")
+        try:
+            return response.status, msgspec.json.decode(content)
+        except msgspec.DecodeError:
+            if response.status == 200:
+                raise self.failed(f"the answer to {path} is not JSON: {content[:80]!r}") from None
+            return response.status, None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+            await asyncio.sleep(0)
+
+    def unavailable(self, why: str) -> RewardUnavailable:
+        """Return the error of an episode that may go well another time."""
+        return RewardUnavailable(Verdict.unavailable(f"{self.label}: {why}"))
+
+    def failed(self, why: str) -> RewardUnavailable:
+        """Return the error of an episode that the server spoilt."""
+        return RewardUnavailable(Verdict.error(f"{self.label}: {why}"))
