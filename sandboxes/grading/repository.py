@@ -67,29 +67,7 @@ async def grade_repository(
     targets = sorted(path for path in hidden if _is_test(path))
     if not targets:
         return Grading(Verdict.invalid("none of the tests is called test_*.py or *_test.py"))
-    # The repository without files that would configure pytest or the interpreter.
-    # Files that stand where a hidden test or its folder goes are left out as well.
-    folders = {str(parent) for path in hidden for parent in PurePosixPath(path).parents}
-    request = Request(
-        mode=PROVE_REPOSITORY,
-        files=check_files(
-            {
-                path: data
-                for path, data in files.items()
-                if not _configures(path)
-                and path not in folders
-                and not any(
-                    str(parent) in hidden for parent in (path, *PurePosixPath(path).parents)
-                )
-            },
-            room_bytes=_ROOM_BYTES,
-        ),
-        options={
-            "tests": hidden,
-            "targets": targets,
-            "paths": [path if path == "." else check_path(path) for path in paths],
-        },
-    )
+    request = _request(files, hidden, targets, paths)
     started = time.perf_counter()
     try:
         rows, outcome = await _run(sandbox, request, options)
@@ -97,6 +75,36 @@ async def grade_repository(
         return on_tier(sandbox.tier, Grading(Verdict.unavailable(f"the sandbox failed: {error}")))
     grading = _grading(rows, outcome, expected, options, time.perf_counter() - started)
     return on_tier(sandbox.tier, grading)
+
+
+def _request(
+    files: Mapping[str, bytes | str],
+    hidden: dict[str, bytes],
+    targets: list[str],
+    paths: Sequence[str],
+) -> Request:
+    """Return the run that tests a repository: its files, without those that would configure pytest
+    or the interpreter, and the hidden tests.
+
+    A file of the repository that stands where a hidden test or its folder goes is left out as well.
+    """
+    folders = {str(parent) for path in hidden for parent in PurePosixPath(path).parents}
+    repository = {
+        path: data
+        for path, data in files.items()
+        if not _configures(path)
+        and path not in folders
+        and not any(str(parent) in hidden for parent in (path, *PurePosixPath(path).parents))
+    }
+    return Request(
+        mode=PROVE_REPOSITORY,
+        files=check_files(repository, room_bytes=_ROOM_BYTES),
+        options={
+            "tests": hidden,
+            "targets": targets,
+            "paths": [path if path == "." else check_path(path) for path in paths],
+        },
+    )
 
 
 def _is_test(path: str) -> bool:
@@ -141,7 +149,7 @@ def _grading(
     latest: dict[str, TestResult] = {}
     for row in (row for row in rows if "id" in row):
         before = latest.get(row["id"])
-        if before is None or before.passed:  # said twice: the worse one counts
+        if before is None or before.passed:  # of a test reported twice, the worse result counts
             latest[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
     missing = TestResult(False, "it did not run", 0.0)
     results = tuple(latest.get(name, missing) for name in expected)

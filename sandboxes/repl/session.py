@@ -33,14 +33,9 @@ from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox, Usage
 from .cell_output import CellOutput
-from .session_processes import (
-    FirstSessionProcess,
-    FrozenSnapshot,
-    ProcessTree,
-    SessionProcess,
-    copyable,
-    others_in,
-)
+from .frozen_snapshot import FrozenSnapshot, copyable, others_in
+from .session_processes import FirstSessionProcess
+from .session_tree import ProcessTree, SessionProcess
 from .snapshot_client import NotSnapshotable, SnapshotClient
 
 INTERRUPT_GRACE_S = 1.0

@@ -148,28 +148,7 @@ def product_of(parser: Parser, left: Node) -> Node | None:
     while True:
         token = parser.here
         if token.kind == "op" and token.value in "*·×/" and not per_unit_ahead(parser):
-            operator = parser.take().value
-            if parser.here.kind == "dots":
-                raise Unreadable("a product with dots")
-            negative = parser.here.kind == "op" and parser.here.value in "+-"
-            factor = _signed(parser, PRODUCT) if negative else parser.expression(PRODUCT)
-            last = factors[-1]
-            # After a vector, a number is the beginning of the right side: u · 2v is u · (2v).
-            if operator in "·×" and factor.op in EXACT and _has_direction(last):
-                while starts_factor(parser, factor):
-                    factor = nodes.mul(factor, parser.expression(PRODUCT))
-            if operator == "/":
-                # A plain fraction becomes one exact number, so that comparing needs no normal form.
-                if last.op == factor.op == "num" and factor.value != 0:
-                    factors[-1] = nodes.num(Fraction(last.value) / factor.value)
-                else:
-                    factors.append(nodes.power(factor, nodes.MINUS_ONE))
-            elif operator != "*" and _is_directed(parser, operator, last, factor):
-                # Matching may swap the sides of a dot product, but not those of a divergence.
-                prefix = "nabla" if nodes.sym("nabla") in {last, factor} else ""
-                factors[-1] = call(prefix + operator, last, factor)
-            else:
-                factors.append(factor)
+            _read_signed_factor(parser, factors)
         elif starts_factor(parser, factors[-1]) and not ends_in_unit(parser, factors):
             factors.append(parser.expression(PRODUCT))
             if factors[-1].op == "rel":
@@ -179,6 +158,31 @@ def product_of(parser: Parser, left: Node) -> Node | None:
     if ends_in_unit(parser, factors):
         return lettered(parser, factors[0], factors[1].note)
     return None if parser.position == start else nodes.mul(*factors)
+
+
+def _read_signed_factor(parser: Parser, factors: list[Node]) -> None:
+    """Read a sign of multiplication or division and the factor behind the sign into `factors`."""
+    operator = parser.take().value
+    if parser.here.kind == "dots":
+        raise Unreadable("a product with dots")
+    negative = parser.here.kind == "op" and parser.here.value in "+-"
+    factor = _signed(parser, PRODUCT) if negative else parser.expression(PRODUCT)
+    last = factors[-1]
+    # After a vector, a number is the beginning of the right side: u · 2v is u · (2v).
+    if operator in "·×" and factor.op in EXACT and _has_direction(last):
+        while starts_factor(parser, factor):
+            factor = nodes.mul(factor, parser.expression(PRODUCT))
+    if operator == "/" and last.op == factor.op == "num" and factor.value != 0:
+        # A plain fraction becomes one exact number, so that comparing needs no normal form.
+        factors[-1] = nodes.num(Fraction(last.value) / factor.value)
+    elif operator == "/":
+        factors.append(nodes.power(factor, nodes.MINUS_ONE))
+    elif operator != "*" and _is_directed(parser, operator, last, factor):
+        # Matching may swap the sides of a dot product, but not those of a divergence.
+        prefix = "nabla" if nodes.sym("nabla") in {last, factor} else ""
+        factors[-1] = call(prefix + operator, last, factor)
+    else:
+        factors.append(factor)
 
 
 def _is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool:
