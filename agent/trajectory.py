@@ -77,7 +77,7 @@ class Stop(StrEnum):
 FAILURES = frozenset(
     {Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.ENV_ERROR, Stop.POLICY_ERROR, Stop.LEFT}
 )
-"""Stops that are no fault of the policy: such trajectories leave the loss and the group
+"""Stops that are not the fault of the policy: such trajectories leave the loss and the group
 baseline.
 """
 TRUNCATED = frozenset({Stop.MAX_TURNS, Stop.CONTEXT_FULL, Stop.MAX_SUMMARIES})

@@ -22,7 +22,7 @@ from .protocol import ExecutionStatus, Limits, Sandbox
 from .settings import DEFAULTS, SandboxSettings
 
 TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
-"""All tiers, in the order of trial. `unsafe` is no isolation at all and is never chosen."""
+"""All tiers, in the order of trial. `unsafe` does not isolate at all and is never chosen."""
 
 REMOTE = "remote"
 """The tier of sandboxes on a server, which isolate as the server's tier does.

@@ -42,7 +42,7 @@ class History:
 
     messages: tuple[Message, ...]
     actions: tuple[int, ...] = ()
-    """Indices of the policy's actions in `messages`. Calls that a context manager answered are no
+    """Indices of the policy's actions in `messages`. Calls that a context manager answered are not
     actions and are not in `messages`.
     """
     summaries: int = 0

@@ -89,7 +89,7 @@ class MemoryFolder:
         try:
             command: Command = msgspec.convert(arguments, Command)
         except msgspec.ValidationError as error:
-            raise ToolError(f"this is no memory command: {error}") from None
+            raise ToolError(f"this is not a memory command: {error}") from None
         match command:
             case ViewFile():
                 return self._view(command)

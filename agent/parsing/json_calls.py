@@ -41,7 +41,7 @@ def as_json(call: ToolCall, arguments: str = "arguments") -> str:
     return json.dumps({"name": call.name, arguments: call.arguments}, ensure_ascii=False)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Return an argument as formats with tags write it: a string as it is, else JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -72,6 +72,6 @@ def numbered(decoded: Sequence[Any], identity: str) -> list[ToolCall]:
     return [as_call(row, f"{name}_{number}") for row, number in zip(decoded, numbers, strict=True)]
 
 
-def given_arguments(decoded: Any) -> bool:
+def given_arguments(decoded: object) -> bool:
     """Return whether an object has arguments, which calls do and few other objects."""
     return isinstance(decoded, dict) and any(key in decoded for key in _ARGUMENTS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import math
 import warnings
-from typing import Any
 
 MAX_PYTHON_CHARS = 1 << 17
 """The longest text that is parsed. Python's parser needs far more memory than the text."""
@@ -33,7 +32,7 @@ def expression(text: str) -> ast.expr:
         raise UnreadableLiteral(str(error)) from None
 
 
-def read_literal(text: str) -> Any:
+def read_literal(text: str) -> object:
     """Return the value of a literal that JSON can represent.
 
     >>> read_literal("{'a': (1, None), 'b': True}")
@@ -48,7 +47,7 @@ def read_literal(text: str) -> Any:
 _NAMES = {"true": True, "false": False, "null": None}
 
 
-def literal(node: ast.expr) -> Any:
+def literal(node: ast.expr) -> object:
     """Return the value of a syntax tree that is a literal JSON can represent; tuples become lists.
 
     Raises:

@@ -38,7 +38,7 @@ def schemas_of(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
     return {}
 
 
-def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+def types_of(schema: object, root: Mapping[str, Any], depth: int = 0) -> set[str]:
     """Return the JSON types that a schema allows; an empty set means that the schema does not say.
 
     >>> sorted(types_of({"anyOf": [{"type": "string"}, {"type": "null"}]}, {}))
@@ -74,7 +74,7 @@ def type_of(value: object) -> str:
     return kinds.get(type(value), "null")
 
 
-def read_value(text: str, types: set[str]) -> Any:
+def read_value(text: str, types: set[str]) -> object:
     """Read a value written as plain text.
 
     If a string is allowed the text is a string, unless another type is allowed too and the text

@@ -190,7 +190,7 @@ class RemoteSession:
             self._unsure = True
             raise
         seq = reply.seq if isinstance(reply, (ResetReply, StepReply)) else None
-        if reply.session != self.name or seq != self._seq:  # a late reply is no one else's
+        if reply.session != self.name or seq != self._seq:  # a late reply is for nobody else
             self._unsure = True
             raise protocol_error(
                 f"asked for session {self.name!r} seq {self._seq}, was answered for "

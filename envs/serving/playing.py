@@ -75,7 +75,7 @@ def fault_in(error: BaseException, session: str, seq: int) -> Fault:
 
 
 def is_bug(error: BaseException) -> bool:
-    """Whether the environment's author should see a traceback: any exception that is no
+    """Whether the environment's author should see a traceback: any exception that is not a
     LudusError.
     """
     return not isinstance(error, LudusError)

@@ -141,7 +141,7 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
     except RecursionError:
         raise UnreadableVerdict("the answer nests objects too deep") from None
     except json.JSONDecodeError as error:
-        raise UnreadableVerdict(f"the answer is no JSON: {error}") from None
+        raise UnreadableVerdict(f"the answer is not JSON: {error}") from None
     if rest := _AFTER.sub("", text[end:]):
         raise UnreadableVerdict(f"the answer goes on after its object: {rest!r:.80}")
     if field not in verdict:

@@ -33,7 +33,7 @@ def open_database(path: str | Path) -> sqlite3.Connection:
         path: the file, where `~` is the home folder; ":memory:" keeps the data for one process.
 
     Raises:
-        sqlite3.Error: the file cannot be opened, or is no SQLite file.
+        sqlite3.Error: the file cannot be opened, or is not an SQLite file.
         OSError: the folder cannot be made.
     """
     if str(path) != ":memory:":

@@ -48,7 +48,7 @@ async def run_cells(
         cells: the source text of each cell.
         template: the limits and files of the run; its code is not used.
         patience_s: how long to wait for a slot, in seconds.
-        cell_timeout_s: the limit of wall time of each cell, in seconds; 0 is none.
+        cell_timeout_s: the limit of wall time of each cell, in seconds; 0 means no limit.
         operation: the name of the work in the metrics.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`ludus/coding-tools-v0`: sessions keep state, errors are told, lost sandboxes are no zeros."""
+"""`ludus/coding-tools-v0`: sessions keep state, errors are told, lost sandboxes do not score zero."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ROOT = os.getuid() == 0
 NOBODY = 65534
 LIMITS = Limits(timeout_s=5, cpu_s=3, memory_bytes=256 << 20)
 UNLIMITED = Limits(timeout_s=30, cpu_s=30, memory_bytes=64 << 30, output_bytes=1 << 30)
-"""Of the positive control: `unsafe` has a watcher, which is no wall."""
+"""For the positive control: `unsafe` has a watcher, but nothing that keeps code out."""
 
 _HEAD = """
 import ctypes, json, os, socket, struct, sys, time

@@ -120,7 +120,7 @@ FETCHES = {
     "its own folder gone": "here = os.getcwd(); os.chdir('/'); shutil.rmtree(here, True)",
     "its own folder a link": "here = os.getcwd(); os.chdir('/'); os.rename(here, here + '2'); os.symlink('/etc', here)",
     "its own folder locked": "os.chmod('.', 0)",
-    "names that are no text": "os.mkdir(b'\\xff\\xfe'); open(b'\\xff\\xfe/\\n\\x1b[2J', 'w').close(); os.symlink(witness, b'\\xc3\\x28')",
+    "names that are not text": "os.mkdir(b'\\xff\\xfe'); open(b'\\xff\\xfe/\\n\\x1b[2J', 'w').close(); os.symlink(witness, b'\\xc3\\x28')",
 }
 """what stands at `loot` (or in `deep`) -> the program that puts it there"""
 

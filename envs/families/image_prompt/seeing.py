@@ -48,7 +48,7 @@ class Patch:
 def seen(pixels: Pixels) -> list[SceneObject]:
     """Return the objects of a picture [height, width, 3]: every patch, with a shape and a place.
 
-    Colours that are no `COLOURS` are "grey", places that are no `PLACES` "elsewhere"; at most 128
+    Colours outside `COLOURS` are "grey", places outside `PLACES` are "elsewhere"; at most 128
     patches are read.
     """
     names = [*COLOURS, UNKNOWN]

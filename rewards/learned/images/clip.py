@@ -96,8 +96,8 @@ class ClipScorer(ImageScorer):
                 config = CLIPConfig.from_pretrained(str(checkpoint))
             except Exception as error:  # transformers checks fields with errors of many types
                 raise WrongCheckpoint(
-                    f"{str(checkpoint / 'config.json')!r} is no configuration of a CLIP model: "
-                    f"{error!s:.300}"
+                    f"{str(checkpoint / 'config.json')!r} is not the configuration of a CLIP "
+                    f"model: {error!s:.300}"
                 ) from error
             tensors: dict[str, Tensor] = {}
             for path in _weight_files(checkpoint):
@@ -111,8 +111,8 @@ class ClipScorer(ImageScorer):
         tensors = read_checkpoint(checkpoint)
         if not is_openai_format(tensors):
             raise WrongCheckpoint(
-                f"{str(checkpoint)!r} is no CLIP model in OpenAI's or open_clip's format: it has "
-                f"no 'visual.conv1.weight'; its first tensors are {', '.join(list(tensors)[:6])}"
+                f"{str(checkpoint)!r} is not a CLIP model in OpenAI's or open_clip's format: it "
+                f"has no 'visual.conv1.weight'; its first tensors are {', '.join(list(tensors)[:6])}"
             )
         config = clip_config(
             tensors, vision_head_width=cls.vision_head_width, activation=cls.activation

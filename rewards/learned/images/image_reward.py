@@ -108,7 +108,7 @@ class ImageReward(ImageScorer):
                 max_position_embeddings=512,
                 layer_norm_eps=1e-12,
                 hidden_act="gelu",
-                is_decoder=True,  # builds the cross-attention; calls say that it is none
+                is_decoder=True,  # builds the cross-attention; calls say that it is not a decoder
             ),
             add_pooling_layer=False,
         )

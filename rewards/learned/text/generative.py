@@ -30,7 +30,7 @@ class GenerativeReward:
 
     The question keeps the response apart from what is asked (a JSON string between two marks), and
     the answer has to hold exactly one consistent verdict: no number is picked out of its prose. An
-    answer that cannot be read is asked for once more, and then is no reward.
+    answer that cannot be read is asked for once more, and then gives no reward.
 
     Args:
         form: "score" asks for 1 to 10, and (score - 1) / 9 is the reward; "verdict" asks whether

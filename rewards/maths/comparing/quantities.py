@@ -175,7 +175,7 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op != answer.op:
         marked, plain = (gold, answer) if gold.op == "quantity" else (answer, gold)
         if plain.op in {"percent", "mod", "based"}:
-            return judge.decided("units", False, f"{marked.note!r} is no {plain.op}")
+            return judge.decided("units", False, f"{marked.note!r} is not a {plain.op}")
         if is_scalar(plain) and symbols(plain) and not symbols(marked.args[0]):
             return judge.equal(mul(marked.args[0], _unit_letters(marked.note)), plain)
         if marked.note == "rad" or judge.conventions.missing_unit:

@@ -66,7 +66,7 @@ def _minus(sides: tuple[Node, Node]) -> Node:
 
 
 def _oriented(node: Node) -> tuple[str, tuple[Node, Node]] | None:
-    """Return (sign, sides) of a relation with > and >= turned round, None where a side is no
+    """Return (sign, sides) of a relation with > and >= turned round, None where a side is not a
     formula.
     """
     if node.op != "rel" or len(node.args) != 2 or not all(is_scalar(side) for side in node.args):

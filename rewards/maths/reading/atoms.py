@@ -61,7 +61,7 @@ def name(parser: Parser) -> Node:
 
 
 def _inverse_function(parser: Parser, letter: str) -> bool:
-    """Return whether `^{-1}(` comes next, and consume the exponent: `f^{-1}(x)` is no
+    """Return whether `^{-1}(` comes next, and consume the exponent: `f^{-1}(x)` is not a
     reciprocal.
     """
     if letter.split("_")[0] not in _FUNCTION_LETTERS or not parser.at("op", "^"):

@@ -59,8 +59,8 @@ def be_slot(
         plan: what the driver says about the slot.
         control: the socket to the driver.
         requests: the socket on which children receive requests.
-        supervisor: a pidfd of the parent, to be closed here; -1 where the end of the parent is no
-            concern.
+        supervisor: a pidfd of the parent, to be closed here; -1 where the end of the parent
+            does not matter.
     """
     code = 1
     try:

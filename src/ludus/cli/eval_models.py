@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def open_model(options: EvalOptions) -> AsyncGenerator[ChatPolicy | TokenPolicy | None]:
     """Yield the model once the server has answered, or once the folder is loaded; None where the
-    policy is no model.
+    policy is not a model.
     """
     if options.policy == "openai":
         policy = _chat_policy(options)

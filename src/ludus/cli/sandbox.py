@@ -60,7 +60,7 @@ def run_doctor(arguments: Sequence[str]) -> int:
     )
     if options.server and not is_address(options.server):
         raise ConfigError(
-            f"{options.server!r} is no address of a server; write remote:http://host:port"
+            f"{options.server!r} is not the address of a server; write remote:http://host:port"
         )
     return asyncio.run(doctor(options.server or os.environ.get(TIER_VARIABLE, "")))
 

@@ -34,7 +34,7 @@ def run(control: socket.socket, parent: int) -> NoReturn:
     """Serve the owner until the owner closes `control`; runs in a fork of the fork server."""
     system.end_with_parent(parent)
     system.adopt_orphans()
-    os.dup2(2, 1)  # what loading prints is seen, and is no answer of ours
+    os.dup2(2, 1)  # what loading prints is seen, and does not mix with our answers
     try:
         template = _Template(control, channel.receive(control))
         try:

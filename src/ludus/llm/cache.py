@@ -8,7 +8,6 @@ import logging
 import os
 import secrets
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -35,7 +34,7 @@ class DiskCache:
             raise ConfigError(f"cannot use {str(folder)!r} as a cache: {error.strerror}") from None
 
     @staticmethod
-    def key(request: Any) -> str:
+    def key(request: object) -> str:
         """Return the key of a request: equal JSON has an equal key, whatever the order of
         fields."""
         return hashlib.blake2b(_encoder.encode(request), digest_size=16).hexdigest()

@@ -211,7 +211,7 @@ def read_models(body: bytes) -> list[str]:
 def _read_calls(answer: _Answer, *, was_cut: bool) -> list[ToolCall]:
     """Return the calls of an answer, in order.
 
-    A call whose arguments are no JSON object carries an error and is never executed. Neither is the
+    A call whose arguments are not a JSON object carries an error and is never executed. Neither is the
     last call of an answer that was `was_cut`, however complete the call looks.
     """
     rows = answer.tool_calls or []

@@ -124,7 +124,7 @@ def _check_of(kind: inspect.Type) -> Check | None:
             if check_item is None:
                 return None
 
-            def check_each(value: Any, path: str) -> None:
+            def check_each(value: object, path: str) -> None:
                 if isinstance(value, (list, tuple)):
                     for index, item in enumerate(value):
                         check_item(item, f"{path}[{index}]")
@@ -135,7 +135,7 @@ def _check_of(kind: inspect.Type) -> Check | None:
             if check_value is None:
                 return None
 
-            def check_values(value: Any, path: str) -> None:
+            def check_values(value: object, path: str) -> None:
                 if isinstance(value, dict):
                     for name, item in value.items():
                         check_value(item, f"{path}.{name}")
@@ -153,7 +153,7 @@ def _of_struct(kind: inspect.StructType) -> Check:
     inside = {field.encode_name: _check_of(field.type) for field in kind.fields}
     nested = {name: found for name, found in inside.items() if found is not None}
 
-    def check(value: Any, path: str) -> None:
+    def check(value: object, path: str) -> None:
         if not isinstance(value, dict):
             return
         if not value.keys() <= allowed:
@@ -175,7 +175,7 @@ def _of_union(kind: inspect.UnionType) -> Check | None:
     if not structs and listed is None:
         return None
 
-    def check(value: Any, path: str) -> None:
+    def check(value: object, path: str) -> None:
         if isinstance(value, list):
             found = listed
         elif isinstance(value, dict) and tag_field is not None:

@@ -1,4 +1,4 @@
-"""What a policy says that is no good answer: the episode goes on or ends, and counts."""
+"""Bad answers of a policy: the episode goes on or ends, and counts."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -106,7 +106,7 @@ async def test_a_tool_may_refuse_and_the_policy_is_told_why() -> None:
 
 async def test_a_result_that_cannot_be_told_names_the_tool_and_the_value() -> None:
     def secret() -> Any:
-        """Give what is no text."""
+        """Return a value that is not text."""
         return threading.Lock()
 
     said = (await Tool(secret).call({})).content
