@@ -44,7 +44,7 @@ class PlacedImage(msgspec.Struct, frozen=True):
 
 
 class ImageFormat(Protocol):
-    """What a chat format needs to know of a model that reads images."""
+    """The facts about a model that reads images which a chat format needs."""
 
     @property
     def placeholder(self) -> str:

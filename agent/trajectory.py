@@ -37,7 +37,7 @@ class TurnKind(StrEnum):
 
 
 class Finish(StrEnum):
-    """Why the sampling of a span stopped."""
+    """The reason why the sampling of a span stopped."""
 
     STOP = "stop"
     """The policy ended its turn."""
@@ -112,8 +112,8 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     message: Message | None = None
     """The sampled span as parsed, for people."""
     action: Message | None = None
-    """What the environment heard, where that is not all of `message`: a part was for the context
-    manager.
+    """The action as the environment heard it, where that is not all of `message`: a part was for
+    the context manager.
     """
     trained: bool = True
     """Whether the sampled tokens count in the loss."""
@@ -127,8 +127,8 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The images shown in `prompt_ids`."""
     turns: list[Turn] = []
     break_reason: str = ""
-    """Why the next segment began: drift, summary, or the name of the context manager that cut;
-    empty in the last segment.
+    """The reason why the next segment began: drift, summary, or the name of the context manager
+    that cut; empty in the last segment.
     """
     discarded: list[Turn] = []
     """Actions that the environment executed but that left this window before the summary. These are
@@ -177,8 +177,8 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     state_images: list[PlacedImage] = []
     """The images shown in `state_ids`."""
     closing: list[Message] = []
-    """What the environment showed after the last action, where that is anything: no policy has read
-    it, a person and a verifier of images may want to.
+    """The observation after the last action, if there was one. No policy has read it, but a person
+    or a verifier of images may want to.
     """
     gold: Any = None
     """The answer according to the environment, known once the episode is over; for verifiers."""

@@ -1,4 +1,4 @@
-"""What a policy acts in: the environment contract, the registry, tasks, and how environments are
+"""Environments: the contract that a policy acts in, the registry, tasks, and how environments are
 served.
 """
 

@@ -40,8 +40,8 @@ Step = tuple[Observation, float | Verdict, bool, bool, Info]
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the policy is told before the first observation; the only part of `info` that
-    reaches it.
+    """The facts and tools that the policy is told before the first observation. Nothing else of
+    `info` reaches the policy.
     """
 
     system_prompt: str = ""
@@ -132,17 +132,17 @@ class TextEnv(ABC):
         return GeneratedTasks(split)
 
     def gold(self) -> object | None:
-        """What `ludus check` must not find in the first observation: the answer of this
-        episode, if there is one.
+        """The answer of this episode, or None; `ludus check` must not find this in the first
+        observation.
         """
         return None
 
     def demonstrate(self) -> str | Message | None:
-        """What an expert would do now, or None if the environment has no expert."""
+        """Return the action an expert would take now, or None if the environment has no expert."""
         return None
 
     def demonstrate_summary(self, *, newest: bool) -> str | None:
-        """What an expert would write to go on from once the context window is full, or None.
+        """Return the summary an expert would write when the context window is full, or None.
 
         Args:
             newest: whether the window being summed up shows the newest observation.

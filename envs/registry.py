@@ -93,7 +93,7 @@ def on_register(listener: Callable[[str], None]) -> None:
 
 
 def env_ids() -> list[str]:
-    """All ids: shipped, registered, and offered by installed packages."""
+    """Return all ids: shipped, registered, and offered by installed packages."""
     return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
 
 
@@ -164,7 +164,7 @@ def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
 
 
 def _misfit(env_id: str, factory: Factory, arguments: dict[str, Any], error: TypeError) -> str:
-    """Why the call itself failed, before anything in the constructor was run."""
+    """Return why the call itself failed, before anything in the constructor was run."""
     if inspect.isabstract(factory):
         names: frozenset[str] = getattr(factory, "__abstractmethods__", frozenset())
         missing = ", ".join(f"{name}()" for name in sorted(names))

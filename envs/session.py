@@ -232,7 +232,7 @@ class EnvSession:
 
 
 def expert_action(session: EnvSession) -> str | Message:
-    """What the environment's own expert does now.
+    """Return the action that the environment's own expert takes now.
 
     Raises:
         ConfigError: it has none, or what it does is not an action.

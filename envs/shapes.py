@@ -1,4 +1,6 @@
-"""What an environment's methods must take and return, and messages that name what does not fit."""
+"""Checks of what an environment's methods take and return, with messages that name what does not
+fit.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from .tasks import SPLITS, ListedTasks, Task
 
 
 class Problem(Protocol):
-    """What a split needs to know of a problem."""
+    """The part of a problem that a split needs."""
 
     @property
     def id(self) -> str:

@@ -27,7 +27,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     split: str
     seed: int = 0
-    """For generated tasks: the number everything about the task is drawn from."""
+    """The random seed that a generated task is drawn from."""
     difficulty: float | None = None
     problem: str = ""
     """Equal in two tasks that are the same problem under two ids, as a generator may draw the same

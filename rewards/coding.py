@@ -40,7 +40,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 GOLD_OPTIONS = (*_OPTIONS, "context", "stub")
-"""What a gold may say besides `tests` and `kind`."""
+"""The options a gold may have besides `tests` and `kind`."""
 
 
 class CodingVerifier:

@@ -99,7 +99,7 @@ class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             )
 
     def of(self, text: str) -> float:
-        """What a text costs, as a number that is added to the reward.
+        """Return the cost of a text's length, as a number that is added to the reward.
 
         >>> LengthShaping(free_words=2, max_words=4, penalty=1.0).of("one two three")
         -0.5
@@ -375,8 +375,8 @@ def _summed(
 def _turn_rewards(
     verdicts: Mapping[str, Verdict], values: Mapping[str, float], weights: Mapping[str, float]
 ) -> list[float]:
-    """What the turns earned over all parts. A part whose reward was bounded or normalised is of the
-    whole response: nobody knows which turn the difference is owed to.
+    """Return the rewards of the turns, added over all parts. A part whose reward was bounded or
+    normalised counts for the whole response, because the difference cannot be assigned to a turn.
     """
     turn_rewards = {
         label: verdict.turn_rewards

@@ -1,4 +1,4 @@
-"""What is known of the error of the models that a verifier asks.
+"""Measured errors of the models that a verifier asks.
 
 A verifier that asks language models has an attribute `judges`, a list of `KnownJudge`. A server
 tells the list in the verifier's card, and the report of a run shows it beside the rewards.

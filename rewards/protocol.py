@@ -26,7 +26,7 @@ class Sample(
     """An answer to be scored, with its prompt and gold."""
 
     response: str | list[Message]
-    """What the policy wrote: the final text, or the whole conversation."""
+    """The policy's response: the final text, or the whole conversation."""
     gold: Any = None
     """The reference the answer is held against, in the form the verifier documents."""
     prompt: str | list[Message] = ""

@@ -138,7 +138,7 @@ def register_verifier(name: str, target: VerifierFactory) -> None:
 
 
 def verifier_names() -> list[str]:
-    """All names: shipped, registered, and offered by installed packages."""
+    """Return all names: shipped, registered, and offered by installed packages."""
     return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
 
 

@@ -43,7 +43,7 @@ def usable(name: str, value: object) -> Verdict:
 
 
 def one_each(value: object, number: int) -> Sequence[object]:
-    """What `score_group` returned for each of `number` samples."""
+    """Return the results of `score_group`, a result for each of `number` samples."""
     if isinstance(value, Verdict):  # nothing came of it, for all of them
         return [value] * number
     if isinstance(value, Sequence) and len(value) == number:

@@ -26,7 +26,7 @@ class SandboxSettings:
     runtime: str | None = None
     """For the tier `docker`: an OCI runtime the engine knows, such as gVisor's "runsc"."""
     network: NetworkPolicy | None = None
-    """What runs with `network=True` may reach; without a policy such runs are refused."""
+    """The hosts that runs with `network=True` may reach; without a policy such runs are refused."""
 
     @property
     def are_for_docker(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# On a busy machine an example may take long, and so may drawing one: that is not the fault of the test.
+# On a busy machine an example may take long, and so may drawing one; no test is at fault then.
 settings.register_profile("ludus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ludus")
 

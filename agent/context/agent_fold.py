@@ -38,7 +38,7 @@ _DIRECTIVE = re.compile(r"<compress>(.*?)</compress>\s*", re.DOTALL)
 
 
 class Directive(msgspec.Struct, frozen=True):
-    """What the policy wants folded."""
+    """A policy's order to fold a span of steps."""
 
     compress_range: tuple[int, int]
     compress_text: str

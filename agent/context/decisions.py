@@ -1,4 +1,4 @@
-"""What a context manager may decide.
+"""The decisions that a context manager can make.
 
 Reopen          a new window opens with given messages, and the policy acts
 WriteSummary    the policy writes a summary at the end of the window, then a window opens

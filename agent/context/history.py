@@ -1,4 +1,4 @@
-"""What a context manager knows of an episode when asked for a decision."""
+"""The history of an episode, as a context manager sees it when asked for a decision."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class History:
     summaries: int = 0
     """How many summaries have been written so far, by whomever."""
     view: tuple[Message, ...] = ()
-    """What the current window shows, calls answered by a context manager included; empty before the
-    first window.
+    """The messages that the current window shows, calls answered by a context manager included;
+    empty before the first window.
     """
     opens: Callable[[list[Message], History], list[Message]] = _as_it_is
     """Returns the first prompt as a new window shows it now; see `ContextManager.opens`."""
@@ -68,7 +68,7 @@ class History:
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """Every action with the messages that answered."""
+        """Return every action with the messages that answered."""
         exchange_ends = [*self.actions, len(self.messages)][1:]
         return [
             Exchange(self.messages[start], list(self.messages[start + 1 : end]))

@@ -42,9 +42,7 @@ class ContextSettings:
     summary_tokens: int = 256
     """The most sampled tokens of a summary or of a memory."""
     last_pair: LastPair = "discard"
-    """What summarize does with the last action and observation: discard (as in SUPO), carry or
-    keep.
-    """
+    """How summarize treats the last action and observation: discard (as in SUPO), carry or keep."""
     train_summaries: bool = True
     """Whether summaries and memories count in the loss."""
     instruction: str = ""

@@ -55,7 +55,9 @@ def _as_python(call: ToolCall) -> str:
 
 _FIRST_CALL = re.compile(r"(\[\s*)?([A-Za-z_][\w.-]*)\s*\(")
 _NAMED_OR_NONE = re.compile(r"\s*(?:\)\s*[\],]|[\w$@.-]++\s*=)")
-"""What may follow the opening parenthesis of a call: the closing one, or a named argument."""
+"""A pattern of the text that may follow the opening parenthesis of a call: the closing one, or a
+named argument.
+"""
 _ANNOUNCED = re.compile(rf"{TAG}\s*{_FIRST_CALL.pattern}")
 """A tag and the call that follows, anywhere in a turn."""
 

@@ -123,7 +123,7 @@ def of_one_call(case: Case) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What follows a turn of the policy."""
+    """The messages that follow a turn of the policy."""
 
     name: str
     said: Message

@@ -38,7 +38,7 @@ class ReleasedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Recognition(msgspec.Struct, frozen=True):
-    """What is known about a template that was found."""
+    """The facts that are known about a template that was found."""
 
     digest: str
     said: str

@@ -1,4 +1,4 @@
-"""What a probe found out about a chat template, as a table and as JSON."""
+"""The report of a probe about a chat template, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TemplateFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a template is from."""
+    """The source of a template."""
 
     name: str = "stock"
     digest: str = ""
@@ -56,7 +56,7 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[TemplateFinding]
     fallbacks: Fallbacks
     opening: str
-    """What the template writes between a question and its answer."""
+    """The text that the template writes between a question and its answer."""
     stop_tokens: list[str]
     """The tokens that end a turn."""
 

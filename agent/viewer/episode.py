@@ -1,4 +1,6 @@
-"""What the page says of an episode, a window and a turn; `episode.html.j2` is how it looks."""
+"""The facts that the page shows about an episode, a window and a turn; the layout is in
+`episode.html.j2`.
+"""
 
 from __future__ import annotations
 

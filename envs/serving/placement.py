@@ -1,4 +1,6 @@
-"""Where the sessions of an environment are played; here, on the event loop if nothing blocks."""
+"""Places where sessions of an environment run; here, the event loop, for environments that never
+block.
+"""
 
 from __future__ import annotations
 

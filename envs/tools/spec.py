@@ -19,7 +19,7 @@ MAX_RESULT_CHARS = 64 * 1024
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy is shown of a tool."""
+    """The description of a tool that a policy is shown."""
 
     name: str
     description: str
@@ -39,7 +39,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolFault(StrEnum):
-    """Why a call gave no result. The policy is told in words; metrics count the faults."""
+    """The reason why a call gave no result. The policy is told in words; metrics count the faults."""
 
     UNREADABLE = "unreadable"
     """The call could not be parsed, or was cut by the token limit."""

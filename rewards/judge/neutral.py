@@ -16,7 +16,9 @@ MAX_CHARS = 60_000
 _CHAT_TOKENS = re.compile(
     r"<(?=[|/!]|\uff5c|[A-Za-z_]|\s*\|)|\[(?=/?[A-Z][A-Z_]{2,}\])|\uff5c|<(?=<)"
 )
-"""Where a special token of some chat template may begin: `<|im_start|>`, `</s>`, `[INST]`, ..."""
+"""A pattern of places where a special token of some chat template may begin: `<|im_start|>`,
+`</s>`, `[INST]`, ...
+"""
 
 
 def _is_hidden(character: str) -> bool:

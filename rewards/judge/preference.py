@@ -39,7 +39,7 @@ class Comparisons:
 
     points: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     failed: dict[int, LudusError] = field(default_factory=dict[int, LudusError])
-    """Why an answer misses one of its comparisons."""
+    """The reason why an answer misses one of its comparisons."""
     flips: int = 0
     """Pairs whose winner changed with the order in which they were shown."""
 

@@ -1,4 +1,4 @@
-"""Every judge takes the options of this module: the server to ask, and the bounds of the calls."""
+"""The options that every judge takes: the server to ask, and the bounds of the calls."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class GoldProblem:
     gold: str
     kind: Problem
     reason: str
-    """What is wrong with the gold, and what to do about it."""
+    """A description of what is wrong with the gold, and what to do about it."""
 
 
 def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:

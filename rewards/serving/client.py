@@ -72,7 +72,7 @@ async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict |
 
 
 def verdict_of(error: RemoteError) -> Verdict:
-    """What a failed call means for the sample.
+    """Return the verdict on a sample whose call failed.
 
     Raises:
         RemoteError: it would fail for every sample.

@@ -59,7 +59,7 @@ class VerifierHost(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why the verifier cannot score now; empty if it can."""
+        """Return why the verifier cannot score now; empty if it can."""
         ...
 
 

@@ -97,7 +97,7 @@ class ScoreService:
         ]
 
     def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
-        """What `/v1/stream` carries for this service."""
+        """The operations that `/v1/stream` carries for this service."""
         return {Score: self.begin}
 
     async def start(self, context: Context) -> None:

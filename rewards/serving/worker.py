@@ -27,7 +27,7 @@ AS_JSON = 64
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a server has to know of a verifier."""
+    """The facts about a verifier that a server needs."""
 
     description: str
     group: bool
@@ -43,7 +43,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 def about_verifier(verifier: Verifier) -> About:
-    """What a server has to know of `verifier`."""
+    """Return the facts about `verifier` that a server needs."""
     return About(
         inspect.getdoc(verifier) or "",
         isinstance(verifier, GroupVerifier),

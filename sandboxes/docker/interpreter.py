@@ -45,7 +45,7 @@ class Interpreter:
     command: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
     reason: str = ""
-    """Why the image's interpreter is not used; empty if it is."""
+    """The reason why the image's interpreter is not used; empty if it is."""
 
     @property
     def is_brought(self) -> bool:

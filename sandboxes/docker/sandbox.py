@@ -129,7 +129,7 @@ class DockerSandbox(SlotSandbox):
 
     @property
     def notes(self) -> list[str]:
-        """What the operator should know about the isolation, as lines of text."""
+        """Return what the operator should know about the isolation, as lines of text."""
         image = self._image
         shows = "this machine's programs" if image.is_host else f"the image {image.name}"
         reason = image.interpreter.reason

@@ -54,7 +54,8 @@ class NetworkNotAllowed(ConfigError):
 
 
 class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What programs may reach: by default every public host, on the ports of the web.
+    """The hosts and ports that programs may reach: by default every public host, on the ports of
+    the web.
 
     Loopback, private, link-local, cloud metadata and all other addresses that are not public are
     refused whatever `hosts` says, and so are the addresses of this machine. Only `exceptions` lifts

@@ -20,8 +20,8 @@ class ProxyRequest:
     host: str
     port: int
     opening: bytes
-    """What the host is sent first; empty for a tunnel, where the program is told about the
-    connection instead.
+    """The bytes that the host is sent first; empty for a tunnel, where the program is told about
+    the connection instead.
     """
 
     @property

@@ -31,7 +31,7 @@ CELL_TIMEOUT_S = 30.0
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server grants to any client."""
+    """The limits of what a server grants to any client."""
 
     max_timeout_s: float = 300.0
     """The longest wall time, and the longest CPU time, of a run or cell, in seconds."""

@@ -230,7 +230,7 @@ class SandboxService:
 
 
 class _Room:
-    """What is left of the largest reply that a batch may have."""
+    """The room that is left in the largest reply that a batch may have."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._most = self._left = bounds.max_reply_bytes

@@ -1,4 +1,4 @@
-"""Every error ludus raises on purpose, drawn once.
+"""The errors that ludus raises on purpose, as a tree.
 
     LudusError
     + ConfigError            (ValueError)       a setting that cannot work

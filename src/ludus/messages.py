@@ -79,7 +79,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Observation = str | list[Message]
-"""What an environment shows: text (one user message) or messages."""
+"""The observation of an environment: text (one user message) or messages."""
 
 
 def system(content: str) -> Message:

@@ -1,4 +1,4 @@
-"""`ludus/coding-tools-v0`: sessions keep state, errors are told, lost sandboxes do not score zero."""
+"""`ludus/coding-tools-v0`: sessions keep state, errors are told, a lost sandbox is not a zero."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ in the smaller splits one draw in ten does.
 
 
 class DemoFault(StrEnum):
-    """What a biased demonstrator does wrong; see `Arithmetic(demo_fault=...)`."""
+    """The mistake that a biased demonstrator makes; see `Arithmetic(demo_fault=...)`."""
 
     NONE = "none"
     """Calls the calculator with the expression, then answers with its result."""

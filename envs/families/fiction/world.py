@@ -38,8 +38,8 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """All entities by name. A world is made once per seed and size, and is equal to itself
-    alone.
+    """A fictional world: all entities by name. Each seed and size has a single world, which is
+    compared by identity.
     """
 
     seed: int

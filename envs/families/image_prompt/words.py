@@ -57,4 +57,4 @@ SAID_COUNTS: Mapping[int, tuple[str, ...]] = {
     2: ("a pair of", "a couple of"),
     3: ("a trio of", "a triplet of"),
 }
-"""What a person says for each; no word of these is one that the renderer understands."""
+"""The words that a person says for each count; the renderer understands none of these."""

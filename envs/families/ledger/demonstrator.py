@@ -1,4 +1,6 @@
-"""What a demonstrator knows of a ledger, and how faithfully the summaries keep that knowledge."""
+"""The memory of a demonstrator: the part of a ledger it knows, and how faithfully its summaries
+keep that.
+"""
 
 from __future__ import annotations
 

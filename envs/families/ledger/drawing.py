@@ -26,7 +26,9 @@ from .entries import DIGITS, Ledger, chain_from, write
 
 
 class Tier(StrEnum):
-    """What has to be carried to the question, and how the writes are shown."""
+    """The tiers of difficulty: what has to be carried to the question, and how the writes are
+    shown.
+    """
 
     COPY = "copy"
     """Writes set registers to digits: the last write of each register has to be kept."""

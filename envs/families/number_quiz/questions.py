@@ -27,7 +27,7 @@ class NumberQuestion:
     text: str
     """The question as the policy reads it."""
     answers: Collection[int]
-    """All right answers; there is more than one only where the kind is `between`."""
+    """All right answers; only questions of the kind `between` have several."""
     equation: str = ""
     """The left side of the equation that the answer completes, without spaces: `7+8=`. Empty for
     questions that are not sums.

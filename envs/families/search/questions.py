@@ -55,7 +55,7 @@ class SearchQuestion:
     pages: tuple[str, ...] = ()
     """The titles of the pages that hold the answer's facts, in order."""
     evidence: tuple[str, ...] = ()
-    """What each search should find."""
+    """The titles that each search should find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Path:
     """The pages read so far; the page of `at` may be among them."""
     relations: tuple[Relation, ...] = ()
     other: str = ""
-    """In a comparison, the entity that lost."""
+    """The other entity of a comparison, which is not the answer."""
 
     @property
     def hops(self) -> int:

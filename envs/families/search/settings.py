@@ -28,13 +28,13 @@ class Style(StrEnum):
     """The way in which a policy searches."""
 
     TOOLS = "tools"
-    """With a tool `search(query)`; the answer comes in `<answer>`."""
+    """The policy calls a tool `search(query)`; the answer comes in `<answer>`."""
     TAGS = "tags"
-    """With `<search>query</search>` in plain text, as in Search-R1."""
+    """The policy writes `<search>query</search>` in plain text, as in Search-R1."""
 
 
 class Source(StrEnum):
-    """What answers searches; any other value is the address of a server."""
+    """The engine that answers searches; any other value is the address of a server."""
 
     BM25 = "bm25"
     """An index in this process."""

@@ -12,7 +12,7 @@ from .pictures import DrawnShape, Page
 
 
 class Kind(StrEnum):
-    """What a question asks for."""
+    """The kinds of questions."""
 
     COLOUR = "colour"
     """The colour of the thing in a cell; six answers."""

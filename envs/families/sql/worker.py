@@ -72,7 +72,7 @@ class QueryResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     more: bool = False
     """Whether there are more rows than `rows` holds."""
     error: str = ""
-    """Why there is no result; empty if there is one."""
+    """The reason why there is no result; empty for a result."""
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ _FORBIDDEN = re.compile(
     r"|ignore|always|regardless|any response|every response|system|prompt)\b|[<>{}\[\]|`\\]",
     re.IGNORECASE,
 )
-"""What a criterion about a response has no need to say, and a poisoned one has."""
+"""Words that a criterion about a response never needs, but a poisoned criterion does."""
 
 
 def about_contrast(data: Mapping[str, str], existing: Sequence[str]) -> JudgeQuestion:

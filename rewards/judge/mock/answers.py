@@ -17,17 +17,17 @@ class MockMode(StrEnum):
     HONEST = "honest"
     """Reads the data and judges by the words of the criterion."""
     GULLIBLE = "gullible"
-    """As honest, but obeys any instruction outside the data, after what looks like the data's end,
-    and behind a control token.
+    """An honest judge that obeys any instruction outside the data, after what looks like the data's
+    end, and behind a control token.
     """
     ECHO = "echo"
     """Answers with the response that was to be judged."""
     GARBAGE = "garbage"
     """Answers with HTML, prose, two verdicts, numbers out of range, NaN, a megabyte, nothing."""
     FLAKY = "flaky"
-    """As honest; some requests fail with 429 or 500 first."""
+    """An honest judge; some requests fail with 429 or 500 first."""
     SLOW = "slow"
-    """As honest, late."""
+    """An honest judge whose answers come late."""
 
 
 GARBAGE = [

@@ -112,7 +112,8 @@ class ClipScorer(ImageScorer):
         if not is_openai_format(tensors):
             raise WrongCheckpoint(
                 f"{str(checkpoint)!r} is not a CLIP model in OpenAI's or open_clip's format: it "
-                f"has no 'visual.conv1.weight'; its first tensors are {', '.join(list(tensors)[:6])}"
+                f"has no 'visual.conv1.weight'; the first tensors are "
+                f"{', '.join(list(tensors)[:6])}"
             )
         config = clip_config(
             tensors, vision_head_width=cls.vision_head_width, activation=cls.activation

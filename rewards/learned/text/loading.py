@@ -60,8 +60,8 @@ def load_head(
     wrong = sorted(str(mismatch) for mismatch in loading_info.get("mismatched_keys", ()))
     if missing or wrong:
         raise ConfigError(
-            f"{name}: {str(folder)!r} is not a {auto_class.removeprefix('AutoModelFor')} model: its "
-            f"weights lack {', '.join(missing[:4]) or 'none'}"
+            f"{name}: {str(folder)!r} is not a {auto_class.removeprefix('AutoModelFor')} model: "
+            f"its weights lack {', '.join(missing[:4]) or 'none'}"
             + (f" and have other shapes at {', '.join(wrong[:4])}" if wrong else "")
             + "; without them the head would be random"
         )

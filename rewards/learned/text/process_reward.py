@@ -39,7 +39,7 @@ class Steps:
     count: int = 0
     """Number of turns."""
     why: str = ""
-    """Why the response is not worth the model's time."""
+    """The reason why the response is not given to the model; empty for a response that is."""
 
 
 class ProcessRewardModel(HeadModel):

@@ -28,7 +28,7 @@ MAX_OPTION = 200
 
 
 class ChoiceVerdict(NamedTuple):
-    """What multiple choice decides about a pair: `equal` is None where the letters leave the
+    """The decision of multiple choice about a pair: `equal` is None where the letters leave the
     question open.
 
     `option` is then the text of the gold's option, which the answer may give instead of the

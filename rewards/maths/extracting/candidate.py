@@ -49,12 +49,12 @@ class Candidate:
     firm: bool = False
     """Whether the statement calls itself final, correct or right."""
     ignored: str = ""
-    """Why the writer does not claim this answer (denied, supposed, quoted), or "". An ignored
-    candidate never wins.
+    """The reason why the writer does not claim this answer (denied, supposed, quoted), or "". An
+    ignored candidate never wins.
     """
     void: str = ""
-    """Why this statement gives no usable answer (empty, cut off), or "". If a void candidate wins,
-    the response has no answer.
+    """The reason why this statement gives no usable answer (empty, cut off), or "". If a void
+    candidate wins, the response has no answer.
     """
 
 

@@ -1,4 +1,5 @@
-"""What the snapshot server does to a session's processes, by system calls in stopped processes.
+"""The changes that the snapshot server makes to a session's processes, by system calls in stopped
+processes.
 
 A *frozen copy* of a session's process never runs again: it is stopped for good, as the state of a
 snapshot. A *branch* is a copy of a frozen copy. Before it runs its first instruction, it has been

@@ -18,7 +18,9 @@ from ..run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, JailPlan
 from . import policy, syscalls as sc
 
 _STAGING = ("/sys", "/mnt", "/tmp")
-"""Where the new root is assembled: a folder that every host has and no program needs to see."""
+"""The folder in which the new root is assembled: a folder that every host has and no program needs
+to see.
+"""
 
 _READ = 0b1101  # Landlock: execute, read file, read directory
 _WRITE = 0xFFFF

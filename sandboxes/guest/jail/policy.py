@@ -1,4 +1,4 @@
-"""What a sandboxed program may do: system calls, files, limits. Nothing here calls the kernel."""
+"""The rights of a sandboxed program: system calls, files, limits. Nothing here calls the kernel."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from . import seccomp
 from .syscall_numbers import ALLOWED
 
 PACKAGES = "/packages"
-"""Where the allowed site-packages appear in a slot with its own root file system."""
+"""The folder at which the allowed site-packages appear in a slot with its own root file system."""
 
 WORK = "/sandbox"
 """The only directory that a program may write; `/tmp` and `/dev/shm` are links to it."""
 
 BRANCHES = "/branches"
-"""Where the files of a session's snapshots and branches are mounted; closed to all other
-programs.
+"""The folder at which the files of a session's snapshots and branches are mounted; closed to all
+other programs.
 """
 
 FILES = "files"
@@ -56,7 +56,7 @@ ETC_FILES = {
 """File name -> content of files that are written into the slot's own /etc."""
 
 ETC_FROM_HOST = ("ld.so.cache", "alternatives")
-"""What the slot's /etc borrows read-only from the host: the loader's cache and the links of
+"""The files of /etc that a slot shares read-only with the host: the loader's cache and the links of
 Debian's `cc` and `awk`.
 """
 

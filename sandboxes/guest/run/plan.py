@@ -1,4 +1,4 @@
-"""What a slot is told before being isolated: paths and numbers, never a secret."""
+"""The plan that a slot receives before being isolated: paths and numbers, never a secret."""
 
 from __future__ import annotations
 

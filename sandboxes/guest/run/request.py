@@ -32,7 +32,7 @@ QUIET = (SERVE, PROVE, PROVE_MANY, PROVE_PYTEST, PROVE_REPOSITORY, REPL)
 
 
 class Request:
-    """What a child is to do.
+    """The task of a child process.
 
     Args:
         mode: PYTHON: run `blobs[0]` as `__main__`. COMMAND: run `options["steps"]`. FETCH: read

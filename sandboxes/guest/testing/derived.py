@@ -69,7 +69,7 @@ _BARE_BY_NAME: dict[str, Callable[[type, Any], object]] = {
     "fractions.Fraction": lambda kind, item: kind(item.numerator, item.denominator),
     "decimal.Decimal": lambda kind, item: kind(item),
 }
-"""As `_BARE`, for types whose modules are loaded only where a program uses them."""
+"""Like `_BARE`, for types whose modules are loaded only where a program uses them."""
 
 
 def is_derived(item: object) -> bool:

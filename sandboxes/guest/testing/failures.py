@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 own_names: Mapping[str, object] = {}
-"""Where an exception class of this side is found again when an exception comes back."""
+"""The exception classes of this side by name, to be found again when an exception comes back."""
 
 own_module = "tests"
 """The module name of this side's own exception classes."""

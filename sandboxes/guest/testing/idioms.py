@@ -87,7 +87,7 @@ function.
 
 
 class Needs:
-    """What the tests want to be the same in the solution's process."""
+    """The state that the tests need to be the same in the solution's process."""
 
     # No dataclass: `dataclasses` imports `inspect`, which takes every fresh process 4 ms.
     def __init__(self) -> None:

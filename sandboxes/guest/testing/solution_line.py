@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KIND_LETTERS = 60
 
 Job = Mapping[str, object]
-"""What a test runner is given: `tests` (sources), `prelude` (source), `module`, `stop_early`,
+"""The job of a test runner: `tests` (sources), `prelude` (source), `module`, `stop_early`,
 `interface` (name -> attributes), `entry_point`.
 """
 
@@ -60,7 +60,7 @@ class ObjectRefused(BaseException):
 
 
 class TestsLine:
-    """What the tests hold of the solution, and the line to the solution's process."""
+    """The tests' handles of the solution, and the line to the solution's process."""
 
     def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []

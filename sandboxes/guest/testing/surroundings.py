@@ -24,7 +24,9 @@ Ask = Callable[..., object]
 
 
 class Surroundings:
-    """What the two processes share; set up once, before the solution is asked for anything."""
+    """The state that the two processes share; set up once, before the solution is asked for
+    anything.
+    """
 
     def __init__(self, ask: Ask, needs: Needs) -> None:
         self._ask = ask

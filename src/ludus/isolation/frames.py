@@ -30,7 +30,7 @@ class Frame(NamedTuple):
     call: int
     """The number of the call; an answer has the number of its call."""
     tag: int
-    """What is asked, or the kind of answer; the two sides agree on the numbers."""
+    """The operation, or the kind of answer; the two sides agree on the numbers."""
     thread_number: int
     """The number of the worker thread on which a call runs."""
     body: bytes

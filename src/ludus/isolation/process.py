@@ -28,14 +28,14 @@ CANCEL_GRACE_S = 0.5
 killed.
 """
 DRAIN_S = 0.02
-"""For how many seconds the last output of a dead process is read."""
+"""The seconds for which the last output of a dead process is read."""
 
 controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
 """The threads for blocking calls to templates: a fork and a reap take about a millisecond."""
 
 
 class WorkerEnd(StrEnum):
-    """Why a worker process has ended."""
+    """The reasons why a worker process has ended."""
 
     LATE = "late"
     """We killed the process: a call did not answer by its deadline."""

@@ -24,7 +24,7 @@ from . import channel, system, worker
 from .part import WorkerPart
 
 GRACE_S = 5.0
-"""For how many seconds the processes that a dead worker had started may go on; a sandbox ends
+"""The seconds for which the processes that a dead worker had started may go on; a sandbox ends
 itself in that time.
 """
 LOOK_EVERY_S = 1.0

@@ -27,7 +27,7 @@ from .part import Answer, WorkerPart
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a call has no result: an exception escaped from the part."""
+    """The reason why a call has no result: an exception escaped from the part."""
 
     message: str
     trace: str = ""

@@ -25,7 +25,7 @@ LOOK_EVERY_S = 5.0
 
 
 class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker processes of an environment or verifier may use."""
+    """The limits of the worker processes of an environment or verifier."""
 
     processes: int = 8
     """The most processes; they are forked when needed."""

@@ -1,4 +1,4 @@
-"""What a worker process shall run, in a form that can be sent to a fresh interpreter.
+"""The code a worker process shall run, in a form that can be sent to a fresh interpreter.
 
 Classes and functions of modules that can be imported there travel by name. Those of a notebook, of
 `__main__`, defined inside a function, or of a file that was imported under another name travel by

@@ -37,7 +37,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     finish: str
     """stop, length, tool_calls or content_filter, as reported by the server."""
     usage: TokenUsage | None = None
-    """None where the server does not count tokens."""
+    """The tokens used; None where the server does not count tokens."""
     cached: bool = False
     first_token: dict[str, float] | None = None
     """Log-probability of each candidate for the first token, where the request asked for
@@ -211,8 +211,8 @@ def read_models(body: bytes) -> list[str]:
 def _read_calls(answer: _Answer, *, was_cut: bool) -> list[ToolCall]:
     """Return the calls of an answer, in order.
 
-    A call whose arguments are not a JSON object carries an error and is never executed. Neither is the
-    last call of an answer that was `was_cut`, however complete the call looks.
+    A call whose arguments are not a JSON object carries an error and is never executed. With
+    `was_cut`, the last call is not executed either, however complete the call looks.
     """
     rows = answer.tool_calls or []
     if answer.function_call is not None:  # as older servers write the only call

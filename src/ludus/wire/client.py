@@ -50,7 +50,7 @@ class Traffic:
 
 @dataclass
 class Contact:
-    """What is known of a server's presence, shared by all copies of a client (`Client.within`)."""
+    """The last contact with a server, shared by all copies of a client (`Client.within`)."""
 
     made: bool = False
     """Whether the server has ever answered."""

@@ -39,7 +39,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     """A key of `CODES`; a client that does not know the code goes by the HTTP status."""
     message: str
-    """What went wrong and what to do, as a sentence for a person."""
+    """A description of what went wrong and what to do, as a sentence for a person."""
     session: str = ""
     seq: int | None = None
     """The seq that the operation used up; None if the seq is still free. Such a fault *is* the
@@ -51,7 +51,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue_depth: int | None = None
     limit: int | None = None
     verdict: Verdict | None = None
-    """Why there is no reward, where the code is `reward_unavailable`."""
+    """The verdict that says why there is no reward, where the code is `reward_unavailable`."""
 
 
 class FaultReply(msgspec.Struct, frozen=True, kw_only=True):

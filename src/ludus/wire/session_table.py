@@ -54,7 +54,7 @@ class Lease(ABC):
 
 
 class Overdue(StrEnum):
-    """Why the reaper ends a lease."""
+    """The reasons why the reaper ends a lease."""
 
     EXPIRED = "expired"
     """The time without use has reached the lease's limit."""
