@@ -39,7 +39,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolFault(StrEnum):
-    """The reason why a call gave no result. The policy is told in words; metrics count the faults."""
+    """The reason why a call gave no result: a text for the policy, and a count in the metrics."""
 
     UNREADABLE = "unreadable"
     """The call could not be parsed, or was cut by the token limit."""
