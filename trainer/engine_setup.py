@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -33,7 +34,13 @@ TAIL_ROWS = 8
 
 
 async def open_engine(
-    config: TrainConfig, path: str, learner: Learner, folder: RunFolder, *, version: int
+    config: TrainConfig,
+    path: str,
+    learner: Learner,
+    folder: RunFolder,
+    *,
+    version: int,
+    beside: bool = False,
 ) -> Engine:
     """Return an engine that has the learner's weights.
 
@@ -43,17 +50,21 @@ async def open_engine(
         learner: whose weights the engine samples from.
         folder: the run's folder, for logs.
         version: the version of the weights.
+        beside: whether the engine plays evaluations beside the one of training: it has one process.
 
     Raises:
         LudusError: an engine does not start, or cannot be used for training.
     """
+    if beside:
+        config = replace(config, local=replace(config.local, engines=min(1, config.local.engines)))
     if config.engine == "local" and not config.local.engines:
         return _local_engine(config, path, learner, version)
+    log = folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
             pool = await _servers(config, path, learner, folder, version, stack)
         else:
-            pool = await _processes(config, path, learner, folder, version, stack)
+            pool = await _processes(config, path, learner, log, version, stack)
         await pool.set_weights(learner.source(), version)
         stack.pop_all()
     return pool
@@ -91,14 +102,13 @@ async def _processes(
     config: TrainConfig,
     path: str,
     learner: Learner,
-    folder: RunFolder,
+    log: Path,
     version: int,
     stack: AsyncExitStack,
 ) -> EnginePool:
     """Start engine processes, and share the cores of this machine among them and the learner."""
-    shell = folder.path / "engine"
-    shell.mkdir(exist_ok=True)
-    write_shell(shell, path, learner.model, learner.images)
+    shell = log / "model"
+    await asyncio.to_thread(write_shell, shell, path, learner.model, learner.images)
     device = pick_device(config.model.device)
     count, cores = config.local.engines, len(os.sched_getaffinity(0))
     threads = config.local.threads or max(1, cores // (count + 1))
@@ -120,8 +130,8 @@ async def _processes(
                 max_image_pixels=config.model.max_image_pixels,
                 version=version,
             ),
-            name=f"engine process {index}",
-            log=folder.path / f"engine-{index}.log",
+            name=f"{log.name} process {index}",
+            log=log / f"process-{index}.log",
         )
         for index in range(count)
     ]

@@ -162,7 +162,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     stack.push_async_callback(engine.close)
     evaluating = engine
     if config.eval.beside == "own":
-        evaluating = await open_engine(config, model_path, learner, folder, version=first_step)
+        evaluating = await open_engine(
+            config, model_path, learner, folder, version=first_step, beside=True
+        )
         stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])

@@ -62,8 +62,8 @@ class LocalEngine:
         version: the version of the initial weights; a resumed run continues counting from there.
         images: reads the images of prompts; None for a model that reads none.
         keep_cache: whether running requests keep the keys and values of older weights when new
-            weights arrive; otherwise these are computed again, and every later token is exactly the
-            new policy's.
+            weights arrive; otherwise these are computed again before the next token is sampled,
+            and every later token is exactly the new policy's.
     """
 
     def __init__(
@@ -261,6 +261,8 @@ class LocalEngine:
         self._arrived = self._arrivals()
         if self._torn:
             raise StaleWeights(self._torn)
+        if not self.keep_cache:
+            self._batch.recompute()
         if self._arrived:
             self._batch.admit(self._arrived)
         self._arrived = []
@@ -317,13 +319,10 @@ class LocalEngine:
         try:
             for name, tensor in checked(source):
                 mine[name].copy_(tensor)
-            self._torn, self._batch.version = "", version
-            if not self.keep_cache:
-                self._batch.recompute()
-        except Exception as error:
-            # Nobody goes on with a mixture of weights, or with keys of which some are old.
-            self._fail_all(StaleWeights(self._torn) if self._torn else error)
+        except Exception:
+            self._fail_all(StaleWeights(self._torn))  # nobody goes on with a mixture of weights
             raise
+        self._torn, self._batch.version = "", version
 
     def _abort(self) -> None:
         everyone = [*taken(self._waiting), *self._arrived, *self._batch.active]

@@ -139,6 +139,7 @@ def write_shell(
         model: the model.
         images: its image reader; None for a model that reads no images.
     """
+    Path(folder).mkdir(parents=True, exist_ok=True)
     model.config.save_pretrained(str(folder))
     if images is not None:
         tokenizer: Any = load_tokenizer(path)

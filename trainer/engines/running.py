@@ -72,8 +72,10 @@ class RunningBatch:
             request.stale = True
 
     def recompute(self) -> None:
-        """Compute the keys and values of all running requests again, with the current weights."""
-        if not self.active:
+        """Compute the keys and values of all running requests again if some of them are older than
+        the weights.
+        """
+        if not any(request.stale for request in self.active):
             return
         # The last sampled token was never fed to the model, so the cache has no keys of it.
         rows = [PromptRow(tuple(one.ids[:-1]), 0, one.images) for one in self.active]
