@@ -222,6 +222,22 @@ class TrainerConfig:
     """Whether a decoder layer keeps only its input for the backward pass and computes the rest once
     more there: much less memory for about a third more time, and the same gradient.
     """
+    compile: bool = False
+    """Whether decoder layers are compiled by torch.compile; the first passes take minutes."""
+    critic: Literal["shared", "separate"] = "shared"
+    """For recipes with values: whether the value head reads the policy's hidden states, or those of
+    a copy of the policy that is trained for values alone.
+    """
+    critic_lr: float = 0.0
+    """Learning rate of critic and value head; 0 takes trainer.lr."""
+    value_updates: int = 0
+    """Number of updates at the start of a run that train values alone, before the policy moves."""
+    ema_decay: float = 0.0
+    """Decay of a moving average of the policy's weights, such as 0.99; 0 keeps none."""
+    ema_use: Literal["export", "evaluate"] = "export"
+    """What the average is for: a folder `average` beside each checkpoint's model, or that and the
+    weights that evaluations play with.
+    """
     lora: LoraConfig = field(default_factory=LoraConfig)
 
     def __post_init__(self) -> None:
@@ -229,8 +245,16 @@ class TrainerConfig:
             _positive(f"trainer.{name}", getattr(self, name))
         if self.tokens_per_pass is not None:
             _positive("trainer.tokens_per_pass", self.tokens_per_pass)
-        for name in ("weight_decay", "warmup_steps", "updates_per_step"):
+        for name in (
+            "weight_decay",
+            "warmup_steps",
+            "updates_per_step",
+            "critic_lr",
+            "value_updates",
+        ):
             _not_negative(f"trainer.{name}", getattr(self, name))
+        if not 0 <= self.ema_decay < 1:
+            raise ConfigError(f"trainer.ema_decay must be in [0, 1), got {self.ema_decay}")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"trainer.{name} must be in [0, 1), got {getattr(self, name)}")

@@ -8,13 +8,14 @@ changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError, UpdateRefused
@@ -22,34 +23,20 @@ from ludus.errors import ConfigError, UpdateRefused
 from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
-from ..memory import fitting_pass
 from ..run.checkpoint import WeightsWriter
-from ..vision import ImageReader, last_hidden
+from ..vision import ImageReader
 from ..weights import MemoryWeights, adapter_tensors
-from .activations import checkpoint_layers
-from .attention import packed_hidden, why_unpackable
-from .batch import Batch, passes, units
+from .average import WeightAverage
+from .batch import Batch, units
+from .critic import trained_tensors
 from .guard import broken_units, is_finite, told
-from .logits import LOGITS_AT_ONCE, Reading, read_logits
-from .packing import MIN_SHARED, pack_rows, packs
-from .precision import at_least_float32
-from .readings import logp, logp_and_entropy, new_value_head, scatter, score_norm
+from .logits import LOGITS_AT_ONCE
+from .loss_scale import LossScale
+from .masters import MasterWeights
+from .reader import PolicyReader, Predicted
 from .schedule import learning_rate
 
-PACKING_OFF = "trainer.packing is none"
-NEVER_SHARED = 1 << 40
-
-
-class Predicted(NamedTuple):
-    """Outputs of the model for the trained tokens; 0 elsewhere."""
-
-    logp: Tensor
-    """Log-probabilities, [B, T], in nats."""
-    entropy: Tensor | None
-    """Entropies, [B, T], in nats; None unless they were asked for."""
-    values: Tensor | None = None
-    """Values of the state before each token, [B, T]; None without a value head."""
-
+__all__ = ["SHARDS", "Learner", "Loss", "Predicted"]
 
 SHARDS = "shards"
 """Key of a state whose tensors ranks have written beside it."""
@@ -58,7 +45,7 @@ Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 """A function from one pass and the model's outputs to (sum, weight)."""
 
 
-class Learner:
+class Learner(PolicyReader):
     """Holds the weights being trained.
 
     Args:
@@ -88,27 +75,30 @@ class Learner:
         logits_at_once: int = LOGITS_AT_ONCE,
         images: ImageReader | None = None,
     ) -> None:
-        self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
-        self.config = config
-        self.temperature = temperature
-        self.autocast = autocast
+        super().__init__(
+            model,
+            config,
+            temperature=temperature,
+            values=values,
+            autocast=autocast,
+            logits_at_once=logits_at_once,
+            images=images,
+        )
         self.planned_updates = planned_updates
-        self.logits_at_once = logits_at_once
-        self.images = images
         self.updates = 0
-        self.value_head = new_value_head(model) if values else None
-        self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)
-        """Why rows are padded instead of packed; empty where they are packed."""
-        self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
-        if config.checkpoint_layers:
-            checkpoint_layers(model)
+        self.scale = LossScale(autocast)
+        """What the loss is multiplied by before the backward pass; 1 but in float16."""
         self._place()
+        self.masters = MasterWeights(self._held())
+        """float32 copies of weights that are held in half precision; the optimizer moves these."""
         self.optimizer = torch.optim.AdamW(
-            self._parameters(),
+            self._groups(),
             lr=config.lr,
             betas=(config.beta1, config.beta2),
             weight_decay=config.weight_decay,
         )
+        self.average = WeightAverage(self._policy(), config.ema_decay)
+        """Moving average of the policy's trained weights; empty where `ema_decay` is 0."""
 
     def update(
         self,
@@ -150,20 +140,27 @@ class Learner:
             self.optimizer.zero_grad(set_to_none=True)
             total, weight = 0.0, 0.0
             for part in self._passes(batch, those, together):
-                one = batch.take(part).to(self.model.device)
-                said = self.predict(one, entropy=entropy)
-                part_sum, part_weight = loss(one, said)
-                self._backward(part_sum, said)
-                total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+                with self._watching(batch, part):
+                    one = batch.take(part).to(self.model.device)
+                    said = self.predict(one, entropy=entropy)
+                    part_sum, part_weight = loss(one, said)
+                    self._backward(part_sum * self.scale.factor, said)
+                    total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+                    del one, said, part_sum
             return self._over_ranks(total, weight)
 
+        short = self.shortage.count
         resting, resting_weight = self._resting(batch, rows[idle[rows]], loss)
-        total, weight = backward(left)
-        total, weight = total + resting, weight + resting_weight
-        made = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
-        if weight == 0:
-            return {"loss": 0.0, "grad_norm": 0.0, **made}
-        norm = self._clipped_norm(weight)
+        while True:
+            total, weight = self._fitting(lambda: backward(left))
+            total, weight = total + resting, weight + resting_weight
+            made = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
+            if weight == 0:
+                return {"loss": 0.0, "grad_norm": 0.0, **made}
+            norm = self._clipped_norm(weight)
+            overflown = math.isfinite(total) and not math.isfinite(norm)
+            if not (overflown and self.scale.lower()):
+                break
         if fault := told(total / weight, norm):
 
             def breaks(those: list[int]) -> bool:
@@ -174,96 +171,17 @@ class Learner:
             self.optimizer.zero_grad(set_to_none=True)
             raise UpdateRefused(fault, found)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.lr
+            group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()
+        self.masters.write_back()
+        self.average.update()
+        self.scale.made()
         self.updates += 1
+        if self.scale.used:
+            made["loss_scale"] = self.scale.factor
+        if self.shortage.count > short:
+            made["out_of_memory"] = float(self.shortage.count - short)
         return {"loss": total / weight, "grad_norm": norm, **made}
-
-    def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
-        """Return log-probabilities, and entropies if asked for, of the trained tokens.
-
-        Only the logits of trained tokens are computed.
-        """
-        hidden = self._hidden(batch)
-        read = self._read(batch, hidden, logp_and_entropy if entropy else logp)
-        values = (
-            None
-            if self.value_head is None
-            else self.value_head(at_least_float32(hidden)).squeeze(-1)
-        )
-        return Predicted(
-            scatter(read[:, 0], batch),
-            scatter(read[:, 1], batch) if entropy else None,
-            None if values is None else scatter(values, batch),
-        )
-
-    def score(self, batch: Batch) -> Tensor:
-        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
-        return self._over(batch, lambda part: self.predict(part).logp)
-
-    def score_values(self, batch: Batch) -> Tensor:
-        """Return values [B, T] of the state before each trained token, without gradient, on the
-        CPU.
-        """
-
-        def values(part: Batch) -> Tensor:
-            found = self.predict(part).values
-            assert found is not None, "made without a value head"
-            return found
-
-        return self._over(batch, values)
-
-    def score_entropy(self, batch: Batch) -> Tensor:
-        """Return entropies [B, T] in nats at each trained token, without gradient, on the CPU."""
-
-        def entropy(part: Batch) -> Tensor:
-            found = self.predict(part, entropy=True).entropy
-            assert found is not None, "asked for"
-            return found
-
-        return self._over(batch, entropy)
-
-    def score_norms(self, batch: Batch) -> Tensor:
-        """Return the squared norm [B, T] of each trained token's score with respect to the logits,
-        on the CPU.
-
-        The norm is `1 - 2 p(token) + sum_v p(v)^2`. An optimal token baseline weighs returns by
-        these norms.
-        """
-
-        def norms(part: Batch) -> Tensor:
-            return scatter(self._read(part, self._hidden(part), score_norm)[:, 0], part)
-
-        return self._over(batch, norms)
-
-    def split(
-        self, batch: Batch, rows: Tensor, tokens: int, together: Tensor | None = None
-    ) -> Iterable[Tensor]:
-        """Split `rows` into forward passes of at most `tokens` tokens, counted as they are
-        computed: packed and after sharing, or with their padding; see `packs` and `passes`.
-        """
-        if not self._packs(batch):
-            return passes(batch.lengths, rows, tokens, together)
-        return packs(batch.ids, batch.lengths, rows, tokens, together, min_shared=self._min_shared)
-
-    def _packs(self, batch: Batch) -> bool:
-        """Whether a batch is computed without padding; rows with images are not."""
-        return not self.unpacked and not any(batch.images)
-
-    @property
-    def tokens_per_pass(self) -> int:
-        """The largest number of tokens that a forward pass computes."""
-        return self.config.tokens_per_pass or self._fitting_pass
-
-    @cached_property
-    def _fitting_pass(self) -> int:
-        return fitting_pass(self.model, self.autocast or torch.float32)
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what a user should know about how this model is trained, one line each."""
-        if not self.unpacked or self.config.packing == "none":
-            return ()
-        return (f"rows are padded, since this model cannot be packed: {self.unpacked}",)
 
     @property
     def lr(self) -> float:
@@ -280,6 +198,16 @@ class Learner:
         """Return what every rank measured of its own passes; with one process, `items`."""
         return items
 
+    @contextmanager
+    def averaged(self) -> Generator[None]:
+        """Put the moving average in the place of the policy's weights inside the block, for an
+        evaluation or an export; without an average nothing changes.
+        """
+        with self.average.in_place():
+            self.masters.write_back()
+            yield
+        self.masters.write_back()
+
     def source(self) -> WeightSource:
         """Return the weights for an engine, not copied: they stay as they are until read. An
         adapter is merged into its base, or comes alone where `trainer.lora.publish` says so.
@@ -293,8 +221,15 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the model."""
         head = {} if self.value_head is None else self.value_head.state_dict()
-        optimizer = self.optimizer.state_dict()
-        return {"optimizer": optimizer, "updates": self.updates, "value_head": head}
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "updates": self.updates,
+            "value_head": head,
+            "critic": {} if self.critic is None else trained_tensors(self.critic),
+            "masters": self.masters.state(),
+            "average": self.average.state(),
+            "loss_scale": self.scale.state(),
+        }
 
     def writer(self, tokenizer: object) -> WeightsWriter | None:
         """Return what writes the model into a checkpoint where ranks share the weights; None where
@@ -313,10 +248,21 @@ class Learner:
             self.updates = int(state["updates"])
             self._read_shards(folder)
             return
-        self.optimizer.load_state_dict(state["optimizer"])
+        try:
+            self.optimizer.load_state_dict(state["optimizer"])
+        except ValueError as error:
+            raise ConfigError(
+                f"the checkpoint was written by another model, or with other trainer settings (an "
+                f"adapter, a critic): {error}"
+            ) from error
         self.updates = int(state["updates"])
         if self.value_head is not None:
             self.value_head.load_state_dict(state["value_head"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"], strict=False)
+        self.masters.restore(state.get("masters", ()))
+        self.average.restore(state.get("average", ()))
+        self.scale.restore(state.get("loss_scale", {}))
 
     def _read_shards(self, folder: Path | None) -> None:
         from ..ranks.shards import read_shards  # which knows this module
@@ -330,12 +276,6 @@ class Learner:
     def _place(self) -> None:
         """Put the modules where they are trained, before the optimizer is made."""
 
-    def _passes(
-        self, batch: Batch, rows: Tensor, together: Tensor | None = None
-    ) -> Iterable[Tensor]:
-        """Split `rows` into the forward passes of this process."""
-        return self.split(batch, rows, self.tokens_per_pass, together)
-
     def _backward(self, part_sum: Tensor, said: Predicted) -> None:
         """Add the gradient of a pass's sum."""
         if part_sum.requires_grad:
@@ -348,44 +288,30 @@ class Learner:
     def _gradient_is_finite(self) -> bool:
         return is_finite(self._parameters())
 
-    def _parameters(self) -> list[torch.nn.Parameter]:
-        head = [] if self.value_head is None else list(self.value_head.parameters())
-        return [*(one for one in self.model.parameters() if one.requires_grad), *head]
+    def _parameters(self) -> list[Parameter]:
+        """Return what the optimizer moves."""
+        return [self.masters.of(one) for one in self._held()]
 
-    @torch.no_grad()
-    def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
-        """Apply `of` to every row, pass by pass, and return the results on the CPU."""
-        found = torch.zeros_like(batch.mask)
-        every = torch.arange(len(batch))
-        for part in self._passes(batch, every):
-            values = of(batch.take(part).to(self.model.device)).cpu()
-            found[part, : values.shape[1]] = values.to(found.dtype)
-        return found
+    def _held(self) -> list[Parameter]:
+        """Return the trained weights: the policy's, the critic's, the value head's."""
+        modules = [self.model, self.critic, self.value_head]
+        every = [one for module in modules if module is not None for one in module.parameters()]
+        return [one for one in every if one.requires_grad]
 
-    def _hidden(self, batch: Batch) -> Tensor:
-        """Return the last hidden states [N, D] before the trained tokens."""
-        trained = batch.mask[:, 1:].bool()
-        with self._precision():
-            if self._packs(batch):
-                rows = pack_rows(batch.ids, batch.lengths, min_shared=self._min_shared)
-                hidden = packed_hidden(self.model, rows)
-                return hidden.index_select(0, rows.places[:, :-1][trained])
-            hidden = last_hidden(self.model, batch.ids, batch.images, self.images)
-        return hidden[:, :-1][trained]
+    def _policy(self) -> list[Parameter]:
+        """Return what the optimizer moves of the policy alone."""
+        held = [one for one in self.model.parameters() if one.requires_grad]
+        return [self.masters.of(one) for one in held]
 
-    def _precision(self) -> torch.autocast:
-        kind = torch.device(self.model.device).type
-        return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
-
-    def _read(self, batch: Batch, hidden: Tensor, reading: Reading) -> Tensor:
-        """Apply `reading` to each trained token, and return [N, K]."""
-
-        def head(states: Tensor) -> Tensor:
-            with self._precision():
-                return at_least_float32(self.model.lm_head(states)) / self.temperature
-
-        tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
-        return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
+    def _groups(self) -> list[dict[str, Any]]:
+        """Return the parameter groups: one, or two where the critic has a rate of its own."""
+        every, policy = self._parameters(), self._policy()
+        if not self.config.critic_lr or self.value_head is None:
+            return [{"params": every}]
+        factor = self.config.critic_lr / self.config.lr
+        mine = {id(one) for one in policy}
+        values = [one for one in every if id(one) not in mine]
+        return [{"params": policy, "factor": 1.0}, {"params": values, "factor": factor}]
 
     def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
         """Return the sum and weight of rows that the model is not run on."""
@@ -397,9 +323,15 @@ class Learner:
         return float(part_sum), float(part_weight)
 
     def _clipped_norm(self, weight: float) -> float:
-        """Divide the gradient by `weight` and clip the result; return the norm before clipping."""
+        """Divide the gradient by `weight` and clip the result; return the norm before clipping.
+
+        While only values are trained, the policy has no gradient.
+        """
         parameters = self._parameters()
+        if self.value_head is not None and self.updates < self.config.value_updates:
+            for parameter in self._policy():
+                parameter.grad = None
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad /= weight
+                parameter.grad /= weight * self.scale.factor
         return float(torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm))

@@ -9,7 +9,7 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.activations import checkpoint_layers
+from ludus.trainer.learning.activations import prepare_layers
 from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.sft import negative_log_likelihood
@@ -68,4 +68,4 @@ def test_a_model_without_a_list_of_layers_is_refused() -> None:
         base_model = torch.nn.Linear(1, 1)
 
     with pytest.raises(ConfigError, match="Odd has no list of decoder layers"):
-        checkpoint_layers(Odd())
+        prepare_layers(Odd(), checkpoint=True, compiled=False)

@@ -1,0 +1,63 @@
+"""An exponential moving average of the trained weights, which is often better than the last ones.
+
+After each update `a = d a + (1 - d) w`. The average begins as the first weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+
+class WeightAverage:
+    """Holds a float32 average of some weights; nothing where the decay is 0.
+
+    Args:
+        parameters: the weights.
+        decay: weight of the past in each update, in [0, 1).
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], decay: float) -> None:
+        self._parameters = list(parameters) if decay else []
+        self._decay = decay
+        self._values = [one.detach().float().clone() for one in self._parameters]
+
+    @property
+    def used(self) -> bool:
+        """Whether an average is kept."""
+        return bool(self._decay)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the weights after an update into the average."""
+        for value, one in zip(self._values, self._parameters, strict=True):
+            value.lerp_(one.float(), 1 - self._decay)
+
+    @contextmanager
+    def in_place(self) -> Generator[None]:
+        """Put the average in the place of the weights inside the block."""
+        before = [one.detach().clone() for one in self._parameters]
+        self._write(self._values)
+        try:
+            yield
+        finally:
+            self._write(before)
+
+    def state(self) -> list[Tensor]:
+        """Return what a checkpoint keeps, in the order of the weights."""
+        return self._values
+
+    @torch.no_grad()
+    def restore(self, state: Sequence[Tensor]) -> None:
+        """Continue from the average that a checkpoint has kept; without any, from the weights."""
+        for value, kept in zip(self._values, state or self._parameters, strict=bool(state)):
+            value.copy_(kept)
+
+    @torch.no_grad()
+    def _write(self, values: Sequence[Tensor]) -> None:
+        for one, value in zip(self._parameters, values, strict=True):
+            one.copy_(value)

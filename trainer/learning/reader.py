@@ -1,0 +1,247 @@
+"""Reads log-probabilities, entropies and values off a model for the trained tokens of rows.
+
+How rows are computed is decided here: packed and shared, or padded, and in passes that fit into
+memory. What is read does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..config import TrainerConfig
+from ..engines.models import CausalLM
+from ..memory import fitting_pass
+from ..vision import ImageReader, last_hidden
+from .activations import prepare_layers
+from .attention import packed_hidden, why_unpackable
+from .batch import Batch, passes
+from .critic import Critic
+from .logits import Reading, read_logits
+from .packing import MIN_SHARED, pack_rows, packed_size, packs
+from .precision import at_least_float32
+from .readings import logp, logp_and_entropy, new_value_head, scatter, score_norm
+from .shortage import Shortage
+
+PACKING_OFF = "trainer.packing is none"
+NEVER_SHARED = 1 << 40
+
+Result = TypeVar("Result")
+
+
+class Predicted(NamedTuple):
+    """Outputs of the model for the trained tokens; 0 elsewhere."""
+
+    logp: Tensor
+    """Log-probabilities, [B, T], in nats."""
+    entropy: Tensor | None
+    """Entropies, [B, T], in nats; None unless they were asked for."""
+    values: Tensor | None = None
+    """Values of the state before each token, [B, T]; None without a value head."""
+
+
+class PolicyReader:
+    """Runs a policy, and what values its states, over rows of tokens.
+
+    Args:
+        model: a causal LM; put into evaluation mode.
+        config: settings of the passes.
+        temperature: sampling temperature of the policy.
+        values: whether there is a value head.
+        autocast: type to compute in; None is that of the weights.
+        logits_at_once: largest number of logits held at a time.
+        images: reads the images of rows; None for a model that reads none.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        config: TrainerConfig,
+        *,
+        temperature: float,
+        values: bool,
+        autocast: torch.dtype | None,
+        logits_at_once: int,
+        images: ImageReader | None,
+    ) -> None:
+        self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
+        self.config = config
+        self.temperature = temperature
+        self.autocast = autocast
+        self.logits_at_once = logits_at_once
+        self.images = images
+        self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)
+        """Why rows are padded instead of packed; empty where they are packed."""
+        self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
+        self.value_head = new_value_head(model) if values else None
+        self.critic = Critic(model) if values and config.critic == "separate" else None
+        """The model below the value head; None where that is the policy's own."""
+        self.shortage = Shortage()
+        """How often memory ran out, and the bound that was found."""
+        for one in (model, *([] if self.critic is None else [self.critic.model])):
+            prepare_layers(one, checkpoint=config.checkpoint_layers, compiled=config.compile)
+
+    def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
+        """Return log-probabilities, and entropies if asked for, of the trained tokens.
+
+        Only the logits of trained tokens are computed.
+        """
+        hidden = self._hidden(batch)
+        read = self._read(batch, hidden, logp_and_entropy if entropy else logp)
+        values: Tensor | None = None
+        if self.value_head is not None:
+            below = hidden if self.critic is None else self._hidden(batch, self.critic.model)
+            values = self.value_head(at_least_float32(below)).squeeze(-1)
+        return Predicted(
+            scatter(read[:, 0], batch),
+            scatter(read[:, 1], batch) if entropy else None,
+            None if values is None else scatter(values, batch),
+        )
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        return self._over(batch, lambda part: self.predict(part).logp)
+
+    def score_values(self, batch: Batch) -> Tensor:
+        """Return values [B, T] of the state before each trained token, without gradient, on the
+        CPU.
+        """
+
+        def values(part: Batch) -> Tensor:
+            found = self.predict(part).values
+            assert found is not None, "made without a value head"
+            return found
+
+        return self._over(batch, values)
+
+    def score_entropy(self, batch: Batch) -> Tensor:
+        """Return entropies [B, T] in nats at each trained token, without gradient, on the CPU."""
+
+        def entropy(part: Batch) -> Tensor:
+            found = self.predict(part, entropy=True).entropy
+            assert found is not None, "asked for"
+            return found
+
+        return self._over(batch, entropy)
+
+    def score_norms(self, batch: Batch) -> Tensor:
+        """Return the squared norm [B, T] of each trained token's score with respect to the logits,
+        on the CPU.
+
+        The norm is `1 - 2 p(token) + sum_v p(v)^2`. An optimal token baseline weighs returns by
+        these norms.
+        """
+
+        def norms(part: Batch) -> Tensor:
+            return scatter(self._read(part, self._hidden(part), score_norm)[:, 0], part)
+
+        return self._over(batch, norms)
+
+    def split(
+        self, batch: Batch, rows: Tensor, tokens: int, together: Tensor | None = None
+    ) -> Iterable[Tensor]:
+        """Split `rows` into forward passes of at most `tokens` tokens, counted as they are
+        computed: packed and after sharing, or with their padding; see `packs` and `passes`.
+        """
+        if not self._packs(batch):
+            return passes(batch.lengths, rows, tokens, together)
+        return packs(batch.ids, batch.lengths, rows, tokens, together, min_shared=self._min_shared)
+
+    def _packs(self, batch: Batch) -> bool:
+        """Whether a batch is computed without padding; rows with images are not."""
+        return not self.unpacked and not any(batch.images)
+
+    @property
+    def tokens_per_pass(self) -> int:
+        """The largest number of tokens that a forward pass computes."""
+        wanted = self.config.tokens_per_pass or self._fitting_pass
+        return min(wanted, self.shortage.bound)
+
+    @cached_property
+    def _fitting_pass(self) -> int:
+        return fitting_pass(self.model, self.autocast or torch.float32)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a user should know about how this model is trained, one line each."""
+        found: list[str] = []
+        if self.unpacked and self.config.packing != "none":
+            found.append(f"rows are padded, since this model cannot be packed: {self.unpacked}")
+        if self.config.compile:
+            found.append(
+                "trainer.compile is on: the first passes of a run compile the layers, which takes "
+                "minutes; it pays off on long runs on a GPU, and was not faster on a CPU"
+            )
+        return tuple(found)
+
+    def _passes(
+        self, batch: Batch, rows: Tensor, together: Tensor | None = None
+    ) -> Iterable[Tensor]:
+        """Split `rows` into the forward passes of this process."""
+        return self.split(batch, rows, self.tokens_per_pass, together)
+
+    @torch.no_grad()
+    def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
+        """Apply `of` to every row, pass by pass, and return the results on the CPU."""
+        found = torch.zeros_like(batch.mask)
+        every = torch.arange(len(batch))
+
+        def work() -> None:
+            for part in self._passes(batch, every):
+                with self._watching(batch, part):
+                    values = of(batch.take(part).to(self.model.device)).cpu()
+                found[part, : values.shape[1]] = values.to(found.dtype)
+
+        self._fitting(work)
+        return found
+
+    def _watching(self, batch: Batch, part: Tensor) -> AbstractContextManager[None]:
+        """Watch a pass for a refused allocation."""
+
+        def size() -> tuple[int, int]:
+            if not self._packs(batch):
+                return len(part), len(part) * int(batch.lengths[part].max())
+            found = packed_size(batch.ids, batch.lengths, part, min_shared=self._min_shared)
+            return len(part), found
+
+        return self.shortage.watching(size)
+
+    def _fitting(self, work: Callable[[], Result]) -> Result:
+        """Do `work`, again in smaller passes where memory runs out.
+
+        Raises:
+            OutOfMemory: a single row does not fit.
+        """
+        return self.shortage.retrying(work, lambda: self.tokens_per_pass)
+
+    def _hidden(self, batch: Batch, model: CausalLM | None = None) -> Tensor:
+        """Return the last hidden states [N, D] before the trained tokens, of the policy or of
+        another model.
+        """
+        model = self.model if model is None else model
+        trained = batch.mask[:, 1:].bool()
+        with self._precision():
+            if self._packs(batch):
+                rows = pack_rows(batch.ids, batch.lengths, min_shared=self._min_shared)
+                hidden = packed_hidden(model, rows)
+                return hidden.index_select(0, rows.places[:, :-1][trained])
+            hidden = last_hidden(model, batch.ids, batch.images, self.images)
+        return hidden[:, :-1][trained]
+
+    def _precision(self) -> torch.autocast:
+        kind = torch.device(self.model.device).type
+        return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
+
+    def _read(self, batch: Batch, hidden: Tensor, reading: Reading) -> Tensor:
+        """Apply `reading` to each trained token, and return [N, K]."""
+
+        def head(states: Tensor) -> Tensor:
+            with self._precision():
+                return at_least_float32(self.model.lm_head(states)) / self.temperature
+
+        tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
+        return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
