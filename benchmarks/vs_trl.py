@@ -8,7 +8,7 @@ the same reward, four groups of eight rollouts and one AdamW update a step, and 
 token or the limit of the workload:
 
     equal     64 tokens each, prompts of about 20 tokens
-    variable  up to 256 tokens, prompts of about 20 tokens: rows end where the model ends them
+    variable  up to 512 tokens, prompts of about 20 tokens: rows end where the model ends them
     long      up to 32 tokens after prompts of about 600 tokens
 
 A side counts its sampled tokens and the CPU time of its own process, over all of a step: sampling,
@@ -34,7 +34,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 GROUPS, ROLLOUTS, LR = 4, 8, 1e-4
-WORKLOADS = {"equal": (0, 64, True), "variable": (0, 256, False), "long": (580, 32, False)}
+WORKLOADS = {"equal": (0, 64, True), "variable": (0, 512, False), "long": (580, 32, False)}
 """Characters before the question, the most tokens sampled, and whether all rows have as many."""
 END = 2
 """The end token of the tiny model."""

@@ -30,8 +30,13 @@ class ModelConfig:
     """
     device: str = "auto"
     """Device of the learner; auto takes CUDA where there is a CUDA device."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type in which the learner computes and the engine samples; the learner's weights are float32.
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type in which the learner computes and the engine samples. In float16 the loss is scaled, so
+    that small gradients are not rounded to 0.
+    """
+    weights: Literal["float32", "bfloat16"] = "float32"
+    """Type in which the learner holds its weights. With bfloat16, which needs that dtype too, the
+    optimizer moves float32 copies, and weights that an adapter leaves frozen take half the memory.
     """
     tool_format: str = "auto"
     """Format in which the model writes tool calls; auto takes the one that reads calls as the chat
@@ -47,6 +52,13 @@ class ModelConfig:
     """Largest number of pixels of an image as the model sees it; larger images are made smaller, at
     about one token for 1,024 pixels (Qwen3-VL). 0 leaves the bound of the model's processor.
     """
+
+    def __post_init__(self) -> None:
+        if self.weights != "float32" and self.weights != self.dtype:
+            raise ConfigError(
+                f"model.weights is {self.weights!r}, but model.dtype is {self.dtype!r}: weights "
+                "in half precision are computed with as they are; set both"
+            )
 
 
 @dataclass(frozen=True)
@@ -523,6 +535,12 @@ class TrainConfig:
                 "and engine processes (local.engines) get all from the learner: take 'merged'"
             )
         _positive("steps", self.steps)
+        averaged = self.trainer.ema_decay and self.trainer.ema_use == "evaluate"
+        if averaged and self.eval.beside != "own":
+            raise ConfigError(
+                "trainer.ema_use is 'evaluate', which needs an engine for evaluations: set "
+                "eval.beside to own"
+            )
         if self.engine != "local" and self.trainer.lora.publish == "adapter":
             raise ConfigError(
                 f"trainer.lora.publish is 'adapter', which the engine {self.engine!r} does not "

@@ -23,7 +23,7 @@ from .engines.policy_text import EngineText, hand_over
 from .learning.devices import pick_device
 from .learning.learner import Learner
 from .learning.policy_model import BelowAdapter, Scores, load_policy
-from .learning.precision import autocast_of, slow_precision
+from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
 from .learning.update import Updater
 from .plan.idle import idle_settings
 from .ranks import make_learner, make_updater, opening
@@ -294,11 +294,14 @@ def _learner(
     updates: int = 1,
     resumed: bool = False,
 ) -> Learner:
+    device = pick_device(config.model.device)
+    refuse_unsupported(config.model.dtype, device)
     return make_learner(
         load_policy(
             path,
             config.trainer.lora,
-            device=pick_device(config.model.device),
+            dtype=DTYPES[config.model.weights],
+            device=device,
             resumed=resumed,
         ),
         config.trainer,

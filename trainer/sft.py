@@ -36,7 +36,7 @@ from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
-from .learning.precision import autocast_of, slow_precision
+from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
 from .run.changes import refuse_changes
 from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
 from .run.claim import RunClaim
@@ -115,10 +115,12 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
         logger.warning("%s", chat.report.notice())
     for note in slow_precision(config.model.dtype, pick_device(config.model.device)):
         logger.warning(note)
+    refuse_unsupported(config.model.dtype, pick_device(config.model.device))
     learner = Learner(
         load_policy(
             model_path,
             config.trainer.lora,
+            dtype=DTYPES[config.model.weights],
             device=pick_device(config.model.device),
             resumed=start is not None,
         ),

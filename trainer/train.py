@@ -258,7 +258,7 @@ class _Run:
         """
         engine = self.parts.evaluating_engine
         if engine is not self.parts.engine:
-            await engine.set_weights(self.parts.learner.source(), step)
+            await engine.set_weights(self.parts.learner.evaluated(), step)
 
     async def evaluate(self) -> HeldOutScores:
         """Play held-out tasks."""

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from ..engines.models import save_model
+
+FOLDER = "average"
+"""Folder of the averaged model inside a checkpoint."""
 
 
 class WeightAverage:
@@ -61,3 +68,28 @@ class WeightAverage:
     def _write(self, values: Sequence[Tensor]) -> None:
         for one, value in zip(self._parameters, values, strict=True):
             one.copy_(value)
+
+
+class AverageWriter:
+    """Writes a model into a checkpoint, and its average as a model in the folder `average`.
+
+    Args:
+        learner: has the model and the average.
+        tokenizer: saved beside both.
+    """
+
+    def __init__(self, learner: Any, tokenizer: object) -> None:
+        self._learner = learner
+        self._tokenizer = tokenizer
+
+    def broken(self) -> list[str]:
+        """Return the names of weights that are not finite."""
+        named = self._learner.model.named_parameters()
+        return [name for name, one in named if not bool(one.isfinite().all())]
+
+    def write(self, folder: Path) -> None:
+        """Write both into an existing folder."""
+        model, images = self._learner.model, self._learner.images
+        save_model(model, self._tokenizer, folder, images=images)
+        with self._learner.averaged():
+            save_model(model, self._tokenizer, folder / FOLDER, images=images)

@@ -25,8 +25,8 @@ from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..run.checkpoint import WeightsWriter
 from ..vision import ImageReader
-from ..weights import MemoryWeights, adapter_tensors
-from .average import WeightAverage
+from ..weights import MemoryWeights, adapter_tensors, checked
+from .average import AverageWriter, WeightAverage
 from .batch import Batch, units
 from .critic import trained_tensors
 from .guard import broken_units, is_finite, told
@@ -208,6 +208,15 @@ class Learner(PolicyReader):
             yield
         self.masters.write_back()
 
+    def evaluated(self) -> WeightSource:
+        """Return the weights that evaluations play with: a copy of the moving average where
+        `trainer.ema_use` says so, else those of `source`.
+        """
+        if not self.average.used or self.config.ema_use != "evaluate":
+            return self.source()
+        with self.averaged():
+            return MemoryWeights({name: one.clone() for name, one in checked(self.source())})
+
     def source(self) -> WeightSource:
         """Return the weights for an engine, not copied: they stay as they are until read. An
         adapter is merged into its base, or comes alone where `trainer.lora.publish` says so.
@@ -232,10 +241,10 @@ class Learner(PolicyReader):
         }
 
     def writer(self, tokenizer: object) -> WeightsWriter | None:
-        """Return what writes the model into a checkpoint where ranks share the weights; None where
-        `model` is whole.
+        """Return what writes the model into a checkpoint where ranks share the weights, or where an
+        average is written too; None where `model` alone is to be written.
         """
-        return None
+        return AverageWriter(self, tokenizer) if self.average.used else None
 
     def restore(self, state: Mapping[str, Any], folder: Path | None = None) -> None:
         """Continue from the `state` that a checkpoint has kept; what ranks have written beside the

@@ -62,6 +62,18 @@ class ShardedLearner(Learner):
         self.offload = offload
         self._inside = False
         self._score: Callable[[Batch], Any] = self.predict
+        alone = {
+            "trainer.critic = separate": config.critic == "separate",
+            "trainer.ema_decay": config.ema_decay > 0,
+            "trainer.value_updates": config.value_updates > 0,
+            "model.dtype = float16": options.get("autocast") == torch.float16,
+            "model.weights = bfloat16": model.dtype != torch.float32,
+        }
+        if asked := [name for name, wanted in alone.items() if wanted]:
+            raise ConfigError(
+                f"{', '.join(asked)}: a learner in one process has this, ranks do not yet; run "
+                "without torchrun, or leave it out"
+            )
         super().__init__(model, config, **options)
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
@@ -188,6 +200,10 @@ class ShardedLearner(Learner):
     def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
         self._score = lambda part: self._within(lambda: of(part))
         return self.ranks.summed(super()._over(batch, self._score))
+
+    def _fitting(self, work: Callable[[], T]) -> T:
+        """Do `work` once: a rank cannot make smaller passes than the others."""
+        return work()
 
     def _gradient_is_finite(self) -> bool:
         grads = [one.grad for one in self._parameters() if one.grad is not None]
