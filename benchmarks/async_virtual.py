@@ -1,0 +1,314 @@
+"""Asynchronous rollouts under a virtual clock: the scheduling code of the trainer, with scripted
+engines and lengths.
+
+Issue, deadlines, accounts and streaming are those of `ludus train` (`ludus.trainer.stream`). What is
+scripted is what takes time: a decode step of an engine with n of S slots taken takes
+`BASE + PER_ROW n` seconds, an update takes seconds in proportion to its tokens, and rollout k has
+the k-th length of a lognormal distribution. The same numbers come out every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from ludus.agent import Episode, Segment, Trajectory, Turn
+from ludus.envs import Task
+from ludus.trainer.rollout import Group, Ticket
+from ludus.trainer.rollout.cut import Cut
+from ludus.trainer.rollout.stages import Stages
+from ludus.trainer.stream.accounts import Accounts, RolloutRecord
+from ludus.trainer.stream.stream import RolloutStream, StreamPlan
+from ludus.trainer.stream.virtual_time import VirtualTimeLoop
+from ludus.verdict import Verdict
+
+BASE, PER_ROW = 1.0, 1 / 32
+"""Seconds of a decode step, and what each row adds."""
+MEAN, LONGEST = 200, 4000
+"""Mean and largest length of a rollout, in tokens."""
+PUBLISH_S = 1.0
+"""Seconds in which new weights reach the engines, of some hundreds that a step takes."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A simulated run."""
+
+    sigma: float
+    """Standard deviation of the logarithm of lengths."""
+    engines: int = 1
+    slots: int = 32
+    group_size: int = 4
+    batches: float = 2.0
+    """Rollouts of a step over slots of all engines."""
+    max_staleness: int = 4
+    deadline: int = 0
+    late: str = "wait"
+    steps: int = 80
+    skipped: int = 30
+    """Steps before the clock is read: the longest rollouts take as long."""
+    seed: int = 0
+
+    @property
+    def groups(self) -> int:
+        """Groups of a step."""
+        return max(1, round(self.batches * self.engines * self.slots / self.group_size))
+
+    @property
+    def generation(self) -> float:
+        """Tokens a second of all engines with every slot taken."""
+        return self.engines * self.slots / (BASE + PER_ROW * self.slots)
+
+
+@dataclass
+class Measured:
+    """The numbers of a simulated run."""
+
+    trained: float
+    """Tokens a second that were trained, over the bound min(generation, training)."""
+    sampled: float
+    """Tokens a second that were sampled, over the same bound."""
+    oldest: int
+    """The largest age of a trained token, in versions."""
+    age: float
+    """The mean age of a trained token."""
+    lost: float
+    """Share of the sampled tokens that was not trained."""
+    bias: float
+    """Mean length of trained over issued rollouts, up to the oldest that is open."""
+
+
+def length_of(schedule: Schedule, ordinal: int) -> int:
+    """Return the length of a rollout: lognormal with the mean MEAN."""
+    return _length(schedule.sigma, schedule.seed, ordinal)
+
+
+@cache
+def _length(sigma: float, seed: int, ordinal: int) -> int:
+    rng = random.Random(seed * 1_000_003 + ordinal)
+    drawn = rng.lognormvariate(math.log(MEAN) - sigma * sigma / 2, sigma)
+    return max(1, min(LONGEST, round(drawn)))
+
+
+@dataclass(order=True)
+class _Request:
+    """A rollout in a slot, by the decode step at which it ends."""
+
+    end: float
+    number: int
+    start: float = field(compare=False)
+    answer: asyncio.Future[list[int]] = field(compare=False)
+
+
+class ScriptedEngine:
+    """An engine of S slots that takes the time of its decode steps, and samples nothing."""
+
+    def __init__(self, slots: int) -> None:
+        self.tokens = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._slots = slots
+        self._steps, self._at = 0.0, self._loop.time()
+        self._rows: list[_Request] = []
+        self._line: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
+        self._versions: list[tuple[float, int]] = [(0.0, 0)]
+        self._timer: asyncio.TimerHandle | None = None
+        self._number = 0
+
+    @property
+    def load(self) -> int:
+        """Number of requests."""
+        return len(self._rows) + len(self._line)
+
+    def set_version(self, version: int) -> None:
+        """Sample from newer weights from now on; running requests go on."""
+        self._advance()
+        self._versions.append((self._steps, version))
+
+    async def generate(self, length: int) -> list[int]:
+        """Wait until a request of `length` tokens is answered; returns the version of each."""
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        self._advance()
+        self._line.append((length, answer))
+        self._admit()
+        return await answer
+
+    def _advance(self) -> None:
+        now = self._loop.time()
+        steps = (now - self._at) / (BASE + PER_ROW * len(self._rows))
+        self._steps += steps
+        self.tokens += steps * len(self._rows)
+        self._at = now
+
+    def _admit(self) -> None:
+        while self._rows and (
+            self._rows[0].end <= self._steps + 1e-6 or self._rows[0].answer.cancelled()
+        ):
+            row = heapq.heappop(self._rows)
+            if not row.answer.cancelled():
+                row.answer.set_result(self._spans(row))
+        while self._line and len(self._rows) < self._slots:
+            length, answer = self._line.popleft()
+            if not answer.cancelled():
+                self._number += 1
+                row = _Request(self._steps + length, self._number, self._steps, answer)
+                heapq.heappush(self._rows, row)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._rows:
+            left = self._rows[0].end - self._steps
+            seconds = left * (BASE + PER_ROW * len(self._rows))
+            self._timer = self._loop.call_at(self._at + seconds, self._due)
+
+    def _due(self) -> None:
+        self._advance()
+        self._admit()
+
+    def drop_cancelled(self) -> None:
+        """Free the slots of requests that nobody waits for."""
+        self._advance()
+        self._rows = [row for row in self._rows if not row.answer.cancelled()]
+        heapq.heapify(self._rows)
+        self._admit()
+
+    def _spans(self, row: _Request) -> list[int]:
+        """Return the version of each token of a finished request."""
+        length, found = round(row.end - row.start), list[int]()
+        for (since, version), (until, _) in zip(
+            self._versions, [*self._versions[1:], (math.inf, 0)], strict=True
+        ):
+            if until > row.start:
+                count = round(min(until, row.end) - row.start) - len(found)
+                found += [version] * max(0, count)
+        return (found + [self._versions[-1][1]] * length)[:length]
+
+
+class _Tasks:
+    """Tasks without end."""
+
+    used = 0
+
+    async def take(self, count: int) -> list[Task]:
+        self.used += count
+        return [Task(id=str(self.used - count + n), split="train") for n in range(count)]
+
+    def retire(self, tasks: Any) -> None:
+        """Keep every task."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the position."""
+        return {"used": self.used}
+
+    def restore(self, state: Any) -> None:
+        """Go on from a position."""
+        self.used = state["used"]
+
+
+class _Noted(Accounts):
+    """Accounts that remember every record."""
+
+    def __init__(self, group_size: int) -> None:
+        super().__init__(None, group_size)
+        self.records: list[RolloutRecord] = []
+
+    def close(self, group: int, records: Any) -> None:
+        """Note the records."""
+        found = list(records)
+        self.records += found
+        super().close(group, found)
+
+
+def simulate(schedule: Schedule) -> Measured:
+    """Run a schedule under the virtual clock."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_simulate(schedule))
+
+
+async def _simulate(schedule: Schedule) -> Measured:
+    loop = asyncio.get_running_loop()
+    engines = [ScriptedEngine(schedule.slots) for _ in range(schedule.engines)]
+    accounts = _Noted(schedule.group_size)
+
+    async def play(
+        ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
+    ) -> Group:
+        async def rollout(index: int) -> Episode:
+            ordinal = ticket.ordinal * schedule.group_size + index
+            engine = min(engines, key=lambda one: one.load)
+            try:
+                versions = await engine.generate(length_of(schedule, ordinal))
+            except asyncio.CancelledError:
+                engine.drop_cancelled()
+                raise
+            turn = Turn(out_ids=versions, versions=versions)
+            made = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(turns=[turn])])
+            episode = Episode(task="", trajectories=[made], index=index, ordinal=ordinal)
+            done(episode)
+            return episode
+
+        playing = [asyncio.create_task(rollout(n)) for n in range(schedule.group_size)]
+        late = await cut.wait(playing)
+        finished = [one.result() for n, one in enumerate(playing) if n not in late]
+        return Group(ticket.task, finished, 0, ticket.ordinal, ticket.version, late)
+
+    stream = RolloutStream(
+        play,
+        _Tasks(),
+        StreamPlan(
+            groups=schedule.groups,
+            group_size=schedule.group_size,
+            steps=10**9,
+            max_staleness=schedule.max_staleness,
+            deadline=schedule.deadline,
+            late=schedule.late,  # type: ignore[arg-type]
+            min_group=1,
+            concurrency=schedule.engines * schedule.slots,
+        ),
+        accounts,
+        stages=Stages(loop.time),
+    )
+    started = sampled = trained = 0.0
+    oldest, ages = 0.0, list[tuple[float, int]]()
+    for step in range(schedule.steps):
+        if step == schedule.skipped:
+            started, sampled = loop.time(), sum(one.tokens for one in engines)
+        groups = await stream.batch()
+        tokens = sum(len(e.trajectories[0].turns[0].out_ids) for g in groups for e in g.episodes)
+        await asyncio.sleep(tokens / schedule.generation)  # as fast as generation, on average
+        numbers = stream.settle(lambda group, episode: "")
+        await asyncio.sleep(PUBLISH_S)
+        for engine in engines:
+            engine.set_version(step + 1)
+        stream.advance()
+        if step >= schedule.skipped:
+            trained += tokens
+            oldest = max(oldest, numbers["staleness/max"])
+            ages.append((numbers["staleness/mean"], tokens))
+    seconds = loop.time() - started
+    sampled = sum(one.tokens for one in engines) - sampled
+    await stream.close()
+    return Measured(
+        trained=trained / seconds / schedule.generation,
+        sampled=sampled / seconds / schedule.generation,
+        oldest=int(oldest),
+        age=sum(age * tokens for age, tokens in ages) / trained,
+        **_lost_and_bias(schedule, accounts.records),
+    )
+
+
+def _lost_and_bias(schedule: Schedule, records: list[RolloutRecord]) -> dict[str, float]:
+    """Compare the scripted lengths of trained and issued rollouts, up to the oldest open one."""
+    fates = {one.ordinal: one.fate for one in records}
+    drained = next(n for n in range(len(fates) + 1) if n not in fates)
+    lengths = [length_of(schedule, n) for n in range(drained)]
+    trained = [length for n, length in enumerate(lengths) if fates[n] == "trained"]
+    return {
+        "lost": 1 - sum(trained) / sum(lengths),
+        "bias": (sum(trained) / len(trained)) / (sum(lengths) / len(lengths)),
+    }
