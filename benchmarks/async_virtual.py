@@ -1,10 +1,10 @@
 """Asynchronous rollouts under a virtual clock: the scheduling code of the trainer, with scripted
 engines and lengths.
 
-Issue, deadlines, accounts and streaming are those of `ludus train` (`ludus.trainer.stream`). What is
-scripted is what takes time: a decode step of an engine with n of S slots taken takes
-`BASE + PER_ROW n` seconds, an update takes seconds in proportion to its tokens, and rollout k has
-the k-th length of a lognormal distribution. The same numbers come out every time.
+Issue, deadlines, accounts and streaming are those of `ludus train` (`ludus.trainer.stream`). What
+takes time is scripted: a decode step of an engine with n of S slots taken takes `BASE + PER_ROW n`
+seconds, an update takes seconds in proportion to its tokens, and rollout k has the k-th length of a
+lognormal distribution. The same numbers come out every time.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class ScriptedEngine:
     def _spans(self, row: _Request) -> list[int]:
         """Return the version of each token of a finished request."""
         length, found = round(row.end - row.start), list[int]()
-        for (since, version), (until, _) in zip(
+        for (_, version), (until, _) in zip(
             self._versions, [*self._versions[1:], (math.inf, 0)], strict=True
         ):
             if until > row.start:

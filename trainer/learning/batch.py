@@ -29,6 +29,8 @@ class Row:
     """The sampler's log-probabilities; 0 elsewhere."""
     images: tuple[PlacedImage, ...] = ()
     """The images that the row shows, with positions in `ids`."""
+    versions: tuple[int, ...] = ()
+    """The version of the weights that sampled each token, -1 elsewhere; empty where not known."""
 
     @property
     def trained(self) -> int:
@@ -52,6 +54,10 @@ class Batch:
     """Anything else that a loss reads, with the values of rollouts repeated for each row."""
     images: tuple[tuple[PlacedImage, ...], ...] = ()
     """The images of each row, B tuples; () where no row shows any."""
+    versions: Tensor | None = None
+    """[B, T] int: the version of the weights that sampled each token, -1 elsewhere; None where not
+    known.
+    """
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -65,7 +71,8 @@ class Batch:
 
         tensors = (cut(self.ids), cut(self.mask), cut(self.sampler_logp), self.lengths[rows])
         images = tuple(self.images[row] for row in rows.tolist()) if self.images else ()
-        return Batch(*tensors, self.inputs.each(cut), images)
+        versions = None if self.versions is None else cut(self.versions)
+        return Batch(*tensors, self.inputs.each(cut), images, versions)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the same batch on another device."""
@@ -76,28 +83,34 @@ class Batch:
             lengths=self.lengths.to(device),
             inputs=self.inputs.each(lambda tensor: tensor.to(device)),
             images=self.images,
+            versions=None if self.versions is None else self.versions.to(device),
         )
 
 
 def as_row(segment: Segment) -> Row | None:
     """Flatten a segment; None if the segment trains no token."""
     ids = segment.ids()
-    mask, logprobs = [0] * len(ids), [0.0] * len(ids)
+    mask, logprobs, versions = [0] * len(ids), [0.0] * len(ids), [-1] * len(ids)
     for start, turn in segment.spans():
         end = start + len(turn.out_ids)
         mask[start:end] = [int(turn.trained)] * len(turn.out_ids)
         logprobs[start:end] = turn.logprobs or [0.0] * len(turn.out_ids)
+        versions[start:end] = turn.versions or [-1] * len(turn.out_ids)
     if mask:
         mask[0] = 0
-    return Row(ids, mask, logprobs, tuple(segment.images())) if any(mask) else None
+    if not any(mask):
+        return None
+    return Row(ids, mask, logprobs, tuple(segment.images()), tuple(versions))
 
 
 def pad(rows: Sequence[Row]) -> Batch:
     """Stack rows, padded with id 0 and mask 0."""
     width = max(len(row.ids) for row in rows)
 
-    def stack(lists: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
-        return torch.tensor([[*one, *([0] * (width - len(one)))] for one in lists], dtype=dtype)
+    def stack(lists: Sequence[Sequence[float]], dtype: torch.dtype, filler: int = 0) -> Tensor:
+        return torch.tensor(
+            [[*one, *([filler] * (width - len(one)))] for one in lists], dtype=dtype
+        )
 
     return Batch(
         ids=stack([row.ids for row in rows], torch.long),
@@ -105,6 +118,9 @@ def pad(rows: Sequence[Row]) -> Batch:
         sampler_logp=stack([row.logprobs for row in rows], torch.float32),
         lengths=torch.tensor([len(row.ids) for row in rows]),
         images=tuple(row.images for row in rows) if any(row.images for row in rows) else (),
+        versions=stack([row.versions for row in rows], torch.long, -1)
+        if any(row.versions for row in rows)
+        else None,
     )
 
 

@@ -209,6 +209,7 @@ class Updater:
                 **self._of_whole_batch(corrected.mask, credit.advantages, known),
             ),
             batch.images,
+            batch.versions,
         )
         self._value_scale = self._weight_of_values(ready)
         refuse_broken({"weights": corrected.weights}, ready, rollouts)

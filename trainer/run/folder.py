@@ -148,6 +148,7 @@ class RunFolder:
                 "mask": one.batch.mask,
                 "sampler_logp": one.batch.sampler_logp,
                 "lengths": one.batch.lengths,
+                **({} if one.batch.versions is None else {"versions": one.batch.versions}),
                 "images": [
                     [(shown.start, shown.tokens) for shown in row] for row in one.batch.images
                 ],

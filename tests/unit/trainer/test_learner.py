@@ -53,6 +53,20 @@ def test_a_segment_becomes_a_row_with_the_mask_on_sampled_tokens() -> None:
     assert row.logprobs == [0, 0, 0, -0.5, -0.25, 0, -1.0]
 
 
+def test_the_version_of_each_token_reaches_the_batch() -> None:
+    turn = Turn(out_ids=[4, 5], logprobs=[-0.5, -0.25], versions=[2, 3])
+    row = flat(Segment(prompt_ids=[1], turns=[turn]))
+    assert row.versions == (-1, 2, 3)
+    short = flat(Segment(prompt_ids=[1], turns=[Turn(out_ids=[6], logprobs=[-1.0], versions=[3])]))
+    batch = pad([row, short])
+    assert batch.versions is not None
+    assert batch.versions.tolist() == [[-1, 2, 3], [-1, 3, -1]]
+    taken = batch.take(torch.tensor([1])).to("cpu")
+    assert taken.versions is not None
+    assert taken.versions.tolist() == [[-1, 3]]
+    assert pad([Row([1, 2], [0, 1], [0.0, -1.0])]).versions is None
+
+
 def test_a_segment_without_sampled_tokens_is_no_row() -> None:
     assert as_row(Segment(prompt_ids=[1, 2])) is None
 

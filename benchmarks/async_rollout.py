@@ -1,0 +1,123 @@
+"""What playing rollouts ahead of the learner gains, and what it costs.
+
+    python benchmarks/async_rollout.py virtual             # deterministic, minutes of one core
+    python benchmarks/async_rollout.py virtual --quick
+    python benchmarks/async_rollout.py real --rounds 5     # two idle cores
+    python benchmarks/async_rollout.py rewards --out FOLDER
+
+`virtual` drives the trainer's own scheduling with scripted engines under a virtual clock
+(async_virtual.py): tokens of issued rollouts as a share of the bound min(generation, training), the
+ages of the trained tokens, and for a hard bound of two versions the loss and the bias of lengths.
+
+`real` runs a real engine and learner on scripted lengths (async_real.py): asynchronous and
+synchronous with one core a stage, and synchronous with both cores free to each stage, in turns; and
+each stage alone, for the bound.
+
+`rewards` trains the same small policies to the same number of tokens, synchronous and four versions
+ahead, on three environments and three seeds (async_rewards.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from async_rewards import compare_rewards
+from async_virtual import Measured, Schedule, simulate
+
+SIGMAS = (0.3, 0.8, 1.2, 1.6)
+HERE = Path(__file__).parent
+
+
+def virtual(*, quick: bool) -> None:
+    """Print the share of the bound by spread of lengths and engines, and what deadlines cost."""
+    print("tokens of issued rollouts / bound min(generation, training); eta = 4, no deadline\n")
+    print("| sigma | engines | rollouts a step / slots | trained | sampled | mean age | oldest |")
+    print("|---|---|---|---|---|---|---|")
+    least = 1.0
+    for sigma in SIGMAS:
+        for engines in (1, 8) if quick else (1, 2, 8, 64):
+            for batches in (2.0,) if quick else (1.0, 2.0):
+                found = simulate(Schedule(sigma=sigma, engines=engines, batches=batches))
+                least = min(least, found.trained) if batches >= 2 else least
+                print(
+                    f"| {sigma} | {engines} | {batches:g} | {found.trained:.1%} | "
+                    f"{found.sampled:.1%} | {found.age:.2f} | {found.oldest} |",
+                    flush=True,
+                )
+    print(f"\nleast share with two slots' worth of rollouts a step: {least:.1%} (wanted: 95 %)\n")
+    print("a hard bound of two versions (max_staleness = deadline = 2)\n")
+    print("| sigma | late | trained | oldest | tokens lost | trained / issued length |")
+    print("|---|---|---|---|---|---|")
+    for sigma in SIGMAS:
+        for late in ("wait", "mask", "drop"):
+            print(_bounded(sigma, late), flush=True)
+
+
+def _bounded(sigma: float, late: str) -> str:
+    found: Measured = simulate(Schedule(sigma=sigma, max_staleness=2, deadline=2, late=late))
+    return (
+        f"| {sigma} | {late} | {found.trained:.1%} | {found.oldest} | {found.lost:.1%} | "
+        f"{found.bias:.2f} |"
+    )
+
+
+def real(rounds: int, steps: int, more: Sequence[str]) -> None:
+    """Print the medians of the ratios over rounds in which every mode is run once."""
+    ratios: dict[str, list[float]] = {"sync": [], "free": [], "bound": []}
+    for number in range(rounds):
+        found = {mode: _run(mode, steps, more) for mode in ("async", "sync", "free", "bounds")}
+        speed = found["async"]["tokens_per_s"]
+        bound = min(found["bounds"]["generation"], found["bounds"]["training"])
+        ratios["sync"].append(speed / found["sync"]["tokens_per_s"])
+        ratios["free"].append(speed / found["free"]["tokens_per_s"])
+        ratios["bound"].append(speed / bound)
+        print(f"round {number}: {json.dumps(found)}", flush=True)
+    for name, told, wanted in (
+        ("sync", "x synchronous, one core a stage", "2.0"),
+        ("free", "x synchronous, both cores free", "1.5"),
+        ("bound", "of the bound min(generation, training)", "0.9"),
+    ):
+        found = ratios[name]
+        print(
+            f"{statistics.median(found):.2f} {told} (wanted: {wanted}; of {rounds} rounds "
+            f"{min(found):.2f} to {max(found):.2f})"
+        )
+
+
+def _run(mode: str, steps: int, more: Sequence[str]) -> dict[str, float]:
+    command = [sys.executable, str(HERE / "async_real.py"), mode, "--steps", str(steps), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    if done.returncode:
+        raise SystemExit(f"{mode} failed: {done.stderr[-2000:]}")
+    numbers: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return numbers
+
+
+def main() -> None:
+    """Run the part that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=("virtual", "real", "rewards"))
+    parser.add_argument("--quick", action="store_true", help="virtual: fewer engines")
+    parser.add_argument("--rounds", type=int, default=5, help="real: rounds of all modes")
+    parser.add_argument("--steps", type=int, default=12, help="real: measured steps")
+    parser.add_argument("--out", type=Path, default=Path("runs/async-rewards"))
+    parser.add_argument("--seeds", type=int, default=3, help="rewards: number of seeds")
+    given, more = parser.parse_known_args()
+    if given.part == "virtual":
+        virtual(quick=given.quick)
+    elif given.part == "real":
+        real(given.rounds, given.steps, more)
+    else:
+        compare_rewards(given.out, seeds=given.seeds)
+
+
+if __name__ == "__main__":
+    main()
