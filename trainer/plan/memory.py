@@ -1,0 +1,287 @@
+"""A model of the memory of a run: what each rank holds, whether that fits, and what would.
+
+The parts and their sizes, for P weights (T of them trained), W ranks and t tokens a pass:
+
+    weights 4P/W, gradient 4T/W, moments 8T/W      float32; the gradient stays until the next pass
+    gathered weights                               of two layers and of what is outside the layers
+    activations                                    t x `training_bytes`; with layers computed again
+                                                   t x layers x hidden, and one layer whole
+    logits                                         three copies of the slice that is computed
+    the engine's weights, keys and values          rank 0 alone
+
+Measured against runs on a CPU (`tests/unit/trainer/test_plan_memory.py`), the learner's part is
+0.9 to 1.4 times what was allocated. An allocator may keep more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ludus.errors import ConfigError
+
+from ..config import LoraConfig, TrainConfig
+from ..learning.devices import pick_device
+from ..learning.logits import LOGITS_AT_ONCE
+from ..learning.precision import DTYPES
+from ..memory import (
+    MIN_PASS,
+    cached_bytes,
+    fitting_cache,
+    fitting_pass,
+    free_bytes,
+    prefill_bytes,
+    training_bytes,
+)
+from .size import ModelSize
+
+LOGIT_COPIES = 3
+"""Copies of a slice of logits that are held at once: the logits, their log-softmax, a gradient."""
+MAX_RANKS = 64
+LORA_RANK = 16
+"""The rank of the adapter that is proposed where all weights do not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """What one purpose takes on a rank."""
+
+    name: str
+    bytes: int
+    lasting: bool = True
+    """Whether the memory is held through the whole run, or only during an update or sampling."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """The memory of rank 0, which holds the most."""
+
+    parts: tuple[MemoryPart, ...]
+    sampling: tuple[MemoryPart, ...]
+    """What sampling takes in the place of the parts that do not last."""
+    free: int
+    """Bytes that are free on the rank's device."""
+    tokens_per_pass: int
+    ranks: int
+
+    @property
+    def total(self) -> int:
+        """The bytes at the peak: of an update, or of sampling."""
+        lasting = sum(part.bytes for part in self.parts if part.lasting)
+        update = sum(part.bytes for part in self.parts if not part.lasting)
+        return lasting + max(update, sum(part.bytes for part in self.sampling))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak is less than what is free."""
+        return self.total <= self.free
+
+    def rows(self) -> list[tuple[str, int]]:
+        """Return names and bytes for a table; the sum may be more than the peak."""
+        return [(part.name, part.bytes) for part in (*self.parts, *self.sampling) if part.bytes]
+
+
+def estimate_memory(
+    config: TrainConfig,
+    outline: Any,
+    *,
+    reference: bool = False,
+    ranks: int = 1,
+    free: int | None = None,
+) -> MemoryEstimate:
+    """Estimate what rank 0 of a run holds.
+
+    Args:
+        config: the settings; a number of tokens that is None is what the run would choose.
+        outline: the model, whose tensors may be on the meta device.
+        reference: whether the recipe needs the weights of a reference model.
+        ranks: the number of processes that share the learner's weights.
+        free: bytes that each rank has; None measures this machine.
+    """
+    device = pick_device(config.model.device)
+    shared_host = ranks if device == "cpu" else 1
+    free = free_bytes(device) // shared_host if free is None else free
+    kind, size = DTYPES[config.model.dtype], ModelSize.of(outline, config)
+    tokens = config.trainer.tokens_per_pass or fitting_pass(outline, kind, free)
+    parts = [
+        MemoryPart("the learner's weights", 4 * size.total // ranks),
+        MemoryPart("gradient", 4 * size.trained // ranks),
+        MemoryPart("the optimizer's moments", 8 * size.trained // ranks),
+    ]
+    if config.ranks.offload and device != "cpu":
+        parts = []
+    if reference and not config.trainer.lora.rank:
+        parts.append(MemoryPart("the reference's weights", 4 * size.total // ranks))
+    parts += _engine(config, outline, kind, size, free)
+    parts += _update(config, outline, kind, tokens, ranks=ranks, trained=size.trained)
+    return MemoryEstimate(
+        parts=tuple(parts),
+        sampling=tuple(_sampling(config, outline, kind, free)),
+        free=free,
+        tokens_per_pass=tokens,
+        ranks=ranks,
+    )
+
+
+def require_fit(config: TrainConfig, outline: Any, **known: Any) -> MemoryEstimate:
+    """Return the estimate of a run that fits.
+
+    Args:
+        config: the settings.
+        outline: the model.
+        known: the other arguments of `estimate_memory`.
+
+    Raises:
+        ConfigError: the run does not fit; the message names a setting with which it would.
+    """
+    found = estimate_memory(config, outline, **known)
+    if found.fits:
+        return found
+    largest = sorted(found.rows(), key=lambda row: -row[1])[:3]
+    told = ", ".join(f"{name} {_gigabytes(count)}" for name, count in largest)
+    raise ConfigError(
+        f"the run needs about {_gigabytes(found.total)} of memory"
+        f"{f' on rank 0 of {found.ranks}' if found.ranks > 1 else ''} and "
+        f"{_gigabytes(found.free)} are free (most of it: {told}); {_advice(config, outline, found, known)}"
+    )
+
+
+def _engine(
+    config: TrainConfig, outline: Any, kind: torch.dtype, size: ModelSize, free: int
+) -> list[MemoryPart]:
+    if config.engine != "local":
+        return []
+    copies = 2 if config.eval.beside == "own" else 1
+    kept = config.local.kept_tokens
+    kept = fitting_cache(_as(outline, kind), free) if kept is None else kept
+    each = cached_bytes(outline.config, kind)
+    whole = size.total if not config.trainer.lora.rank else size.total - size.trained
+    return [
+        MemoryPart("the engine's weights", copies * kind.itemsize * whole),
+        MemoryPart(f"keys and values of {kept:,} kept tokens, at most", copies * kept * each),
+    ]
+
+
+def _sampling(config: TrainConfig, outline: Any, kind: torch.dtype, free: int) -> list[MemoryPart]:
+    if config.engine != "local":
+        return []
+    text = outline.config.get_text_config()
+    rollouts = config.rollout.tasks_per_step * max(1, config.rollout.group_size)
+    rows = min(config.rollout.concurrency, rollouts)
+    length = min(
+        config.rollout.window or text.max_position_embeddings, text.max_position_embeddings
+    )
+    # without a window, rows are seldom as long as the model allows
+    likely = length if config.rollout.window else min(length, 4 * config.rollout.max_tokens)
+    prefill = config.local.prefill_tokens or MIN_PASS
+    return [
+        MemoryPart(
+            f"keys and values of {rows:,} running rows of {likely:,} tokens",
+            rows * likely * cached_bytes(outline.config, kind),
+            lasting=False,
+        ),
+        MemoryPart(
+            f"a prompt pass of {prefill:,} tokens",
+            prefill * prefill_bytes(outline.config, kind),
+            lasting=False,
+        ),
+    ]
+
+
+def _update(
+    config: TrainConfig, outline: Any, kind: torch.dtype, tokens: int, *, ranks: int, trained: int
+) -> list[MemoryPart]:
+    text = outline.config.get_text_config()
+    layers, total = int(text.num_hidden_layers), sum(one.numel() for one in outline.parameters())
+    whole = tokens * training_bytes(outline.config, kind)
+    logits = LOGIT_COPIES * 4 * min(tokens * int(text.vocab_size), LOGITS_AT_ONCE)
+    made = [MemoryPart(f"activations of a pass of {tokens:,} tokens", whole, lasting=False)]
+    if config.trainer.checkpoint_layers:
+        inputs = tokens * layers * int(text.hidden_size) * kind.itemsize
+        # the logits are gone before the layers are computed again
+        made = [
+            MemoryPart(f"inputs of layers, {tokens:,} tokens", inputs, lasting=False),
+            MemoryPart(
+                "a layer computed again, or logits", max(whole // layers, logits), lasting=False
+            ),
+        ]
+    else:
+        made.append(MemoryPart("logits", logits, lasting=False))
+    if ranks > 1:
+        inside = _layer_weights(outline)
+        # weights of two layers (one is fetched ahead) and of the rest, and the rest's gradient
+        gathered = kind.itemsize * (2 * inside // layers + total - inside)
+        unreduced = 4 * (total - inside + inside // layers) * trained // max(total, 1)
+        made.append(MemoryPart("gathered weights", gathered + unreduced, lasting=False))
+    elif kind is not torch.float32:
+        made.append(
+            MemoryPart("weights in the type of computing", kind.itemsize * total, lasting=False)
+        )
+    return made
+
+
+def _layer_weights(outline: Any) -> int:
+    """Return the number of weights inside the decoder's layers."""
+    text = getattr(outline.base_model, "language_model", outline.base_model)
+    layers = getattr(text, "layers", ())
+    return sum(one.numel() for layer in layers for one in layer.parameters())
+
+
+def _advice(config: TrainConfig, outline: Any, found: MemoryEstimate, known: dict[str, Any]) -> str:
+    """Return the mildest change of settings with which the run would fit."""
+    trainer = config.trainer
+    small = replace(trainer, tokens_per_pass=min(found.tokens_per_pass, MIN_PASS))
+    again = replace(small, checkpoint_layers=True)
+    adapter = replace(again, lora=LoraConfig(rank=LORA_RANK))
+    none_kept = replace(config.local, kept_tokens=0)
+    choices = {
+        "--local.kept-tokens 0": replace(config, local=none_kept),
+        f"--trainer.tokens-per-pass {small.tokens_per_pass}": replace(config, trainer=small),
+        "--trainer.checkpoint-layers": replace(
+            config, trainer=replace(trainer, checkpoint_layers=True)
+        ),
+        f"--trainer.checkpoint-layers --trainer.tokens-per-pass {small.tokens_per_pass} "
+        "--local.kept-tokens 0": replace(config, trainer=again, local=none_kept),
+        f"--trainer.lora.rank {LORA_RANK} --trainer.checkpoint-layers "
+        f"--trainer.tokens-per-pass {small.tokens_per_pass} --local.kept-tokens 0": replace(
+            config, trainer=adapter, local=none_kept
+        ),
+    }
+    for told, changed in choices.items():
+        if estimate_memory(changed, outline, **known).fits:
+            return f"it would fit with {told}"
+    least = replace(config, trainer=again, local=none_kept)
+    for ranks in range(found.ranks + 1, MAX_RANKS + 1):
+        if estimate_memory(least, outline, **{**known, "free": found.free, "ranks": ranks}).fits:
+            return (
+                f"it would fit on {ranks} devices like this one: torchrun --nproc_per_node {ranks} "
+                f"-m ludus train ..., with --trainer.checkpoint-layers --trainer.tokens-per-pass "
+                f"{small.tokens_per_pass} --local.kept-tokens 0"
+            )
+    return (
+        f"no setting makes it fit, nor do {MAX_RANKS} devices like this one; take a smaller model"
+    )
+
+
+def _as(outline: Any, kind: torch.dtype) -> Any:
+    """Return what `fitting_cache` reads of a model that computes in `kind`."""
+    return _Computing(outline.config, kind, outline.device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Computing:
+    config: Any
+    dtype: torch.dtype
+    device: torch.device
+
+
+def _gigabytes(count: float) -> str:
+    """Write a number of bytes.
+
+    >>> _gigabytes(3 * 2**30)
+    '3.00 GB'
+    """
+    return f"{count / 2**30:.{max(0, 2 - int(math.log10(max(1.0, count / 2**30))))}f} GB"
