@@ -30,7 +30,7 @@ from ..engines.model_paths import locate_model
 from ..engines.models import outline_model
 from ..learning.devices import pick_device
 from ..learning.precision import slow_precision
-from ..memory import free_bytes
+from ..ranks.group import place_of
 from ..recipes import Algorithm, UpdatePlan, plan_updates
 from ..recipes.off_policy import told_correction
 from ..rollout import Collector, EnvSource, open_source
@@ -43,13 +43,13 @@ from ..run.judges import unmeasured
 from ..setup import refuse_empty, run_path, settle
 from .effects import Circumstances, recipe_effects
 from .idle import idle_settings
+from .memory import MemoryEstimate, require_fit
 from .no_engine import PlannedEngine
 from .size import (
     ModelSize,
     checkpoint_bytes,
     checkpoints_kept,
     checkpoints_written,
-    memory_parts,
 )
 
 DEMONSTRATIONS = 8
@@ -132,7 +132,12 @@ async def make_plan(config: TrainConfig) -> RunPlan:
             tasks=await source.size(config.split),
             held_out=await source.size(config.eval.split),
             size=size,
-            memory=memory_parts(config, outline, size, reference="ref_logp" in algorithm.needs),
+            memory=require_fit(
+                config,
+                outline,
+                reference="ref_logp" in algorithm.needs,
+                ranks=place.world if (place := place_of()) else 1,
+            ),
         )
         sections = {
             "run": _run(task, path),
@@ -176,7 +181,7 @@ class _Facts:
     tasks: int | None
     held_out: int | None
     size: ModelSize
-    memory: Mapping[str, int]
+    memory: MemoryEstimate
 
     @property
     def rollouts(self) -> int:
@@ -337,22 +342,16 @@ def _whole(task: _Facts) -> Lines:
 
 
 def _memory(task: _Facts) -> Lines:
-    total = sum(task.memory.values())
-    free = free_bytes(pick_device(task.config.model.device))
-    lines = [(name, _bytes(count)) for name, count in task.memory.items()]
-    return [*lines, ("in all", f"{_bytes(total)}; {_bytes(free)} are free")]
+    found = task.memory
+    lines = [(name, _bytes(count)) for name, count in found.rows()]
+    whose = f" on rank 0 of {found.ranks}" if found.ranks > 1 else ""
+    peak = f"{_bytes(found.total)}{whose}; {_bytes(found.free)} are free"
+    return [*lines, ("at the peak", peak)]
 
 
 def _worries(task: _Facts, path: Path) -> list[str]:
     """Return what may go wrong for want of room, and what repeats itself."""
     config, found = task.config, list[str]()
-    needed = sum(task.memory.values())
-    free = free_bytes(pick_device(config.model.device))
-    if needed > free:
-        found.append(
-            f"memory: about {_bytes(needed)} are needed and {_bytes(free)} are free; lower "
-            "trainer.tokens_per_pass or local.kept_tokens, or take trainer.lora"
-        )
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     room = shutil.disk_usage(there).free
     disk = checkpoint_bytes(config, task.size) * checkpoints_kept(config)

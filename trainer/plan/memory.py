@@ -145,7 +145,8 @@ def require_fit(config: TrainConfig, outline: Any, **known: Any) -> MemoryEstima
     raise ConfigError(
         f"the run needs about {_gigabytes(found.total)} of memory"
         f"{f' on rank 0 of {found.ranks}' if found.ranks > 1 else ''} and "
-        f"{_gigabytes(found.free)} are free (most of it: {told}); {_advice(config, outline, found, known)}"
+        f"{_gigabytes(found.free)} are free (most of it: {told}); "
+        f"{_advice(config, outline, found, known)}"
     )
 
 
@@ -255,7 +256,8 @@ def _advice(config: TrainConfig, outline: Any, found: MemoryEstimate, known: dic
             return f"it would fit with {told}"
     least = replace(config, trainer=again, local=none_kept)
     for ranks in range(found.ranks + 1, MAX_RANKS + 1):
-        if estimate_memory(least, outline, **{**known, "free": found.free, "ranks": ranks}).fits:
+        more: dict[str, Any] = {**known, "free": found.free, "ranks": ranks}
+        if estimate_memory(least, outline, **more).fits:
             return (
                 f"it would fit on {ranks} devices like this one: torchrun --nproc_per_node {ranks} "
                 f"-m ludus train ..., with --trainer.checkpoint-layers --trainer.tokens-per-pass "

@@ -1,4 +1,4 @@
-"""The size of a run in memory and on disk, from the model's layers and the settings."""
+"""The size of a model and of its checkpoints, from the model's layers and the settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 import torch
 
 from ..config import TrainConfig
-from ..learning.devices import pick_device
-from ..learning.precision import DTYPES
-from ..memory import cached_bytes, fitting_cache, fitting_pass, free_bytes, training_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,43 +34,6 @@ class ModelSize:
             and (lora.targets == "all" or name.endswith(names))
         )
         return ModelSize(total + matrices, matrices)
-
-
-def memory_parts(
-    config: TrainConfig, outline: Any, size: ModelSize, *, reference: bool
-) -> dict[str, int]:
-    """Estimate what a run holds in memory at its peak, in bytes by part.
-
-    The learner's weights, gradient and the two moments of Adam are float32. Activations are those
-    of one pass of `trainer.tokens_per_pass` tokens; see `trainer/memory.py` for the estimate.
-
-    Args:
-        config: the settings.
-        outline: the model without weights.
-        size: its parameters.
-        reference: whether the recipe needs the weights of a reference model.
-    """
-    free, kind = free_bytes(pick_device(config.model.device)), DTYPES[config.model.dtype]
-    tokens = config.trainer.tokens_per_pass or fitting_pass(outline, kind, free)
-    parts = {
-        "the learner's weights": 4 * size.total,
-        "gradient": 4 * size.trained,
-        "the optimizer's moments": 8 * size.trained,
-        f"activations of a pass of {tokens:,} tokens": tokens
-        * training_bytes(outline.config, torch.float32 if kind is torch.float32 else kind),
-    }
-    if config.engine == "local":
-        copies = 2 if config.eval.beside == "own" else 1
-        kept = config.local.kept_tokens
-        outline_of_engine = outline.to(kind) if kind is not torch.float32 else outline
-        kept = fitting_cache(outline_of_engine, free) if kept is None else kept
-        parts["the engine's weights"] = copies * kind.itemsize * size.total
-        parts[f"keys and values of {kept:,} tokens, at most"] = kept * cached_bytes(
-            outline.config, kind
-        )
-    if reference:
-        parts["the reference's weights"] = 4 * size.total
-    return parts
 
 
 def checkpoint_bytes(config: TrainConfig, size: ModelSize) -> int:

@@ -27,12 +27,12 @@ from ludus.trainer.engines.models import load_model, outline_model
 from ludus.trainer.plan.dry_run import make_plan, staleness_told
 from ludus.trainer.plan.effects import Circumstances, recipe_effects
 from ludus.trainer.plan.idle import idle_settings
+from ludus.trainer.plan.memory import estimate_memory
 from ludus.trainer.plan.size import (
     ModelSize,
     checkpoint_bytes,
     checkpoints_kept,
     checkpoints_written,
-    memory_parts,
 )
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.run.lock import FolderLock
@@ -131,13 +131,13 @@ def test_a_size_is_that_of_the_model_itself(model: Path, tmp_path: Path) -> None
     size = ModelSize.of(outline, settings)
     count = sum(one.numel() for one in real.parameters())
     assert size == ModelSize(count, count)
-    parts = memory_parts(settings, outline, size, reference=True)
+    parts = dict(estimate_memory(settings, outline, reference=True).rows())
     assert parts["the learner's weights"] == 4 * count
     assert parts["the optimizer's moments"] == 8 * count
     assert parts["the engine's weights"] == 4 * count
     assert parts["the reference's weights"] == 4 * count
     own = replace(settings, eval=EvalConfig(beside="own"))
-    assert memory_parts(own, outline, size, reference=False)["the engine's weights"] == 8 * count
+    assert dict(estimate_memory(own, outline).rows())["the engine's weights"] == 8 * count
 
 
 def test_lora_trains_its_matrices_alone(model: Path, tmp_path: Path) -> None:
