@@ -65,6 +65,9 @@ def breaches(folder: Path) -> list[str]:
     numbers = Counter(int(row["step"]) for row in steps)
     if numbers != Counter(range(1, max(numbers) + 1)):
         found.append(f"steps are missing or doubled in metrics.jsonl: {sorted(numbers.elements())}")
+    scored = Counter(int(row["step"]) for row in metrics if "eval/episodes" in row)
+    if again := sorted(step for step, count in scored.items() if count > 1):
+        found.append(f"steps that were evaluated twice: {again}")
     times = Counter(fate["ordinal"] for fate in fates)
     if doubled := sorted(ordinal for ordinal, count in times.items() if count > 1):
         found.append(f"ordinals with two fates: {doubled[:10]}")

@@ -24,7 +24,7 @@ from ludus.agent import ChatFormat, Episode
 from ludus.agent.context import ContextManager, make_context
 from ludus.agent.images import refuse_unseen
 from ludus.envs import EnvSession, make_async
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
@@ -77,7 +77,7 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
                 if progress is not None:
                     progress(run.step, metrics)
                 if config.run.save_every and run.step % config.run.save_every == 0:
-                    run.save()
+                    run.try_save()
         finally:
             if run.step > first_step:  # Ctrl-C and failures leave the last whole step
                 run.save()
@@ -151,6 +151,8 @@ class _WarmUp:
     step: int
     losses: deque[float]
     """Mean losses of the last updates, for the decision to stop early."""
+    failed_saves: int = 0
+    """Number of checkpoints in a row that could not be written."""
 
     @property
     def learned(self) -> bool:
@@ -191,8 +193,32 @@ class _WarmUp:
             window=self.config.window or None,
         )
 
+    def try_save(self) -> None:
+        """Write a checkpoint; one that cannot be written is told, and the run goes on.
+
+        Raises:
+            SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.
+        """
+        try:
+            self.save()
+        except SaveFailed as error:
+            self.failed_saves += 1
+            if self.failed_saves >= self.config.run.max_failed_saves:
+                raise
+            logger.warning("%s", error)
+
     def save(self) -> Path:
-        """Write a checkpoint and return the folder."""
+        """Write a checkpoint, with every line of metrics before it, and return the folder.
+
+        Raises:
+            SaveFailed: the disk is full or failing; the older checkpoints stay.
+        """
+        self.folder.sync()
+        saved = self._write()
+        self.failed_saves = 0
+        return saved
+
+    def _write(self) -> Path:
         return save_checkpoint(
             self.folder.checkpoints,
             self.step,

@@ -156,14 +156,14 @@ class _Run:
             interrupted = True
         except Exception as error:
             try:
-                self.saver.save(self.step)  # the weights stand at the last whole step
+                await self.saver.save(self.step)  # the weights stand at the last whole step
             except (UpdateRefused, SaveFailed) as broken:
                 error.add_note(str(broken))
             raise
         finally:
             await self.evaluations.cancel()
             await self.stream.close()
-        checkpoint = self.saver.save(self.step)
+        checkpoint = await self.saver.save(self.step)
         stopped = self.evaluations.stopped if self.step < self.config.steps else ""
         return TrainResult(self.parts.folder.path, checkpoint, self.step, interrupted, stopped)
 
@@ -248,7 +248,8 @@ class _Run:
             self.parts.folder.keep_episodes(f"step-{self.step:06d}", episodes)
         await self.evaluations.at(self.step)
         if run.save_every and self.step % run.save_every == 0 and self.step < self.config.steps:
-            self.saver.try_save(self.step)
+            with self.stages.during("the checkpoint to be written"):
+                await self.saver.try_save(self.step)
         for name, text in self.parts.folder.faults().items():
             self.journal.tell(self.step, name, text)
 
@@ -263,12 +264,14 @@ class _Run:
     async def evaluate(self) -> HeldOutScores:
         """Play held-out tasks."""
         settings = self.config.eval
-        found = await evaluate(
-            self.parts.evaluator,
-            settings.split,
-            settings.tasks,
-            samples=settings.samples,
-            passing=settings.passing,
-        )
+        with self.stages.during("held-out tasks"):
+            found = await evaluate(
+                self.parts.evaluator,
+                settings.split,
+                settings.tasks,
+                samples=settings.samples,
+                passing=settings.passing,
+                done=lambda _: self.stages.move(),
+            )
         refuse_failure(found.episodes)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ludus.agent import Episode
@@ -139,6 +139,7 @@ async def evaluate(
     samples: int = 1,
     passing: float = 1.0,
     seed: int = 0,
+    done: Callable[[Episode], None] | None = None,
 ) -> HeldOutScores:
     """Play `count` different problems of `split`, `samples` times each.
 
@@ -152,9 +153,10 @@ async def evaluate(
         samples: episodes of each task, which share the environment's seed.
         passing: the reward from which an episode passes.
         seed: seed of the sampling.
+        done: called with each finished episode.
     """
     tasks, note = await held_out(collector.source, split, count)
-    groups = await collector.collect(tasks, group_size=samples, seed=seed)
+    groups = await collector.collect(tasks, group_size=samples, seed=seed, done=done)
     episodes = [episode for group in groups for episode in group.episodes]
     found = HeldOutScores(episodes, note, samples, passing)
     if not note and len(found.by_task) == 1:

@@ -167,12 +167,12 @@ class Evaluations:
             return
         self._started = step
         if self._waits:
-            self._record(step, await self._play())
+            await self._record(step, await self._play())
             return
         await self._prepare(step)
         if self._settings.keep_best and step and step < self._steps:
             self._saver.pinned |= {step}  # its score is known when the weights have moved on
-            self._saver.try_save(step)
+            await self._saver.try_save(step)
         self._beside = asyncio.create_task(self._play(), name=f"evaluation of step {step}")
 
     async def finish(self, step: int) -> None:
@@ -186,7 +186,7 @@ class Evaluations:
         if not self._waits and step > self._started:
             self._started = step
             await self._prepare(step)
-            self._record(step, await self._play())
+            await self._record(step, await self._play())
 
     async def cancel(self) -> None:
         """End the evaluation that runs; nothing of it is recorded."""
@@ -202,14 +202,14 @@ class Evaluations:
             found = await task
         finally:
             self._beside = None if task.done() else task
-        self._record(step, found)
+        await self._record(step, found)
 
-    def _record(self, step: int, found: HeldOutScores) -> None:
+    async def _record(self, step: int, found: HeldOutScores) -> None:
         self._folder.keep_episodes(f"eval-{step:06d}", found.episodes)
         self._folder.log(step, found.numbers)
         best = self.history.add(step, found.mean)
         if self._settings.keep_best:
-            self._keep_best(step, new=best)
+            await self._keep_best(step, new=best)
         if found.note:
             self._tell(step, "evaluation", found.note)
         self._heard(step, found)
@@ -217,13 +217,13 @@ class Evaluations:
         if self.stopped and step < self._steps:
             self._tell(step, "early_stop", f"the run ends early: {self.stopped}")
 
-    def _keep_best(self, step: int, *, new: bool) -> None:
+    async def _keep_best(self, step: int, *, new: bool) -> None:
         """Keep the checkpoint of the best step alone; the weights before the first step are those
         of `model.path`, and the last step is saved in any case.
         """
         best = self.history.best
         self._saver.pinned = {best.step} if best else set()
         if new and self._waits and 0 < step < self._steps:
-            self._saver.try_save(step)
+            await self._saver.try_save(step)
         if best is not None:
             self._saver.mark_best(best.step)

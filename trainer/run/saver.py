@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,6 +13,7 @@ from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import Learner
+from ..shield import shielded
 from .checkpoint import checkpoints, save_checkpoint, step_of
 from .folder import RunFolder
 
@@ -57,29 +59,23 @@ class Saver:
         self._failed = 0
         self._saved = -1
 
-    def save(self, step: int) -> Path:
+    async def save(self, step: int) -> Path:
         """Write the checkpoint of `step`, with every line of metrics before it.
+
+        The state is taken at once; the files are written on a thread, while rollouts go on. The
+        caller makes no update meanwhile. A cancellation waits for the end of the save.
 
         Raises:
             SaveFailed: the disk is full or failing; the older checkpoints stay.
             UpdateRefused: the weights are not finite.
         """
         self._folder.sync()  # what a checkpoint counts as told must not be lost with the power
-        path = save_checkpoint(
-            self._folder.checkpoints,
-            step,
-            self._learner.model,
-            self._tokenizer,
-            {"learner": self._learner.state(), "step": step, **self._state()},
-            keep=self._settings.keep,
-            images=self._learner.images,
-            pinned=self.pinned,
-            writer=self._learner.writer(self._tokenizer),
-        )
+        state = {"learner": self._learner.state(), "step": step, **self._state()}
+        path = await shielded(asyncio.to_thread(self._write, step, state))
         self._failed, self._saved = 0, step
         return path
 
-    def try_save(self, step: int) -> bool:
+    async def try_save(self, step: int) -> bool:
         """Write the checkpoint of `step` unless it is written, and say whether it is.
 
         Raises:
@@ -89,7 +85,7 @@ class Saver:
         if self._saved == step:
             return True
         try:
-            self.save(step)
+            await self.save(step)
         except SaveFailed as error:
             self._failed += 1
             most = self._settings.max_failed_saves
@@ -102,6 +98,19 @@ class Saver:
             self._tell(step, "save_failed", f"{error}. {goes_on}")
             return False
         return True
+
+    def _write(self, step: int, state: Mapping[str, Any]) -> Path:
+        return save_checkpoint(
+            self._folder.checkpoints,
+            step,
+            self._learner.model,
+            self._tokenizer,
+            state,
+            keep=self._settings.keep,
+            images=self._learner.images,
+            pinned=self.pinned,
+            writer=self._learner.writer(self._tokenizer),
+        )
 
     def mark_best(self, step: int) -> None:
         """Let `checkpoints/best` lead to the checkpoint of `step`, where file systems have links;

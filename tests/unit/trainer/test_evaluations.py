@@ -104,7 +104,7 @@ async def test_the_best_checkpoint_stays_however_many_follow(tmp_path: Path) -> 
     played = Played(tmp_path, EvalConfig(every=1), 9, 0.1, 0.2, 0.9, 0.3, 0.4, 0.5, 0.2)
     assert await played.run(6) == 6
     for step in (7, 8):  # with run.keep = 1
-        played.saver.save(step)
+        await played.saver.save(step)
     assert played.saved == ["step-000002", "step-000008"]
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step-000002"
     assert played.heard == [(0, 0.1), (1, 0.2), (2, 0.9), (3, 0.3), (4, 0.4), (5, 0.5), (6, 0.2)]
@@ -167,13 +167,13 @@ async def test_training_goes_on_beside_an_evaluation_and_a_late_one_is_told(
     await at(5)  # the first is collected, and the one that is due starts, with these weights
     assert played.heard == [(0, 0.1)]
     assert played.prepared == [0, 5]
-    played.saver.save(8)
+    await played.saver.save(8)
     assert played.saved == ["step-000005", "step-000008"]  # its score may be the best
     played.gate.set()
     await played.evaluations.finish(20)
     assert played.heard == [(0, 0.1), (5, 0.9), (20, 0.4)]
     assert played.prepared == [0, 5, 20]
-    played.saver.save(20)
+    await played.saver.save(20)
     assert played.saved == ["step-000005", "step-000020"]
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step-000005"
     played.folder.close()

@@ -1,6 +1,8 @@
 """The supervised warm start: cut, resumed, and what it refuses."""
 
 import asyncio
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from ludus.agent.episodes import read_episodes
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
 from ludus.trainer.engines import load_model
@@ -125,6 +127,27 @@ async def test_it_ends_early_once_the_loss_is_low_enough_cut_or_not(
     assert (await run_sft(early("cut", resume=True))).name == "step-000020"
     never = replace(config(model, tmp_path / "never", steps=24), stop_loss=1e-9)
     assert (await run_sft(never)).name == "step-000024"
+
+
+async def test_a_full_disk_at_a_checkpoint_costs_that_checkpoint_alone(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    flush, broken = os.fsync, {2, 3}
+
+    def full(file: int) -> None:
+        found = re.search(r"\.partial-(\d+)", os.readlink(f"/proc/self/fd/{file}"))
+        if found and int(found[1]) in broken:
+            raise OSError(28, "No space left on device")
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    last = await run_sft(config(model, tmp_path, steps=4, save_every=1, keep=9))
+    names = [path.name for path in last.parent.iterdir()]
+    assert sorted(names) == ["step-000001", "step-000004"]
+    assert "the checkpoint of step 2 could not be written: No space left" in caplog.text
+    broken |= {5, 6, 7}
+    with pytest.raises(SaveFailed, match="the checkpoint of step 7 could not be written"):
+        await run_sft(config(model, tmp_path, steps=9, save_every=1, keep=9, resume=True))
 
 
 async def test_nothing_to_resume_is_said(model: Path, tmp_path: Path) -> None:
