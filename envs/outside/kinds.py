@@ -76,6 +76,26 @@ KINDS: dict[str, EnvKind] = {
             evaluates="answers of reasoning-gym; programs too, which the owner's sandbox runs",
             files=("data",),
         ),
+        EnvKind(
+            name="verifiers",
+            about="Tasksets of verifiers, version 1, played as one answer to a prompt.",
+            requires=("verifiers>=0.4",),
+            package="verifiers",
+            adapter="inside.adapters.for_verifiers",
+            files=("path",),
+            any_family=True,
+            hint="A taskset is a package of its own: ludus env install verifiers --package NAME",
+        ),
+        EnvKind(
+            name="inspect",
+            about="Evaluations of inspect_ai, whose solvers ask the policy.",
+            requires=("inspect_ai>=0.3.200", "inspect-evals"),
+            package="inspect_ai",
+            adapter="inside.adapters.for_inspect",
+            files=("path",),
+            any_family=True,
+            hint="Most evaluations of inspect-evals download a data set when they are made.",
+        ),
     )
 }
 """The kinds that ludus brings adapters for, by name."""

@@ -70,7 +70,7 @@ class Match:
         self.id, self.turn_timeout_s = env_id, turn_timeout_s
         self.game = game
         self._session = EnvSession(game, env_id)
-        self.seats = [Seat(self, number) for number in range(game.about.players)]
+        self.seats = [MatchSeat(self, number) for number in range(game.about.players)]
         """The seats, in the order of their players' numbers."""
         self._waiting: dict[int, asyncio.Future[MatchTurn]] = {}
         self._asked: tuple[str, int | None] = ("", None)
@@ -160,7 +160,7 @@ class Match:
         self._waiting.clear()
 
 
-class Seat(TextEnv):
+class MatchSeat(TextEnv):
     """The part of one player in a match; made by `Match`."""
 
     deterministic = False  # the others' actions decide, too

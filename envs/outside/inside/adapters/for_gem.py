@@ -6,7 +6,6 @@ A program that a policy wrote is never run here: it goes to the owner, who runs 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import json
 import random
@@ -18,8 +17,8 @@ from typing import Any
 from ..contract import PeerRefusal, as_reward, as_text, refuse_unknown
 from ..line import ask
 from ..reading import guard_parsers, guarded
+from ..shares import split
 
-SPLITS = ("train", "validation", "test")
 _GAME = re.compile(r"game:(.+?)-v\d+(?:-(.+))?$")
 _NUMBERED = re.compile(r"(.+?)-(d\d+)$")
 _TERMINAL = "TERMINAL_STATE"
@@ -120,7 +119,7 @@ class GemFamily:
         """Return the sizes of the splits of a data set, and the bounds of the rewards if known."""
         told: dict[str, Any] = {}
         if self.rows is not None:
-            told["sizes"] = {split: len(rows) for split, rows in self.rows.items()}
+            told["sizes"] = {name: len(rows) for name, rows in self.rows.items()}
         if self.peer_id.startswith("rg:"):
             told["rewards"] = [0.0, 1.0]
         return told
@@ -172,9 +171,7 @@ class GemFamily:
 
 
 def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
-    """Read a data set, and split it by a digest of each question: a tenth for validation, a tenth
-    for test.
-    """
+    """Read a data set, and split it by a digest of each question."""
     dataset = _registered()[peer_id].kwargs.get("dataset_name")
     if not dataset:
         if place:
@@ -186,7 +183,6 @@ def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
             "file of its rows as JSON lines by data=FILE"
         )
     key = _registered()[peer_id].kwargs.get("question_key", "problem")
-    found: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     try:
         with open(place, encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines if line.strip()]
@@ -195,11 +191,9 @@ def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
     for row in rows:
         if not isinstance(row, dict) or key not in row:
             raise PeerRefusal(f"data={place!r}: a row without the field {key!r}: {row!r:.80}")
-        share = hashlib.blake2b(str(row[key]).encode(), digest_size=4).digest()[0] / 256
-        found[SPLITS[0 if share >= 0.2 else 1 if share >= 0.1 else 2]].append(row)
     if not rows:
         raise PeerRefusal(f"data={place!r} has no rows")
-    return found
+    return split(rows, lambda row: str(row[key]))
 
 
 def _send_programs_out() -> None:

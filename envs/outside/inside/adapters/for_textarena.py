@@ -34,9 +34,9 @@ def load(settings: dict[str, Any]) -> dict[str, Any]:
     return {"version": metadata.version("textarena")}
 
 
-def make(family: str, settings: dict[str, Any]) -> Game:
+def make(family: str, settings: dict[str, Any]) -> ArenaGame:
     """Return the environment of a game."""
-    return Game(family, settings)
+    return ArenaGame(family, settings)
 
 
 def variants() -> dict[str, dict[str, str]]:
@@ -120,7 +120,7 @@ def _numpy() -> Any:
         return None
 
 
-class Game:
+class ArenaGame:
     """A game. Settings that are not named here go to the peer's class.
 
     Settings:

@@ -1,0 +1,219 @@
+"""inspect: tasks of inspect_ai, whose solvers ask the policy where they would ask a model.
+
+An id names a task of inspect_evals, or a function of the file that the setting `path` names. The
+solver runs here and waits at each `generate` for the policy; then the task's first scorer says what
+the answer is worth. Tasks with tools or a sandbox of their own are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+from importlib import metadata
+from typing import Any
+
+from ..contract import PeerBroken, PeerRefusal, as_reward
+from ..line import load_file
+from ..shares import split
+
+
+def load(settings: dict[str, Any]) -> dict[str, Any]:
+    """Import the package."""
+    importlib.import_module("inspect_ai.solver")
+    importlib.import_module("inspect_ai.scorer")
+    return {"version": metadata.version("inspect_ai")}
+
+
+def make(family: str, settings: dict[str, Any]) -> InspectTask:
+    """Return the environment of a task."""
+    return InspectTask(family, settings)
+
+
+def catalogue() -> dict[str, Any]:
+    """Return the evaluations of inspect_evals, with their tasks as variants, and what each needs as
+    its own making says.
+    """
+    found: dict[str, list[str]] = {}
+    needs: dict[str, str] = {}
+    for name, made in sorted(vars(_registry()).items()):
+        if not name.startswith("_") and inspect.isfunction(made):
+            topic = made.__module__.split(".")[1]
+            found.setdefault(topic, []).append(name)
+            needs.setdefault(topic, _need(name))
+    families = [
+        {"name": topic, "variants": names, "needs": needs[topic]} for topic, names in found.items()
+    ]
+    version = metadata.version("inspect-evals")
+    return {"package": "inspect-evals", "version": version, "families": families}
+
+
+def _need(name: str) -> str:
+    try:
+        InspectTask(name, {})
+    except PeerRefusal as refusal:
+        said = str(refusal)
+        for mark, need in (
+            ("data set", "its data set, which it downloads when it is made"),
+            ("sandbox", "a sandbox of its own, such as containers"),
+            ("scorer", "a scorer"),
+        ):
+            if mark in said:
+                return need
+        return f"what its function asks for: {said[-60:]}"
+    return ""
+
+
+def _registry() -> Any:
+    return importlib.import_module("inspect_evals._registry")
+
+
+class InspectTask:
+    """A task; `settings` are the arguments of its function, besides `path`."""
+
+    def __init__(self, family: str, settings: dict[str, Any]) -> None:
+        self.family = family
+        self._loop = asyncio.new_event_loop()
+        self._asked: asyncio.Future[Any] | None = None
+        self._run: asyncio.Task[Any] | None = None
+        self._shown = 0
+        self.task = _task(family, dict(settings))
+        if getattr(self.task, "sandbox", None) is not None:
+            raise PeerRefusal(
+                f"{family} of inspect cannot be played: it brings a sandbox of its own"
+            )
+        self._scorers = _listed(self.task.scorer)
+        if not self._scorers:
+            raise PeerRefusal(f"{family} of inspect has no scorer, so that nothing is rewarded")
+        samples = list(self.task.dataset)
+        for number, sample in enumerate(samples):
+            if sample.id is None:
+                sample.id = number + 1
+            if sample.sandbox is not None or sample.files:
+                raise PeerRefusal(
+                    f"{family} of inspect cannot be played: its samples have a sandbox"
+                )
+        self._samples = split(samples, lambda sample: str(sample.input) + str(sample.id))
+        self._state: Any = None
+
+    def about(self) -> dict[str, Any]:
+        """Return the sizes of the splits."""
+        return {"sizes": {name: len(samples) for name, samples in self._samples.items()}}
+
+    def reset(self, task: dict[str, Any]) -> dict[str, Any]:
+        """Run the solver to its first question to the model."""
+        if self._run is not None:
+            self._run.cancel()
+        sample = self._samples[str(task["split"])][int(task["index"])]
+        self._state, self._shown = _state(sample), 0
+        self._run = self._loop.create_task(self._play(sample))
+        if self._went_on():
+            raise PeerBroken("the solver ended without asking a model")
+        messages = self._new_messages()
+        system = [one["content"] for one in messages if one["role"] == "system"]
+        shown = [one for one in messages if one["role"] != "system"]
+        return {"observation": shown, "system_prompt": "\n\n".join(system)}
+
+    def step(self, action: dict[str, Any]) -> dict[str, Any]:
+        """Answer the solver; at its end, score."""
+        if self._asked is None or self._run is None:
+            raise PeerBroken("the solver does not wait for an answer")
+        asked, self._asked = self._asked, None
+        asked.set_result(str(action["text"]))
+        if not self._went_on():
+            return {"observation": self._new_messages(), "reward": 0.0}
+        reward, scores = self._run.result()
+        return {"observation": "", "reward": reward, "terminated": True, "info": {"scores": scores}}
+
+    def _went_on(self) -> bool:
+        """Run the solver until it asks, or ends; return whether it has ended."""
+        assert self._run is not None
+        self._loop.run_until_complete(self._until_asked(self._run))
+        return self._run.done()
+
+    async def _until_asked(self, run: asyncio.Task[Any]) -> None:
+        while not run.done() and self._asked is None:
+            await asyncio.wait([run], timeout=0.001)
+        if run.done():
+            run.result()
+
+    async def _play(self, sample: Any) -> tuple[float, dict[str, str]]:
+        scorers: Any = importlib.import_module("inspect_ai.scorer")
+        for solver in _listed(self.task.solver):
+            self._state = await solver(self._state, self._generate)
+            if self._state.completed:
+                break
+        target, reward, scores = scorers.Target(sample.target), None, dict[str, str]()
+        for number, scorer in enumerate(self._scorers):
+            score = await scorer(self._state, target)
+            if score is None:
+                raise PeerBroken("the scorer gave no score")
+            scores[f"scorer {number}"] = f"{score.value}: {score.explanation or ''}"[:500]
+            if reward is None:
+                reward = _value(score.value, scorers)
+        assert reward is not None
+        return reward, scores
+
+    async def _generate(self, state: Any, *_: Any, **__: Any) -> Any:
+        models: Any = importlib.import_module("inspect_ai.model")
+        if state.tools:
+            raise PeerBroken("the solver has tools, which are not played here")
+        self._state = state
+        self._asked = asyncio.get_running_loop().create_future()
+        said = await self._asked
+        state.output = models.ModelOutput.from_content("policy", said)
+        state.messages.append(state.output.message)
+        self._shown = len(state.messages)
+        return state
+
+    def _new_messages(self) -> list[dict[str, str]]:
+        new = self._state.messages[self._shown :]
+        self._shown = len(self._state.messages)
+        return [{"role": str(one.role), "content": str(one.text)} for one in new]
+
+
+def _task(family: str, settings: dict[str, Any]) -> Any:
+    name = str(settings.pop("variant", family.rpartition("/")[2]))
+    try:
+        if path := settings.pop("path", ""):
+            made = getattr(load_file("inspect_tasks_at_hand", str(path)), name)
+        else:
+            made = getattr(_registry(), name)
+        return made(**settings)
+    except (AttributeError, TypeError, ModuleNotFoundError) as error:
+        raise PeerRefusal(f"{family} of inspect cannot be made: {error}") from error
+    except Exception as error:  # whatever the task's download raises
+        said = f"{type(error).__name__}: {error}"[:300]
+        raise PeerRefusal(
+            f"{family} of inspect cannot be made, as its data set cannot be had here: {said}"
+        ) from error
+
+
+def _state(sample: Any) -> Any:
+    models: Any = importlib.import_module("inspect_ai.model")
+    solvers: Any = importlib.import_module("inspect_ai.solver")
+    scorers: Any = importlib.import_module("inspect_ai.scorer")
+    given = sample.input
+    messages = [models.ChatMessageUser(content=given)] if isinstance(given, str) else list(given)
+    return solvers.TaskState(
+        model=models.ModelName("mockllm/policy"),
+        sample_id=sample.id,
+        epoch=1,
+        input=given,
+        messages=messages,
+        target=scorers.Target(sample.target),
+        choices=sample.choices,
+        metadata=dict(sample.metadata or {}),
+    )
+
+
+def _value(value: Any, scorers: Any) -> float:
+    if isinstance(value, (dict, list)):
+        raise PeerBroken(f"the first scorer gives several values: {value!r:.80}")
+    return as_reward(scorers.value_to_float()(value))
+
+
+def _listed(one_or_more: Any) -> list[Any]:
+    if one_or_more is None:
+        return []
+    return list(one_or_more) if isinstance(one_or_more, (list, tuple)) else [one_or_more]
