@@ -8,6 +8,7 @@ loop alike.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -78,7 +79,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         self.observation_space = TextSpace()
         # gymnasium.make replaces this by the spec it was asked for.
         self.spec = EnvSpec(
-            id=session.id,
+            id=_spec_id(session.id),
             entry_point=partial(_remade, remake),
             nondeterministic=not session.deterministic,
             disable_env_checker=True,
@@ -141,6 +142,16 @@ def make_async(env: str | type[TextEnv] | TextEnv, **arguments: Any) -> EnvSessi
     if isinstance(env, type):
         return EnvSession(env(**arguments), env.__name__)
     return EnvSession(build_env(env, **arguments), env)
+
+
+def _spec_id(env_id: str) -> str:
+    """Return an id that gymnasium takes, where `env_id` holds the address of a server.
+
+    >>> _spec_id("openenv/http://127.0.0.1:8000"), _spec_id("me/echo-v0")
+    ('openenv/http-127.0.0.1-8000', 'me/echo-v0')
+    """
+    head, slash, rest = env_id.partition("/")
+    return head + slash + re.sub(r"[^\w.\-]+", "-", rest)
 
 
 def _remade(

@@ -45,6 +45,8 @@ class EnvKind:
     """Whether families that the catalogue does not have may be asked for."""
     files: tuple[str, ...] = ()
     """Settings that name files, which the environment may read behind its walls."""
+    scratch: bool = False
+    """Whether an environment needs a folder for temporary files; it is removed with its process."""
     hint: str = ""
     """What else is needed before the first episode, such as data."""
 
@@ -70,11 +72,12 @@ KINDS: dict[str, EnvKind] = {
         EnvKind(
             name="gem",
             about="Games, and problems of data sets, of the General Experience Maker.",
-            requires=("gem-llm>=0.0.3", "datasets"),
+            requires=("gem-llm>=0.0.3", "datasets", "pylatexenc"),
             package="gem",
             adapter="inside.adapters.for_gem",
             evaluates="answers of reasoning-gym; programs too, which the owner's sandbox runs",
             files=("data",),
+            scratch=True,
         ),
         EnvKind(
             name="verifiers",
@@ -93,6 +96,7 @@ KINDS: dict[str, EnvKind] = {
             package="inspect_ai",
             adapter="inside.adapters.for_inspect",
             files=("path",),
+            scratch=True,
             any_family=True,
             hint="Most evaluations of inspect-evals download a data set when they are made.",
         ),

@@ -231,7 +231,7 @@ class PeerEnv(TextEnv):
                 label=self.kind.name,
             )
             walls = self._has_walls(str(process.about.get("walls", "")))
-            child = process.fork(walls=walls, readable=self._files)
+            child = process.fork(walls=walls, readable=self._files, scratch=self.kind.scratch)
             self._child = child
             made = child.call(
                 {"do": "make", "family": self.family, "settings": self._settings},

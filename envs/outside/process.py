@@ -33,6 +33,7 @@ from .inside.line import ASK, CALL, ERROR, MAX_BODY
 START_TIMEOUT_S = 120.0
 """For how long a peer's package may take to be imported."""
 CONTROL_TIMEOUT_S = 30.0
+CATALOGUE_TIMEOUT_S = 1800.0
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "NLTK_DATA", "ALFWORLD_DATA")
 """The variables of the environment that a peer's process is given; secrets are not among them."""
 _SANDBOXES = str(Path(sandboxes.__file__).resolve().parent)
@@ -217,12 +218,13 @@ class PeerInterpreter:
         """Whether the process still runs and belongs to the calling process."""
         return self.owner == os.getpid() and self._process.poll() is None
 
-    def fork(self, *, walls: bool, readable: Sequence[str] = ()) -> Child:
+    def fork(self, *, walls: bool, readable: Sequence[str] = (), scratch: bool = False) -> Child:
         """Fork a process for an environment.
 
         Args:
             walls: whether the process gives up the files, network and programs of the machine.
             readable: what it may read all the same.
+            scratch: whether it gets a folder for temporary files, which ends with it.
 
         Raises:
             PeerLost: the interpreter is gone or late.
@@ -230,7 +232,8 @@ class PeerInterpreter:
         ours, theirs = socket.socketpair()
         with theirs, self._lock, contextlib.ExitStack() as failed:
             failed.callback(ours.close)
-            asked = {"do": "fork", "walls": walls, "readable": list(readable)}
+            asked: dict[str, Any] = {"do": "fork", "walls": walls, "readable": list(readable)}
+            asked["scratch"] = scratch
             pid = self._control.call(
                 asked, timeout_s=CONTROL_TIMEOUT_S, descriptors=[theirs.fileno()]
             )
@@ -253,7 +256,7 @@ class PeerInterpreter:
             PeerLost, PeerFailed: see `PeerConnection.call`.
         """
         with self._lock:
-            return self._control.call({"do": "catalogue"}, timeout_s=START_TIMEOUT_S)
+            return self._control.call({"do": "catalogue"}, timeout_s=CATALOGUE_TIMEOUT_S)
 
     def close(self, *, grace_s: float = 2.0) -> None:
         """End the process, which may take `grace_s`, and all that was forked from it."""

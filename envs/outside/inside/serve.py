@@ -15,8 +15,10 @@ import os
 import random
 import resource
 import select
+import shutil
 import signal
 import socket
+import tempfile
 import threading
 import traceback
 from typing import Any
@@ -25,6 +27,8 @@ from .contract import PeerBroken
 from .line import PeerLine, load_file, set_owner
 from .walls import confine, missing
 
+MAX_FILE = 256 << 20
+"""The most bytes of a file that an environment may write, where it may write any."""
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 TURN_S = 0.5
 """How often the server looks for children that have ended."""
@@ -58,6 +62,8 @@ class _Children:
         self._control, self._adapter, self._setup = control, adapter, setup
         self._frames = frames
         self._live: set[int] = set()
+        self._scratch: dict[int, str] = {}
+        """The folders in which children may write, removed when they end."""
         self._ended: dict[int, str] = {}
         """How children have ended whose owner has not asked yet."""
 
@@ -79,7 +85,8 @@ class _Children:
     def _do(self, asked: dict[str, Any]) -> Any:
         if asked["do"] == "fork":
             descriptor = self._control.descriptors.pop(0)
-            return self._fork(descriptor, bool(asked["walls"]), list(asked["readable"]))
+            scratch = tempfile.mkdtemp(prefix="ludus-env-") if asked["scratch"] else ""
+            return self._fork(descriptor, bool(asked["walls"]), list(asked["readable"]), scratch)
         if asked["do"] == "catalogue":
             return self._adapter.catalogue()
         pid = int(asked["pid"])
@@ -87,10 +94,11 @@ class _Children:
             self._end(pid)
         return self._ended.pop(pid, "gone")
 
-    def _fork(self, descriptor: int, walls: bool, readable: list[str]) -> int:
+    def _fork(self, descriptor: int, walls: bool, readable: list[str], scratch: str) -> int:
         pid = os.fork()
         if pid:
             os.close(descriptor)
+            self._scratch[pid] = scratch
             self._live.add(pid)
             self._ended.pop(pid, None)
             return pid
@@ -98,6 +106,7 @@ class _Children:
         try:
             self._control.sock.close()
             setup = {**self._setup, "readable": [*self._setup["readable"], *readable]}
+            setup["scratch"] = scratch
             _play(descriptor, self._adapter, setup, self._frames, walls)
             code = 0
         finally:
@@ -116,6 +125,8 @@ class _Children:
             os.killpg(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
         self._live.discard(pid)
+        if scratch := self._scratch.pop(pid, ""):
+            shutil.rmtree(scratch, ignore_errors=True)
         self._ended[pid] = f"exit code {os.waitstatus_to_exitcode(status)}"
 
 
@@ -132,8 +143,13 @@ def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, wal
         limit = _used() + int(setup["memory_bytes"])
         with contextlib.suppress(ValueError):  # a lower limit of the owner's stays
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    if scratch := str(setup["scratch"]):
+        os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        os.environ.update(HOME=scratch, XDG_CACHE_HOME=scratch)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
     if walls:
-        confine(setup["sandboxes"], [*setup["readable"], *getattr(adapter, "READS", [])])
+        readable = [*setup["readable"], *getattr(adapter, "READS", [])]
+        confine(setup["sandboxes"], readable, [scratch] if scratch else [])
     threading.Thread(target=_leave_with_owner, args=(descriptor,), daemon=True).start()
     random.seed()
     env: Any = None

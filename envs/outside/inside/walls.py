@@ -19,6 +19,7 @@ _RIGHTS = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF}
 """The file rights that Landlock knows by its version; 0xFFFF from version 5 on."""
 _READ = 0b1100  # read file, read directory
 _FILE = 0b100
+_ALL_BUT_EXECUTE = 0xFFFE
 _SYSTEM = ("/usr", "/lib", "/lib64")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
@@ -34,12 +35,13 @@ def missing(sandboxes: str) -> str:
     return ""
 
 
-def confine(sandboxes: str, readable: list[str]) -> None:
+def confine(sandboxes: str, readable: list[str], writable: list[str]) -> None:
     """Confine the calling thread and all threads and processes that it starts.
 
     Args:
         sandboxes: the folder that holds the sandbox's package `guest`.
         readable: files and folders that may be read besides the interpreter and its packages.
+        writable: folders that may be written.
 
     Raises:
         OSError: a step was refused; nothing may be played then.
@@ -52,6 +54,7 @@ def confine(sandboxes: str, readable: list[str]) -> None:
     files = [place for place in [*_FILES, *readable] if os.path.isfile(place)]
     allowed += [(place, _FILE) for place in files]
     allowed += [(place, 0b110) for place in _DEVICES]
+    allowed += [(place, _ALL_BUT_EXECUTE) for place in writable]
     os.chdir("/")
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.drop_capabilities()

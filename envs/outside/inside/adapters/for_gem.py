@@ -42,6 +42,8 @@ def variants() -> dict[str, dict[str, str]]:
     """Return the peer's ids by family and variant."""
     found: dict[str, dict[str, str]] = {}
     for name in _registered():
+        if name == "rg:composite":  # needs a list of families
+            continue
         game, (kind, _, rest) = _GAME.match(name), name.partition(":")
         numbered = _NUMBERED.match(rest)
         if game is not None:

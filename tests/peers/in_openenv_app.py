@@ -1,0 +1,45 @@
+"""A server of openenv-core for tests: an echo that pays 1 for the word it has shown."""
+
+# pyright: basic
+
+import random
+import sys
+from typing import Any
+
+import uvicorn  # pyright: ignore
+from openenv.core.env_server.http_server import create_fastapi_app  # pyright: ignore
+from openenv.core.env_server.interfaces import Environment  # pyright: ignore
+from openenv.core.env_server.types import Action, Observation, State  # pyright: ignore
+
+
+class SayAction(Action):  # type: ignore[misc]
+    text: str
+
+
+class SayObservation(Observation):  # type: ignore[misc]
+    shown: str = ""
+
+
+class SayEnvironment(Environment):  # type: ignore[misc]
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = ""
+
+    def reset(self, seed: int | None = None, **_: Any) -> SayObservation:
+        self.word = random.Random(seed).choice(["salve", "vale", "ave", "gratias"])
+        return SayObservation(shown=f"say {self.word}", done=False, reward=None)
+
+    def step(self, action: SayAction, **_: Any) -> SayObservation:
+        if action.text == "boom":
+            raise RuntimeError("the board fell down")
+        return SayObservation(shown="", done=True, reward=float(action.text == self.word))
+
+    @property
+    def state(self) -> State:
+        return State()
+
+
+app = create_fastapi_app(SayEnvironment, SayAction, SayObservation, max_concurrent_envs=8)
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
