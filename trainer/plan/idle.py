@@ -96,6 +96,16 @@ def _overlap(config: TrainConfig, updates: int) -> Iterator[str]:
         )
 
 
+def _kept_caches(config: TrainConfig, updates: int) -> Iterator[str]:
+    section = getattr(config, config.engine)
+    alone = not config.overlap.max_staleness and config.eval.beside != "shared"
+    if section.keep_cache and alone:
+        yield (
+            f"{config.engine}.keep_cache is set, but nothing is sampled while new weights arrive "
+            "(overlap.max_staleness is 0): it changes nothing"
+        )
+
+
 def _resumption(config: TrainConfig, updates: int) -> Iterator[str]:
     if config.run.resume_changed and not config.run.resume:
         yield "run.resume_changed is set, but run.resume is not: it changes nothing"
@@ -119,5 +129,6 @@ RULES: tuple[Callable[[TrainConfig, int], Iterator[str]], ...] = (
     _evaluation,
     _addresses,
     _overlap,
+    _kept_caches,
     _resumption,
 )

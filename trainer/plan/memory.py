@@ -155,7 +155,7 @@ def _engine(
 ) -> list[MemoryPart]:
     if config.engine != "local":
         return []
-    copies = 2 if config.eval.beside == "own" else 1
+    copies = max(1, config.local.engines) + (config.eval.beside == "own")
     kept = config.local.kept_tokens
     kept = fitting_cache(_as(outline, kind), free) if kept is None else kept
     each = cached_bytes(outline.config, kind)

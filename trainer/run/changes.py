@@ -48,6 +48,8 @@ FREE = frozenset(
 """Settings, and sections, that change neither what is learned nor what is measured. Each other
 setting counts, so that a new one is never forgotten.
 """
+COUNTED = frozenset({"local.keep_cache", "vllm.keep_cache"})
+"""Settings of free sections that change what is learned: from which weights tokens are sampled."""
 SECRETS = ("token", "key", "secret")
 
 
@@ -94,7 +96,8 @@ def _changed_settings(
     now = dict(_leaves(new))
     rows = {name for name in old if any(part.isdigit() for part in name.split("."))}
     for name in sorted(now.keys() | rows):
-        free = name in FREE or name.partition(".")[0] in FREE or name.endswith(SECRETS)
+        section_free = name.partition(".")[0] in FREE and name not in COUNTED
+        free = name in FREE or section_free or name.endswith(SECRETS)
         if name == "steps":
             free = now.get("trainer.lr_decay") == "constant"  # more of the same
         if not free and old.get(name) != now.get(name):

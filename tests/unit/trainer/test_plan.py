@@ -117,6 +117,7 @@ BASE = TrainConfig(steps=20)
         (replace(BASE, eval=EvalConfig(passing=0.5)), "eval.samples is 1: pass@k is not measured"),
         (replace(BASE, run=RunConfig(resume_changed=True)), "run.resume is not"),
         (replace(BASE, overlap=AsyncConfig(correction="none")), "no rollout is stale"),
+        (replace(BASE, local=LocalConfig(keep_cache=True)), "local.keep_cache is set, but nothing"),
     ],
 )
 def test_a_setting_that_changes_nothing_is_told(changed: TrainConfig, told: str) -> None:

@@ -16,7 +16,9 @@ import pytest
 from ludus.config import build, read_toml, to_toml
 from ludus.errors import ConfigError
 from ludus.trainer.config import (
+    AsyncConfig,
     EvalConfig,
+    LocalConfig,
     ModelConfig,
     RewardConfig,
     RolloutConfig,
@@ -235,6 +237,7 @@ def begun(folder: Path, config: TrainConfig = BASE, recipe: str = "grpo") -> Non
         replace(BASE, rollout=replace(BASE.rollout, concurrency=3)),
         replace(BASE, trainer=TrainerConfig(tokens_per_pass=512)),
         replace(BASE, eval=EvalConfig(every=5)),
+        replace(BASE, overlap=AsyncConfig(stall_s=9, outage_s=9)),
     ],
 )
 def test_where_and_how_often_may_change(tmp_path: Path, changed: TrainConfig) -> None:
@@ -247,6 +250,14 @@ def test_where_and_how_often_may_change(tmp_path: Path, changed: TrainConfig) ->
     [
         (replace(BASE, recipe="rloo"), "recipe was 'grpo' and is 'rloo'"),
         (replace(BASE, seed=1), "seed was 0 and is 1"),
+        (
+            replace(BASE, local=LocalConfig(keep_cache=True)),
+            "local.keep_cache was False and is True",
+        ),
+        (
+            replace(BASE, overlap=AsyncConfig(max_staleness=2)),
+            "overlap.max_staleness was 0 and is 2",
+        ),
         (replace(BASE, trainer=TrainerConfig(lr=1e-5)), "trainer.lr was 1e-06 and is 1e-05"),
         (
             replace(BASE, rollout=replace(BASE.rollout, max_tokens=9)),
