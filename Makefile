@@ -21,9 +21,10 @@ demo-real: setup
 test: setup
 	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(MAKE) --no-print-directory doctest
 
-# PEERS='trl openenv' runs some of them
+# PEERS="trl openenv in" runs some of them; `in` is environments of other projects, played here
 test-peers:
-	@sh scripts/peers.sh $(PEERS)
+	@[ "$(PEERS)" = in ] || sh scripts/peers.sh $(filter-out in,$(PEERS))
+	@sh scripts/peers_in.sh $(PEERS)
 
 doctest: setup
 	@$(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Install the environments of other projects under build/peers/home, and run the tests that play them.
+#
+#   scripts/peers_in.sh            every kind
+#   scripts/peers_in.sh in         the same; other names are peers of scripts/peers.sh, and are left to it
+#
+# Where the package index cannot be reached, the tests of a kind are skipped and the reason is told.
+set -eu
+cd "$(dirname "$0")/.."
+case " ${*:-in} " in *" in "*) ;; *) exit 0 ;; esac
+
+LUDUS_HOME="$PWD/build/peers/home"
+export LUDUS_HOME
+mkdir -p "$LUDUS_HOME"
+newer=$(command -v python3.12 || command -v python3.13 || echo "")   # parses all files of textarena
+for kind in reasoning-gym textarena gem verifiers inspect; do
+    [ -e "$LUDUS_HOME/envs/$kind/ludus-env.json" ] && continue
+    python=""
+    if [ "$kind" = textarena ] && [ -n "$newer" ] && "$newer" -c "" 2>/dev/null; then python="--python $newer"; fi
+    # shellcheck disable=SC2086
+    .venv/bin/ludus env install "$kind" $python || echo "SKIPPED $kind: it cannot be installed here"
+done
+openenv="build/peers/openenv/bin/python"   # made by scripts/peers.sh openenv
+[ ! -x "$openenv" ] || export LUDUS_OPENENV_PYTHON="$PWD/$openenv"
+echo "== in"
+.venv/bin/python -m pytest -q -o filterwarnings=default -p no:cacheprovider tests/peers/test_in_*.py

@@ -1,0 +1,176 @@
+"""Ids of other projects' environments, the catalogue, and how interpreters are installed."""
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import ludus
+from ludus.cli.main import main
+from ludus.envs.outside import home, kinds, sources
+from ludus.envs.registry import find_env
+from ludus.errors import ConfigError, UnknownEnv
+
+from .conftest import PEER  # pyright: ignore
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUDUS_HOME", str(tmp_path / "home"))
+
+
+def test_an_environment_that_is_not_installed_names_the_command() -> None:
+    with pytest.raises(ConfigError, match="run 'ludus env install reasoning-gym'"):
+        ludus.make("reasoning-gym/countdown-v0")
+
+
+def test_an_installation_that_was_broken_off_is_told(tmp_path: Path) -> None:
+    (tmp_path / "home" / "envs" / "textarena" / "bin").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="textarena was not installed to the end"):
+        ludus.make("textarena/TicTacToe-v0")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "error", "said"),
+    [
+        ("reasoning-gym/countdow-v0", UnknownEnv, "did you mean 'reasoning-gym/countdown-v0'"),
+        ("textarena/Tictactoe-v0", UnknownEnv, "did you mean 'textarena/TicTacToe-v0'"),
+        ("textarena/Klondike-v0", ConfigError, "a file of the package does not parse"),
+        ("verifiers/", UnknownEnv, "name a family"),
+        ("alfworld/any", ConfigError, "alfworld-download"),
+        ("alfworld", ConfigError, "alfworld-download"),
+        ("textworld", UnknownEnv, "ludus brings ludus/textworld-v0"),
+    ],
+)
+def test_an_id_that_cannot_be_made_says_why(env_id: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        find_env(env_id)
+
+
+def test_the_catalogue_lists_families_and_variants_apart() -> None:
+    listed = {name: kinds.catalogue(name) for name in ("reasoning-gym", "textarena", "gem")}
+    counts = {
+        name: (len(one.families), sum(max(1, len(family.variants)) for family in one.families))
+        for name, one in listed.items()
+        if one is not None
+    }
+    assert counts == {"reasoning-gym": (106, 106), "textarena": (96, 238), "gem": (40, 171)}
+    for one in listed.values():
+        assert one is not None
+        names = [family.name for family in one.families]
+        assert len(set(names)) == len(names)
+
+
+def test_all_are_listed_without_installing_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--available", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    ids = {one["id"] for one in told}
+    assert {"reasoning-gym/countdown-v0", "textarena/TicTacToe-v0", "gem/Wordle-v0"} <= ids
+    assert len(ids) == len(told) >= 150
+    needy = {one["id"]: one["needs"] for one in told if one.get("needs")}
+    assert "axon-rl/GSM-8k" in needy["gem/math-GSM8K-v0"]
+    assert main(["list", "--available"]) == 0
+    printed = capsys.readouterr().out
+    assert "openenv/URL" in printed
+    assert "alfworld" in printed
+
+
+def test_a_kind_of_a_package_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "peer_kinds.py").write_text(
+        "from ludus.envs.outside import EnvKind\n"
+        f"MINE = EnvKind(name='mine', about='Mine.', requires=('mine',), package='json',\n"
+        f"               adapter={PEER.adapter!r}, any_family=True)\n"
+        "OTHER = 7\n"
+    )
+    info = tmp_path / "mine-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[ludus.env_kinds]\nmine = peer_kinds:MINE\nother = peer_kinds:OTHER\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    env = ludus.make("mine/echo-v0")  # the package of this kind is there: this interpreter runs it
+    assert env.reset(seed=0)[0]
+    env.close()
+    with pytest.raises(ConfigError, match="not that EnvKind"):
+        find_env("other/echo-v0")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["instal"], "no action of ludus env named 'instal'; did you mean 'install'"),
+        (["install", "reasoning-gim"], "did you mean 'reasoning-gym'"),
+        (["install", "gem", "--python", "/no/python"], "python='/no/python' is not a program"),
+        (["remove", "gem"], "no environment of 'gem' is installed"),
+    ],
+)
+def test_a_wrong_command_is_told_in_a_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["env", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def write_wheel(folder: Path, name: str, version: str, requires: str = "") -> None:
+    """Write a wheel with one module, which pip installs without an index."""
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+        needs = f"Requires-Dist: {requires}\n" if requires else ""
+        wheel.writestr(
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        )
+        wheel.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.slow
+def test_an_environment_is_installed_played_listed_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With wheels of this test and no index; packages that clash are told and not kept."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    write_wheel(tmp_path, "peer_common", "1")
+    write_wheel(tmp_path, "peer_common", "2")
+    write_wheel(tmp_path, "peer_one", "1", "peer_common==1")
+    write_wheel(tmp_path, "peer_two", "1", "peer_common==2")
+    kind = dataclasses.replace(PEER, requires=("peer_one",), package="peer_one")
+    monkeypatch.setitem(kinds.KINDS, "peer", kind)
+    assert main(["env", "install", "peer/echo-v0", "--package", "peer_two"]) == 2
+    assert "pip cannot install peer_one peer_two" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="peer was not installed to the end"):
+        ludus.make("peer/echo-v0")
+    assert main(["env", "install", "peer"]) == 0
+    capsys.readouterr()
+    record = home.installed("peer")
+    assert record is not None
+    assert record.packages["peer_common"] == "1"
+    env = ludus.make("peer/evaluates-v0", walls=False)
+    env.reset(seed=0)
+    assert env.step("__import__('peer_one').VERSION")[0] == "1"
+    env.close()
+    assert main(["env", "list", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"peer"}
+    assert main(["env", "remove", "peer"]) == 0
+    assert home.installed_kinds() == []
+
+
+def test_ids_of_other_projects_are_environments_on_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert sources.is_outside("openenv/http://127.0.0.1:8000")
+    assert not sources.is_outside("me/echo-v0")
+    assert main(["check", "verifiers/anything"]) == 2
+    assert "ludus env install verifiers" in capsys.readouterr().err
+    assert main(["check", "openenv/nowhere"]) == 2
+    assert "name the server's address" in capsys.readouterr().err
