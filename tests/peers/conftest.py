@@ -12,8 +12,13 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
+from . import games
+
+# worker processes could take another project's `tests` for ours
+cloudpickle.register_pickle_by_value(games)
 GAMES = Path(__file__).with_name("games.py")
 Serving = Callable[..., AbstractContextManager[str]]
 

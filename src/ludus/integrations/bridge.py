@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Self, TypeVar
@@ -119,6 +120,7 @@ class EnvBridge:
         with self._lock:
             own, server = self._own, self._server
             self._own = self._server = self._card = None
+        _open.discard(self)
         if own is not None:
             run_on_loop(own.stop())
         elif server is not None:
@@ -152,6 +154,25 @@ class EnvBridge:
                     self._own = None
                 raise
             self._server = server
+            _close_at_exit(self)
+
+
+_open: weakref.WeakSet[EnvBridge] = weakref.WeakSet()
+
+
+def _close_at_exit(bridge: EnvBridge) -> None:
+    """Close `bridge` before the interpreter ends its threads. `atexit` comes after that: worker
+    processes cannot be ended any more by then.
+    """
+    if not _open:
+        register: Callable[[Callable[[], None]], None] = threading._register_atexit  # type: ignore[attr-defined]
+        register(_close_open)
+    _open.add(bridge)
+
+
+def _close_open() -> None:
+    for bridge in list(_open):
+        bridge.close()
 
 
 @lru_cache(maxsize=64)

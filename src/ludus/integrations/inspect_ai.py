@@ -1,0 +1,155 @@
+"""ludus environments for Inspect: a `Task` whose solver plays and whose scorer tells the reward.
+
+    from ludus.integrations.inspect_ai import ludus_task
+    inspect_ai.eval(ludus_task("ludus/arithmetic-v0", split="test", count=100), model="a/model")
+
+An episode whose verdict is not ok is unscored, which Inspect leaves out of its metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.envs.protocol import TextEnv
+from ludus.envs.tools.spec import ToolSpec
+from ludus.messages import Message, Role, ToolCall, assistant
+
+from .bridge import BridgedEpisode, EnvBridge, on_background, peer_package
+
+_inspect: Any = peer_package("inspect_ai", "inspect")
+_dataset: Any = peer_package("inspect_ai.dataset", "inspect")
+_model: Any = peer_package("inspect_ai.model", "inspect")
+_scorer: Any = peer_package("inspect_ai.scorer", "inspect")
+_solver: Any = peer_package("inspect_ai.solver", "inspect")
+_tool: Any = peer_package("inspect_ai.tool", "inspect")
+
+EPISODE = "ludus_verdict"
+MAX_TURNS = 64
+"""The most turns of an episode that the environment does not bound."""
+
+
+def ludus_task(
+    env: str | type[TextEnv],
+    *,
+    split: str = "test",
+    count: int = 100,
+    offset: int = 0,
+    seed: int = 0,
+    url: str = "",
+    token: str | None = None,
+) -> Any:
+    """Return an Inspect `Task` with one sample for each task of the environment.
+
+    Args:
+        env: an id, with constructor arguments as in `me/env-v0?length=3`, or a `TextEnv` class.
+        split: the split that the tasks are of.
+        count: how many tasks.
+        offset: the index of the first.
+        seed: the seed of the episodes' random numbers.
+        url: the address of a `ludus serve` that offers the environment.
+        token: the token of that server.
+
+    Raises:
+        MissingExtra: Inspect is not installed.
+        UnknownTask: no such split.
+    """
+    bridge = EnvBridge(env, url=url, token=token)
+    samples = [
+        _dataset.Sample(
+            id=task.id, input=f"{bridge.id}, task {task.id}", metadata={"task": task.id}
+        )
+        for task in bridge.tasks(split, count, offset=offset)
+    ]
+    return _inspect.Task(
+        name=bridge.id.replace("/", "_"),
+        dataset=_dataset.MemoryDataset(samples, name=bridge.id),
+        solver=_play(bridge, seed),
+        scorer=_reward(),
+    )
+
+
+@_solver.solver(name="ludus_play")  # type: ignore[untyped-decorator]
+def _play(bridge: EnvBridge, seed: int) -> Any:
+    async def solve(state: Any, generate: Any) -> Any:
+        episode = bridge.episode()
+        try:
+            begun = await on_background(episode.begin(task=state.metadata["task"], seed=seed))
+            state.messages = [_shown(message) for message in begun]
+            state.tools = [_offered(tool) for tool in episode.tools]
+            for _ in range(episode.max_turns or MAX_TURNS):
+                if episode.over:
+                    break
+                state = await generate(state, tool_calls="none")
+                answer = await on_background(episode.act(_said(state.output.message)))
+                state.messages += [_shown(message) for message in answer]
+        finally:
+            await on_background(episode.close())
+        _keep(state, episode)
+        return state
+
+    return solve
+
+
+@_scorer.scorer(name="ludus_reward", metrics=[_scorer.mean(), _scorer.stderr()])  # type: ignore[untyped-decorator]
+def _reward() -> Any:
+    async def score(state: Any, target: Any) -> Any:
+        kept = state.store.get(EPISODE)
+        if kept is None or kept["reward"] is None:
+            why = kept["detail"] if kept else "the episode was not played to an end"
+            return _scorer.Score.unscored(explanation=why, reason="scoring_failed")
+        return _scorer.Score(
+            value=kept["reward"],
+            answer=state.output.completion,
+            explanation=kept["detail"],
+            metadata={"turns": kept["turns"], "parts": kept["parts"]},
+        )
+
+    return score
+
+
+def _keep(state: Any, episode: BridgedEpisode) -> None:
+    verdict = episode.verdict
+    parts = {name: value for name, (value, _) in verdict.parts.items()}
+    kept = {"reward": verdict.reward, "detail": verdict.detail or str(verdict.status)}
+    state.store.set(EPISODE, {**kept, "parts": parts, "turns": episode.turn})
+
+
+def _offered(tool: ToolSpec) -> Any:
+    async def execute(**arguments: Any) -> str:
+        raise RuntimeError("the solver plays the calls")
+
+    return _tool.ToolDef(
+        execute,
+        name=tool.name,
+        description=tool.description or tool.name,
+        parameters=_tool.ToolParams.model_validate(tool.parameters),
+    ).as_tool()
+
+
+def _shown(message: Message) -> Any:
+    match message.role:
+        case Role.SYSTEM:
+            return _model.ChatMessageSystem(content=message.text)
+        case Role.TOOL:
+            return _model.ChatMessageTool(
+                content=message.text, tool_call_id=message.tool_call_id, function=message.name
+            )
+        case Role.ASSISTANT:
+            return _model.ChatMessageAssistant(content=message.text)
+        case Role.USER:
+            return _model.ChatMessageUser(content=message.text)
+
+
+def _said(message: Any) -> str | Message:
+    if not message.tool_calls:
+        return str(message.text)
+    calls = [
+        ToolCall(
+            name=call.function,
+            arguments=dict(call.arguments or {}),
+            id=call.id,
+            error=call.parse_error or "",
+        )
+        for call in message.tool_calls
+    ]
+    return assistant(str(message.text), calls)

@@ -1,0 +1,113 @@
+"""ludus environments for SkyRL: an entry point of `skyrl_gym`.
+
+    skyrl_gym.register(id="ludus", entry_point="ludus.integrations.skyrl:LudusEnv")
+    env = skyrl_gym.make(
+        "ludus", env_config={"env": "ludus/arithmetic-v0"}, extras={"task": "train/7"}
+    )
+
+A row of SkyRL's data set names the task in `extras`; `rows` makes such rows. SkyRL knows rewards
+alone: a verdict that is not ok is raised as `RewardUnavailable`, which fails the trajectory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.background import run_on_loop
+from ludus.errors import ConfigError, RewardUnavailable
+
+from .bridge import as_chat, peer_package, shared_bridge
+from .replies import TextReplies
+
+_base: Any = peer_package("skyrl_gym.envs.base_text_env", "skyrl")
+
+
+class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
+    """An episode of a ludus environment as SkyRL plays one.
+
+    Args:
+        env_config: `env` (an id, with constructor arguments as in `me/env-v0?length=3`), and where
+            wanted `url` and `token` of a `ludus serve`, and `tool_format`.
+        extras: `task` (an id), `split`, `seed`; the same keys as in `env_config` override those.
+            Further keys, which SkyRL adds, are not read.
+
+    Raises:
+        ConfigError: no environment is named.
+    """
+
+    def __init__(
+        self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        given = {**dict(env_config or {}), **dict(extras or {})}
+        if not given.get("env"):
+            raise ConfigError("env_config or extras must name a ludus environment: env='me/env-v0'")
+        bridge = shared_bridge(given["env"], given.get("url", ""), given.get("token"))
+        self._task = given.get("task") or None
+        self._split = None if self._task else given.get("split") or None
+        self._seed = int(given.get("seed") or 0)
+        self._episode = bridge.episode()
+        self._player = TextReplies(given.get("tool_format", "hermes"))
+
+    def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
+        """Begin the episode; its opening follows a system message of `prompt`, if there is one.
+
+        Raises:
+            RewardUnavailable: the episode could not begin.
+        """
+        begun = run_on_loop(
+            self._episode.begin(task=self._task, split=self._split, seed=self._seed)
+        )
+        self._check()
+        self.max_turns = self._episode.max_turns or self.max_turns
+        shown = as_chat(self._player.opening(begun, self._episode.tools))
+        own = [dict(message) for message in prompt or [] if message["role"] == "system"]
+        return [*own, *shown], {"task": self._episode.task}
+
+    def step(self, action: str) -> Any:
+        """Play what the policy wrote.
+
+        Raises:
+            RewardUnavailable: the verdict is not ok; the trajectory counts for nothing.
+        """
+        episode = self._episode
+        before = episode.verdict.reward or 0.0
+        answer = run_on_loop(episode.act(self._player.action(action, episode.tools)))
+        self._check()
+        self.turns = episode.turn
+        return _base.BaseTextEnvStepOutput(
+            observations=as_chat(self._player.answer(answer)),
+            reward=(episode.verdict.reward or 0.0) - before,
+            done=episode.over,
+            metadata={},
+            postprocessed_action=None,
+        )
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Return the number of turns, and the parts of the reward."""
+        parts = {name: value for name, (value, _) in self._episode.verdict.parts.items()}
+        return {"turns": self._episode.turn, **parts}
+
+    def close(self) -> None:
+        """Release the episode."""
+        run_on_loop(self._episode.close())
+
+    def _check(self) -> None:
+        if not self._episode.verdict.ok:
+            raise RewardUnavailable(self._episode.verdict)
+
+
+def rows(
+    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
+) -> list[dict[str, Any]]:
+    """Return rows of a SkyRL data set (`prompt`, `env_class`, `extra_info`), one for each task.
+
+    Raises:
+        UnknownTask: no such split.
+    """
+    named = {"env": env, "seed": seed, **({"url": url} if url else {})}
+    return [
+        {"prompt": [], "env_class": "ludus", "extra_info": {**named, "task": task.id}}
+        for task in shared_bridge(env, url).tasks(split, count, offset=offset)
+    ]

@@ -1,0 +1,218 @@
+"""ludus environments for the Tinker API: environments, groups and data sets of `tinker-cookbook`.
+
+    dataset = LudusDataset("ludus/arithmetic-v0", renderer, batch_size=32, group_size=8, count=4096)
+
+Tinker's trajectories have a reward at every step. An episode whose verdict is not ok raises
+`RewardUnavailable` instead, which the rollout strategy of the training counts as a failed
+trajectory: the default stops, `RetryOnFailure` plays it again, and those that tolerate failures
+leave it out of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import RewardUnavailable
+from ludus.messages import Message, ToolCall, assistant
+
+from .bridge import on_background, peer_package, shared_bridge
+
+_types: Any = peer_package("tinker_cookbook.rl.types", "tinker")
+_messages: Any = peer_package("tinker_cookbook.rl.message_env", "tinker")
+_renderers: Any = peer_package("tinker_cookbook.renderers.base", "tinker")
+
+
+class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
+    """An episode of a ludus environment, by messages.
+
+    Args:
+        env: an id, with constructor arguments as in `me/env-v0?length=3`.
+        task: the id of a task.
+        renderer: writes the tools into the prompt.
+        seed: the seed of the episode's random numbers.
+        url: the address of a `ludus serve` that offers the environment.
+    """
+
+    def __init__(self, env: str, task: str, renderer: Any, *, seed: int = 0, url: str = "") -> None:
+        self.example_id = f"{env}:{task}"
+        self._episode = shared_bridge(env, url).episode()
+        self._task = task
+        self._seed = seed
+        self._renderer = renderer
+        self._history: list[Any] = []
+
+    async def initial_observation(self) -> list[Any]:
+        """Begin the episode, and return the opening messages.
+
+        Raises:
+            RewardUnavailable: the episode could not begin.
+            NotImplementedError: the renderer has no way to show tools, and the environment has
+                some.
+        """
+        begun = await on_background(self._episode.begin(task=self._task, seed=self._seed))
+        self._check()
+        shown = [_shown(message) for message in begun]
+        tools = [msgspec.to_builtins(tool) for tool in self._episode.tools]
+        if tools:
+            said = shown.pop(0)["content"] if shown and shown[0]["role"] == "system" else ""
+            shown = [*self._renderer.create_conversation_prefix_with_tools(tools, said), *shown]
+        self._history = shown
+        return list(self._history)
+
+    async def step(self, message: Any) -> Any:
+        """Play the policy's message.
+
+        Raises:
+            RewardUnavailable: the verdict is not ok; the trajectory counts for nothing.
+        """
+        before = self._episode.verdict.reward or 0.0
+        answer = await on_background(self._episode.act(_said(message)))
+        self._check()
+        self._history += [message, *(_shown(one) for one in answer)]
+        if self._episode.over:
+            await on_background(self._episode.close())
+        return _messages.MessageStepResult(
+            reward=(self._episode.verdict.reward or 0.0) - before,
+            episode_done=self._episode.over,
+            next_messages=list(self._history),
+            metrics={"turns": float(self._episode.turn)},
+        )
+
+    async def close(self) -> None:
+        """Release the episode."""
+        await on_background(self._episode.close())
+
+    def _check(self) -> None:
+        if not self._episode.verdict.ok:
+            raise RewardUnavailable(self._episode.verdict)
+
+
+class LudusGroupBuilder(_types.EnvGroupBuilder):  # type: ignore[misc]
+    """Makes the environments of one group: the same task `group_size` times.
+
+    Args:
+        env: an id, with constructor arguments as in `me/env-v0?length=3`.
+        task: the id of a task.
+        renderer: turns messages into tokens; those of `get_renderer` are picklable.
+        group_size: how many rollouts the group has.
+        seed: the seed of the episodes' random numbers, equal in the group.
+        url: the address of a `ludus serve` that offers the environment.
+        settings: further arguments of `EnvFromMessageEnv`, such as `max_trajectory_tokens`.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        task: str,
+        renderer: Any,
+        *,
+        group_size: int,
+        seed: int = 0,
+        url: str = "",
+        **settings: Any,
+    ) -> None:
+        self.env = env
+        self.task = task
+        self.renderer = renderer
+        self.group_size = group_size
+        self.seed = seed
+        self.url = url
+        self.settings = settings
+        self._made: list[LudusMessageEnv] = []
+
+    async def make_envs(self) -> Sequence[Any]:
+        """Return the environments, none of which has begun."""
+        made = [
+            LudusMessageEnv(self.env, self.task, self.renderer, seed=self.seed, url=self.url)
+            for _ in range(self.group_size)
+        ]
+        self._made += made  # a strategy that tries again asks for more
+        return [_messages.EnvFromMessageEnv(self.renderer, one, **self.settings) for one in made]
+
+    async def cleanup(self) -> None:
+        """Release the episodes that did not end."""
+        made, self._made = self._made, []
+        for one in made:
+            await one.close()
+
+    def logging_tags(self) -> list[str]:
+        """Return the tag under which the training logs the group: the environment's id."""
+        return [self.env]
+
+
+class LudusDataset(_types.RLDataset):  # type: ignore[misc]
+    """The tasks of a split, in batches of groups.
+
+    Args:
+        env: an id, with constructor arguments as in `me/env-v0?length=3`.
+        renderer: turns messages into tokens.
+        batch_size: how many groups a batch has.
+        group_size: how many rollouts a group has.
+        count: how many tasks.
+        split: the split they are of.
+        seed: the seed of the episodes' random numbers.
+        url: the address of a `ludus serve` that offers the environment.
+        settings: further arguments of `EnvFromMessageEnv`.
+
+    Raises:
+        UnknownTask: no such split.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        renderer: Any,
+        *,
+        batch_size: int,
+        group_size: int,
+        count: int,
+        split: str = "train",
+        seed: int = 0,
+        url: str = "",
+        **settings: Any,
+    ) -> None:
+        self._batch_size = batch_size
+        self._builders = [
+            LudusGroupBuilder(
+                env, task.id, renderer, group_size=group_size, seed=seed, url=url, **settings
+            )
+            for task in shared_bridge(env, url).tasks(split, count)
+        ]
+
+    def get_batch(self, index: int) -> Sequence[LudusGroupBuilder]:
+        """Return the groups of a batch."""
+        return self._builders[index * self._batch_size : (index + 1) * self._batch_size]
+
+    def __len__(self) -> int:
+        return len(self._builders) // self._batch_size
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = {"role": message.role.value, "content": message.text}
+    if message.tool_call_id:
+        shown["tool_call_id"] = message.tool_call_id
+    if message.name:
+        shown["name"] = message.name
+    return shown
+
+
+def _said(message: Any) -> str | Message:
+    text = _renderers.get_text_content(message)
+    calls = [_call(call, number) for number, call in enumerate(message.get("tool_calls") or ())]
+    calls += [
+        ToolCall(name="", id=f"unread_{number}", error=str(call.error))
+        for number, call in enumerate(message.get("unparsed_tool_calls") or ())
+    ]
+    return assistant(text, calls) if calls else str(text)
+
+
+def _call(call: Any, number: int) -> ToolCall:
+    name, identity = call.function.name, call.id or f"call_{number}"
+    try:
+        arguments = msgspec.json.decode(call.function.arguments, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        return ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
+    return ToolCall(name=name, arguments=arguments, id=identity)

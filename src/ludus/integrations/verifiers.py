@@ -1,0 +1,154 @@
+"""ludus environments as tasksets and environments of verifiers, and so of prime-rl.
+
+verifiers finds an environment by the name of an installed package. `ludus new env me/echo-v0 --for
+verifiers` writes such a package; by hand it is a module of two lines:
+
+    Taskset, Env = verifiers_plugin("me/echo-v0")
+    __all__ = ["Env", "Taskset"]
+
+The environment plays the user: the policy's turns are its actions, and tools are described in the
+system prompt. A verdict that is not ok fails the episode, which verifiers and prime-rl do not
+train on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from ludus.errors import RewardUnavailable
+from ludus.messages import Role
+
+from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
+from .replies import TextReplies
+
+Made = TypeVar("Made", bound=type)
+PAGE = 1000
+
+
+def verifiers_plugin(env_id: str, *, url: str = "", tool_format: str = "hermes") -> tuple[Any, Any]:
+    """Return the classes of a verifiers package: a `Taskset` and an `Env`.
+
+    The taskset's settings are `env`, `split`, `count` (0 for all tasks, which may be without end),
+    `seed` and `url`, under `--env.taskset.*`; the environment has one agent, `player`, with the
+    `null` harness in a subprocess.
+
+    Args:
+        env_id: the environment, with constructor arguments as in `me/env-v0?length=3`.
+        url: the address of a `ludus serve` that offers it; without one it is played in worker
+            processes of the machine that runs verifiers.
+        tool_format: the format in which the policy writes calls.
+
+    Raises:
+        MissingExtra: verifiers is not installed.
+    """
+    vf = peer_package("verifiers.v1", "verifiers")
+    null = peer_package("verifiers.v1.harnesses.null", "verifiers")
+    default_url = url
+
+    class LudusConfig(vf.TasksetConfig):  # type: ignore[misc]
+        """Which tasks of which environment."""
+
+        env: str = env_id
+        split: str = "train"
+        count: int = 0
+        seed: int = 0
+        url: str = default_url
+
+    class LudusData(vf.TaskData):  # type: ignore[misc]
+        """One task, and where it is played."""
+
+        env: str
+        task: str
+        seed: int
+        url: str
+
+    class LudusTask(vf.Task[LudusData]):  # type: ignore[misc]
+        """A task whose reward the environment gives."""
+
+    class LudusTaskset(vf.Taskset[LudusTask, LudusConfig]):  # type: ignore[misc]
+        """The tasks of a split."""
+
+        INFINITE = True
+
+        def load(self) -> Iterator[Any]:
+            """Yield the tasks in order."""
+            config = self.config
+            bridge = shared_bridge(config.env, config.url)
+            briefing = bridge.card.briefing
+            begun = TextReplies(tool_format).opening([], briefing.tools)
+            told = (briefing.system_prompt, briefing.answer_format, spoken(begun))
+            said = "\n\n".join(part for part in told if part)
+            offset = 0
+            while not config.count or offset < config.count:
+                wanted = min(PAGE, config.count - offset) if config.count else PAGE
+                page = bridge.tasks(config.split, wanted, offset=offset)
+                for task in page:
+                    data = LudusData(
+                        id=task.id,
+                        name=f"{config.env}#{task.id}",
+                        prompt=None,
+                        system_prompt=said or None,
+                        env=config.env,
+                        task=task.id,
+                        seed=config.seed,
+                        url=config.url,
+                    )
+                    yield LudusTask(data, config.task)
+                offset += len(page)
+                if len(page) < wanted:
+                    return
+
+    agent = vf.AgentConfig
+
+    class LudusEnvConfig(vf.EnvConfig):  # type: ignore[misc]
+        """The one agent."""
+
+        player: agent = agent(  # type: ignore[valid-type]  # pyright: ignore[reportInvalidTypeForm]
+            harness=null.NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig()
+        )
+
+    class LudusUserEnv(vf.Env[LudusEnvConfig]):  # type: ignore[misc]
+        """Lets the environment play the user of the agent."""
+
+        async def run(self, task: Any, agents: Any) -> None:
+            """Play the episode of a task.
+
+            Raises:
+                RewardUnavailable: the verdict is not ok; verifiers counts the episode as failed.
+            """
+            data = task.data
+            episode = shared_bridge(data.env, data.url).episode()
+            try:
+                reward, trace = await _play(episode, task, agents)
+            finally:
+                await on_background(episode.close())
+            trace.record_reward("ludus", reward)
+
+    async def _play(episode: BridgedEpisode, task: Any, agents: Any) -> tuple[float, Any]:
+        player = TextReplies(tool_format)
+        begun = await on_background(episode.begin(task=task.data.task, seed=task.data.seed))
+        _check(episode)
+        shown = [message for message in begun if message.role is not Role.SYSTEM]
+        async with agents.player.interaction(task) as interaction:
+            segment = await interaction.turn(spoken(player.answer(shown)))
+            while not segment.terminated:
+                action = player.action(segment.last_reply, episode.tools)
+                answer = await on_background(episode.act(action))
+                if episode.over:
+                    break
+                segment = await interaction.turn(spoken(player.answer(answer)))
+        _check(episode)
+        return episode.verdict.unwrap(), interaction.trace
+
+    return _placed(LudusTaskset), _placed(LudusUserEnv)
+
+
+def _check(episode: BridgedEpisode) -> None:
+    if not episode.verdict.ok:
+        raise RewardUnavailable(episode.verdict)
+
+
+def _placed(made: Made) -> Made:
+    made.__qualname__ = made.__name__
+    return made

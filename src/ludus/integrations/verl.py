@@ -1,0 +1,305 @@
+"""ludus verifiers and environments for verl.
+
+* `compute_score` as verl's custom reward function asks a verifier:
+  `custom_reward_function.path=pkg://ludus.integrations.verl`, `.name=compute_score`.
+* `LudusAgentLoop`, registered in verl as `ludus_agent`, plays an environment token in, token out.
+* `LudusInteraction` plays an environment for versions of verl that have interactions (up to 0.7).
+
+verl has no word for a rollout without a reward: a number of any value would enter the mean of the
+group. So the agent loop plays an episode again whose verdict is not ok, at most `attempts` times in
+all, and then raises `RewardUnavailable`; the other two raise at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError, RewardUnavailable
+from ludus.messages import Message
+from ludus.rewards import Sample
+from ludus.verdict import Verdict
+
+from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
+from .replies import TextReplies
+from .scoring import verdict_of
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 3
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Score a solution with a verifier; verl's custom reward function.
+
+    Args:
+        data_source: the name of the verifier, unless `extra_info["verifier"]` names it.
+        solution_str: what the policy wrote.
+        ground_truth: the gold.
+        extra_info: the row's further columns; `info` is given to the verifier.
+        settings: what verl gives to reward functions of its own; not read.
+
+    Returns:
+        `score`, and the parts of the reward by name.
+
+    Raises:
+        RewardUnavailable: the verdict is not ok.
+        UnknownVerifier: nobody registered the name.
+    """
+    told = dict(extra_info or {})
+    sample = Sample(response=solution_str, gold=ground_truth, info=dict(told.get("info") or {}))
+    verdict = await on_background(verdict_of(told.get("verifier") or data_source, sample))
+    return {
+        "score": verdict.unwrap(),
+        **{name: value for name, (value, _) in verdict.parts.items()},
+    }
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row of the data set says in `extra_info` of the episode."""
+
+    env: str
+    task: str | None = None
+    split: str | None = None
+    seed: int = 0
+    url: str = ""
+    tool_format: str = "hermes"
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> _Row:
+        told = dict(given or {})
+        if not told.get("env"):
+            raise ConfigError("extra_info must name a ludus environment: env='me/env-v0'")
+        return msgspec.convert(
+            {name: told[name] for name in cls.__struct_fields__ if name in told}, cls
+        )
+
+    def episode(self) -> BridgedEpisode:
+        return shared_bridge(self.env, self.url).episode()
+
+    async def begin(self, episode: BridgedEpisode) -> list[Message]:
+        split = None if self.task else self.split
+        return await on_background(episode.begin(task=self.task, split=split, seed=self.seed))
+
+
+def rows(
+    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
+) -> list[dict[str, Any]]:
+    """Return rows of a verl data set for `LudusAgentLoop`, one for each task.
+
+    Raises:
+        UnknownTask: no such split.
+    """
+    named = {"env": env, "seed": seed, **({"url": url} if url else {})}
+    return [
+        {
+            "data_source": env,
+            "agent_name": "ludus_agent",
+            "prompt": [{"role": "user", "content": f"{env}, task {task.id}"}],
+            "reward_model": {"style": "rule", "ground_truth": ""},
+            "extra_info": {**named, "task": task.id, "index": index},
+        }
+        for index, task in enumerate(shared_bridge(env, url).tasks(split, count, offset=offset))
+    ]
+
+
+def _agent_loop() -> Any:
+    """Make the agent loop class, whose base and decorator are verl's."""
+    loops = peer_package("verl.experimental.agent_loop.agent_loop", "verl")
+
+    class LudusAgentLoop(loops.AgentLoopBase):  # type: ignore[misc]
+        """Plays an episode of the environment that a row names in `extra_info`; see `rows`.
+
+        Args:
+            attempts: how often an episode is played whose verdict is not ok.
+            given: the arguments of verl's base class.
+        """
+
+        def __init__(self, *given: Any, attempts: int = ATTEMPTS, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.attempts = attempts
+            self.response_length = self.rollout_config.response_length
+
+        async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+            """Play the episode of a row, and return its tokens and its reward.
+
+            Raises:
+                RewardUnavailable: every attempt ended without a reward.
+            """
+            told = _Row.of(row.get("extra_info"))
+            why = Verdict.invalid("no attempt was made")
+            for attempt in range(self.attempts):
+                episode = told.episode()
+                try:
+                    output = await self._played(told, episode, sampling_params)
+                finally:
+                    await on_background(episode.close())
+                if episode.verdict.ok:
+                    return output
+                why = episode.verdict
+                logger.warning("attempt %d: %s", attempt + 1, why.detail)
+            raise RewardUnavailable(why)
+
+        async def _played(
+            self, told: _Row, episode: BridgedEpisode, sampling_params: dict[str, Any]
+        ) -> Any:
+            begun = await told.begin(episode)
+            player = TextReplies(told.tool_format)
+            messages = [_plain(message) for message in begun]
+            tools = [tool.as_openai() for tool in episode.tools] or None
+            metrics: dict[str, Any] = {"num_preempted": -1}
+            ids: list[int] = []
+            mask: list[int] = []
+            logprobs: list[float] = []
+            if not episode.over:
+                ids = await self.ct_build_initial_tokens(messages, tools=tools)
+            request = secrets.token_hex(16)
+            while not episode.over:
+                output = await self.server_manager.generate(
+                    request_id=request, prompt_ids=ids, sampling_params=sampling_params
+                )
+                merged, mask, more = await self.ct_merge_assistant_token(
+                    ids, output.token_ids, mask, logprobs, assistant_logprobs=output.log_probs
+                )
+                ids, logprobs = merged.token_ids, more or []
+                if len(mask) > self.response_length:  # the end of what the policy may write
+                    break
+                text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
+                answer = await on_background(episode.act(player.action(text, episode.tools)))
+                if episode.over or not answer:
+                    break
+                before = [*messages, {"role": "assistant", "content": text}]
+                messages = [*before, *(_plain(message) for message in answer)]
+                merged, new_mask, more = await self.ct_merge_context_msg(
+                    before, messages, ids, mask, logprobs or None, tools=tools
+                )
+                if len(new_mask) >= self.response_length:
+                    break
+                ids, mask, logprobs = merged.token_ids, new_mask, more or []
+            return loops.AgentLoopOutput(
+                prompt_ids=ids[: len(ids) - len(mask)],
+                response_ids=ids[len(ids) - len(mask) :][: self.response_length],
+                response_mask=mask[: self.response_length],
+                response_logprobs=logprobs[: self.response_length] or None,
+                reward_score=episode.verdict.reward,
+                num_turns=2 * episode.turn,
+                metrics=metrics,
+                extra_fields={"turn_scores": [], "tool_rewards": []},
+            )
+
+    LudusAgentLoop.__module__ = __name__
+    LudusAgentLoop.__qualname__ = LudusAgentLoop.__name__
+    return loops.register("ludus_agent")(LudusAgentLoop)
+
+
+class LudusInteraction:
+    """Plays an environment as an interaction of verl: the policy's turns are its actions.
+
+    Args:
+        config: `name`, and defaults for what `start_interaction` is given.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = dict(config)
+        self.name = str(self.config.get("name", "ludus"))
+        self._open: dict[str, tuple[BridgedEpisode, TextReplies]] = {}
+        self._openings: dict[str, list[Message]] = {}
+
+    async def start_interaction(self, instance_id: str | None = None, **given: Any) -> str:
+        """Begin an episode, and return the name of the instance.
+
+        Args:
+            instance_id: the name; made up where it is missing.
+            given: `env`, `task`, `split`, `seed`, `url`, `tool_format`, as in a row's `extra_info`.
+
+        Raises:
+            ConfigError: another episode of this name is open.
+            RewardUnavailable: the episode could not begin.
+        """
+        name = instance_id or secrets.token_hex(8)
+        if name in self._open:
+            raise ConfigError(f"an episode named {name!r} is open; finalize it first")
+        told = _Row.of({**self.config, **given})
+        episode = told.episode()
+        self._openings[name] = await told.begin(episode)
+        self._open[name] = episode, TextReplies(told.tool_format)
+        if not episode.verdict.ok:
+            await self.finalize_interaction(name)
+            raise RewardUnavailable(episode.verdict)
+        return name
+
+    def opening(self, instance_id: str) -> list[dict[str, str]]:
+        """Return the messages with which the episode begins, for the prompt of the rollout."""
+        episode, player = self._of(instance_id)
+        begun = player.opening(self._openings[instance_id], episode.tools)
+        return [{"role": message.role.value, "content": message.text} for message in begun]
+
+    async def generate_response(
+        self, instance_id: str, messages: Sequence[Mapping[str, Any]], **given: Any
+    ) -> tuple[bool, str, float, dict[str, Any]]:
+        """Play the last message of the policy.
+
+        Returns:
+            whether the episode is over, what the environment says, the reward of this turn, and
+            further data, which are empty.
+
+        Raises:
+            RewardUnavailable: the verdict is not ok.
+        """
+        episode, player = self._of(instance_id)
+        said = next((one for one in reversed(messages) if one["role"] == "assistant"), None)
+        if said is None:
+            raise ConfigError("there is no message of the policy to play")
+        before = episode.verdict.reward or 0.0
+        action = player.action(str(said.get("content") or ""), episode.tools)
+        answer = await on_background(episode.act(action))
+        if not episode.verdict.ok:
+            raise RewardUnavailable(episode.verdict)
+        reward = episode.verdict.unwrap() - before
+        return episode.over, spoken(player.answer(answer)), reward, {}
+
+    async def calculate_score(self, instance_id: str = "", **given: Any) -> float:
+        """Return the reward so far.
+
+        Raises:
+            RewardUnavailable: the verdict is not ok.
+        """
+        return self._of(instance_id)[0].verdict.unwrap()
+
+    async def finalize_interaction(self, instance_id: str = "", **given: Any) -> None:
+        """Release the episode; a second call does nothing."""
+        self._openings.pop(instance_id, None)
+        opened = self._open.pop(instance_id, None)
+        if opened is not None:
+            await on_background(opened[0].close())
+
+    def _of(self, name: str) -> tuple[BridgedEpisode, TextReplies]:
+        if name not in self._open:
+            raise ConfigError(f"no episode named {name!r} is open")
+        return self._open[name]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    plain: dict[str, Any] = {"role": message.role.value, "content": message.text}
+    if message.tool_call_id:
+        plain["tool_call_id"] = message.tool_call_id
+    if message.name:
+        plain["name"] = message.name
+    return plain
+
+
+def __getattr__(name: str) -> Any:
+    """Make `LudusAgentLoop` when it is first asked for: its base is verl's."""
+    if name != "LudusAgentLoop":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = globals()[name] = _agent_loop()
+    return made
