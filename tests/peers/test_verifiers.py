@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -117,3 +118,18 @@ async def test_rewards_are_ours_and_failures_fail_the_episode(plugin: str) -> No
                     assert [trace.reward for trace in episode.traces] == [worth]
     assert "<tool_response>" in seen[1]
     assert not [text for text in seen if games.SECRET in text]
+
+
+def test_a_package_of_ludus_new_is_found_by_verifiers(tmp_path: Path) -> None:
+    made = [sys.executable, "-m", "ludus", "new", "env", "peers/spell-v0", "--for", "verifiers"]
+    told = subprocess.run(
+        [*made, "--into", str(tmp_path)], check=True, capture_output=True, text=True
+    )
+    assert "vf-eval peers_spell" in told.stdout
+    folder = tmp_path / "peers-spell"
+    path = {**os.environ, "PYTHONPATH": f"{folder / 'src'}"}
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    ran = subprocess.run(tests, cwd=folder, env=path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+    assert "skipped" not in ran.stdout
+    assert "4 passed" in ran.stdout

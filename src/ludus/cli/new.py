@@ -34,6 +34,10 @@ class NewOptions:
     """The name to register: me/echo-v0 for an environment, me/exact for a verifier."""
     into: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path()
     """The folder in which the package's own folder is made."""
+    peer: Annotated[Literal["", "verifiers"], tyro.conf.arg(name="for", metavar="PEER")] = ""
+    """Another project whose way of finding environments the package follows too: verifiers, which
+    prime-rl trains with.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +66,17 @@ def main(arguments: Sequence[str]) -> int:
         example="ludus new env me/echo-v0",
     )
     names = names_of(options.name, options.kind)
+    if options.peer and options.kind != "env":
+        raise ConfigError(f"--for {options.peer} is for environments: ludus new env me/echo-v0")
     folder = options.into / names.distribution
-    write(folder, skeletons.files(options.kind, names))
+    write(folder, skeletons.files(options.kind, names, options.peer))
     print(
         f"wrote {folder}\n\nnext:\n"
         f"  pip install -e {folder}\n"
         f"  pytest {folder}\n"
         f"  ludus check {names.id}\n"
         f"  {_try(options.kind, names.id)}"
+        + (f"\n  vf-eval {names.package}" if options.peer else "")
     )
     return 0
 

@@ -24,20 +24,32 @@ class Named(Protocol):
     def classname(self) -> str: ...
 
 
-def files(kind: str, names: Named) -> dict[str, str]:
-    """Write the files of a package of `kind` ("env" or "verifier"): path in the package -> text."""
+def files(kind: str, names: Named, peer: str = "") -> dict[str, str]:
+    """Write the files of a package.
+
+    Args:
+        kind: `env` or `verifier`.
+        names: the names of the package and its parts.
+        peer: `verifiers` for an environment that verifiers finds too; empty for none.
+
+    Returns:
+        path in the package -> text.
+    """
     source = f"src/{names.package}"
     common = {
-        "pyproject.toml": _pyproject(kind, names),
+        "pyproject.toml": _pyproject(kind, names, peer),
         "README.md": _readme(kind, names),
         ".gitignore": "__pycache__/\n*.egg-info/\ndist/\n",
         f"{source}/py.typed": "",
     }
     if kind == "env":
         return common | {
-            f"{source}/__init__.py": _init(names, names.classname),
+            f"{source}/__init__.py": (
+                _verifiers_init(names) if peer else _init(names, names.classname)
+            ),
             f"{source}/{names.module}.py": _env(names),
             f"tests/test_{names.module}.py": _env_test(names),
+            **({"tests/test_verifiers.py": _verifiers_test(names)} if peer else {}),
         }
     return common | {
         f"{source}/__init__.py": _init(names, names.module),
@@ -46,7 +58,8 @@ def files(kind: str, names: Named) -> dict[str, str]:
     }
 
 
-def _pyproject(kind: str, names: Named) -> str:
+def _pyproject(kind: str, names: Named, peer: str) -> str:
+    ludus = f"ludus-rl[{peer}]" if peer else "ludus-rl"
     group, factory = ("envs", names.classname) if kind == "env" else ("verifiers", names.module)
     kind_text = "An environment" if kind == "env" else "A verifier"
     return f'''\
@@ -60,7 +73,7 @@ version = "0.1.0"
 description = "{kind_text} for ludus."
 readme = "README.md"
 requires-python = ">=3.11"
-dependencies = ["ludus-rl>={__version__}"]
+dependencies = ["{ludus}>={__version__}"]
 
 [project.optional-dependencies]
 dev = ["pytest>=8"]
@@ -84,6 +97,42 @@ from .{names.module} import {factory}
 
 __all__ = ["{factory}"]
 '''
+
+
+def _verifiers_init(names: Named) -> str:
+    return f'''\
+"""{names.id} for ludus, and for verifiers: `vf-eval {names.package}`."""
+
+from typing import Any
+
+from .{names.module} import {names.classname}
+
+__all__ = ["{names.classname}", "Env", "Taskset"]
+
+
+def __getattr__(name: str) -> Any:
+    """Make the two classes that verifiers asks for; nothing else of this package needs it."""
+    if name not in ("Env", "Taskset"):
+        raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
+    from ludus.integrations.verifiers import verifiers_plugin
+
+    globals()["Taskset"], globals()["Env"] = verifiers_plugin("{names.id}")
+    return globals()[name]
+'''
+
+
+def _verifiers_test(names: Named) -> str:
+    return f"""\
+import pytest
+
+import {names.package}
+
+
+def test_verifiers_finds_the_environment() -> None:
+    loaders = pytest.importorskip("verifiers.v1.utils.loaders")
+    assert loaders.taskset_class("{names.package}") is {names.package}.Taskset
+    assert loaders.environment_class("{names.package}") is {names.package}.Env
+"""
 
 
 def _readme(kind: str, names: Named) -> str:
