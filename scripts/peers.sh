@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3.11}"
-all="openenv trl skyrl inspect_ai tinker verifiers verl"
+all="openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
 failed=""
 
 wants() { # what a peer's environment holds besides ludus
@@ -19,6 +19,7 @@ wants() { # what a peer's environment holds besides ludus
         inspect_ai) echo "inspect-ai==0.3.285" ;;
         tinker) echo "tinker-cookbook==0.5.8" ;;
         verifiers) echo "verifiers==0.4.0 uv" ;; # starts its agents with uv
+        nemo_gym) echo "httpx" ;; # its protocol alone: the package needs Python 3.13.14
         verl) echo "verl==0.9.1 cachetools uvicorn fastapi" ;; # the last three it imports and does not declare
         *) echo "no peer '$1'; known: $all" >&2; exit 2 ;;
     esac

@@ -21,6 +21,7 @@ from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.envs.serving.worker_placement import THREADS
 from ludus.errors import ConfigError
+from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.isolation import WorkerLimits
 from ludus.rewards import verifier_names
@@ -105,6 +106,8 @@ class ServeOptions:
     """
     max_body_mb: float = 16.0
     """The largest request body, in MiB; a larger one is refused (413)."""
+    nemo_gym_model: str = ""
+    """The address of the model server for NeMo Gym's `/run`; empty leaves that route out."""
     chaos: str = ""
     """Faults to inject on purpose, to test a trainer: drop=0.1,delay=0.2:0.5,error=0.1."""
 
@@ -173,7 +176,11 @@ def build_server(options: ServeOptions) -> HttpServer:
             workers=_workers(options, options.processes_per_env),
             threads=options.threads,
         )
-        services += [env_service, OpenEnvService(env_service)]
+        services += [
+            env_service,
+            OpenEnvService(env_service),
+            NemoGymService(env_service, model_url=options.nemo_gym_model),
+        ]
     if verifiers:
         services.append(
             ScoreService(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Any
+import time
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -25,9 +26,10 @@ from ludus.envs.serving.env_wire import (
     read_outcome,
 )
 from ludus.envs.serving.server import EnvService
+from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import EpisodeEnded, LudusError, Overloaded, SessionGone
 from ludus.messages import Message, Observation
-from ludus.wire.faults import Fault, error_of, status_of
+from ludus.wire.faults import Fault, QueueFull, error_of, status_of
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,3 +168,54 @@ class HostedEpisode:
 def _is_refusal(error: LudusError) -> bool:
     """Say whether a step that failed was not begun, so that it may be sent again."""
     return isinstance(error, Overloaded)
+
+
+class Client(Protocol):
+    """What a server keeps for a client that speaks plain HTTP."""
+
+    touched: float
+    """When the client was last heard, on the monotonic clock."""
+    turn: asyncio.Lock
+    """Held by whoever plays, since requests of one client may come at the same time."""
+
+
+C = TypeVar("C", bound=Client)
+
+
+class ClientTable(Generic[C]):
+    """The clients that speak plain HTTP, by the name that their cookie or header brings back.
+
+    Args:
+        limits: bounds how many there are, and how long one that is silent is kept; the session
+            behind it has the same lease.
+    """
+
+    def __init__(self, limits: SessionLimits) -> None:
+        self._limits = limits
+        self._clients: dict[str, C] = {}
+
+    def find(self, name: str) -> C | None:
+        """Return the client of this name, or None."""
+        return self._clients.get(name)
+
+    def remove(self, name: str) -> C | None:
+        """Forget the client of this name, and return it, or None."""
+        return self._clients.pop(name, None)
+
+    def add(self, client: C) -> str:
+        """Keep a client, and return a name that nobody can guess.
+
+        Raises:
+            QueueFull: there are as many clients as the server has sessions.
+        """
+        over = time.monotonic() - self._limits.lease_s
+        for name, old in list(self._clients.items()):
+            if old.touched < over and not old.turn.locked():
+                del self._clients[name]  # the lease of its session ended as well
+        most = self._limits.max_sessions
+        if len(self._clients) >= most:
+            said = f"{len(self._clients)} of {most} sessions are open"
+            raise QueueFull(said, depth=len(self._clients), limit=most)
+        name = secrets.token_urlsafe(16)
+        self._clients[name] = client
+        return name

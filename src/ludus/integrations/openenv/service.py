@@ -7,8 +7,6 @@ and in the header `X-Session-Id`, and a step brings back either.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,9 +18,10 @@ from ludus.envs.serving.env_wire import EnvCard
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, LudusError, UnknownEnv
 from ludus.wire.codec import decode
-from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
+from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Nothing, Path, Route
 
+from ..hosted import ClientTable
 from .game import Game, as_plain
 from .json_rpc import RpcError, answer_json_rpc, read_call, refusal, response
 from .listening import ListeningSocket
@@ -59,8 +58,7 @@ class OpenEnvService:
     def __init__(self, envs: EnvService, *, max_message_bytes: int = 16 << 20) -> None:
         self._envs = envs
         self._max_message_bytes = max_message_bytes
-        self._games: dict[str, Game] = {}
-        """The games of clients that speak plain HTTP, by the name in their cookie."""
+        self._games: ClientTable[Game] = ClientTable(envs.limits)
         self._sockets: set[ListeningSocket] = set()
 
     def routes(self) -> list[Route]:
@@ -145,15 +143,16 @@ class OpenEnvService:
         )
 
     async def _state(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        game = self._games.get(_session_of(request))
+        game = self._games.find(_session_of(request))
         return _json(game.state() if game else EpisodeState(episode_id=None, step_count=0))
 
     async def _reset(self, request: web.Request, body: bytes) -> web.StreamResponse:
         given = decode(body or b"{}", dict[str, Any])
         name = _session_of(request)
-        game = self._games.get(name)
+        game = self._games.find(name)
         if game is None:
-            name, game = self._add(self._new_game(request))
+            game = self._new_game(request)
+            name = self._games.add(game)
         async with game.turn:
             try:
                 answer = _json(await game.reset(given))
@@ -165,7 +164,7 @@ class OpenEnvService:
 
     async def _step(self, request: web.Request, body: bytes) -> web.StreamResponse:
         asked = decode(body, StepRequest)
-        game = self._games.get(_session_of(request))
+        game = self._games.find(_session_of(request))
         if game is None:
             raise Refused(
                 "which episode? POST /reset begins one, and answers with the header "
@@ -187,17 +186,17 @@ class OpenEnvService:
             if method == CREATE:
                 game = self._new_game(request)
                 opening = await game.reset(parameters)
-                name, _ = self._add(game)
+                name = self._games.add(game)
                 return _json(
                     response(asked, {"session_id": name, "observation": opening.observation})
                 )
             name = str(parameters.get("session_id", "")) or _session_of(request)
             if method == CLOSE:
-                closed = self._games.pop(name, None)
+                closed = self._games.remove(name)
                 if closed is not None:
                     await closed.close()
                 return _json(response(asked, {"session_id": name, "closed": closed is not None}))
-            found = self._games.get(name)
+            found = self._games.find(name)
             if found is None and method != "tools/list":
                 raise RpcError(-32602, f"no session {name!r}; {CREATE} makes one")
             game = found or self._new_game(request)
@@ -219,24 +218,6 @@ class OpenEnvService:
 
     def _new_game(self, request: web.Request) -> Game:
         return Game(self._envs, self._card(request))
-
-    def _add(self, game: Game) -> tuple[str, Game]:
-        """Keep the game of a client that speaks plain HTTP, and return its name.
-
-        Raises:
-            QueueFull: there are as many games as the server has sessions.
-        """
-        limits = self._envs.limits
-        over = time.monotonic() - limits.lease_s
-        for name, old in list(self._games.items()):
-            if old.touched < over and not old.turn.locked():
-                del self._games[name]  # the lease of its session ended as well
-        if len(self._games) >= limits.max_sessions:
-            said = f"{len(self._games)} of {limits.max_sessions} sessions are open"
-            raise QueueFull(said, depth=len(self._games), limit=limits.max_sessions)
-        name = secrets.token_urlsafe(16)
-        self._games[name] = game
-        return name, game
 
 
 class RpcRequest(msgspec.Struct, frozen=True, kw_only=True):

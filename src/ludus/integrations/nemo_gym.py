@@ -1,0 +1,303 @@
+"""NeMo Gym's resources server and agent server, for each environment that a server offers.
+
+At the root they play the first environment; under `/nemo-gym/ID` any one of them:
+
+* `POST /seed_session` begins the episode that a row names (`rows` makes rows) and sets a cookie;
+* `POST /TOOL` plays a call of a declared tool in the episode of the cookie;
+* `POST /verify` plays what the policy said last, and answers with the row and the reward;
+* `POST /run` plays a whole episode with the model server that `--nemo-gym-model` names.
+
+A verdict that is not ok is a 500, as every failure is in this protocol, and never a reward: the
+placeholder 0.0 beside a mark of failure, which the protocol also has, is a number to whoever does
+not read the mark. Written from the protocol; not measured against the package, which needs a newer
+Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from ludus.background import run_on_loop
+from ludus.envs.serving.env_wire import EnvCard
+from ludus.envs.serving.server import EnvService
+from ludus.errors import LudusError, ServerFault, UnknownEnv
+from ludus.messages import Message, ToolCall, assistant
+from ludus.wire.codec import decode
+from ludus.wire.faults import Refused, fault_of, status_of
+from ludus.wire.routes import Context, Endpoint, Load, Route
+
+from .bridge import shared_bridge
+from .hosted import ClientTable, HostedEpisode
+from .openenv.shapes import text_of
+
+logger = logging.getLogger(__name__)
+COOKIE = "ludus___nemo_gym"
+RESERVED = ("verify", "seed_session", "aggregate_metrics", "mcp", "run")
+"""Names that the protocol itself has taken."""
+TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_batch")
+"""Names that other protocols have taken at the root: such a tool has a path by id only."""
+MODEL_TIMEOUT_S = 600.0
+MAX_TURNS = 64
+Answer = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
+
+
+class SeedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row says of the episode, under `ludus`."""
+
+    task: str | None = None
+    split: str | None = None
+    seed: int = 0
+
+
+class _Player:
+    """A client's episode."""
+
+    def __init__(self, service: EnvService, env: str) -> None:
+        self.touched = time.monotonic()
+        self.turn = asyncio.Lock()
+        self.episode = HostedEpisode(service, env)
+        self.earned = 0.0
+        self.failure: LudusError | None = None
+
+    async def begin(self, row: Mapping[str, Any]) -> None:
+        told = msgspec.convert(row.get("ludus") or {}, SeedRow)
+        named = {"task": told.task, "split": None if told.task else told.split}
+        options = {name: value for name, value in named.items() if value is not None}
+        self.earned, self.failure = 0.0, None
+        await self.episode.reset(seed=told.seed, options=options)
+
+    async def act(self, action: str | Message) -> str:
+        """Play an action, and return what the policy is told; a failure is kept for the verdict."""
+        self.touched = time.monotonic()
+        if self.failure is not None:
+            raise self.failure
+        if self.episode.over:
+            return "the episode is over"
+        try:
+            turn = await self.episode.step(action)
+        except LudusError as error:
+            self.failure = error
+            raise
+        self.earned += turn.reward
+        return text_of(turn.observation)
+
+
+class NemoGymService:
+    """Lets NeMo Gym's agents and trainers play the environments of another service.
+
+    Args:
+        envs: the service of environments, which the server starts before this one.
+        model_url: the model server for `/run`, such as `http://127.0.0.1:8000`; empty leaves `/run`
+            out.
+    """
+
+    name = "nemo-gym"
+
+    def __init__(self, envs: EnvService, *, model_url: str = "") -> None:
+        self._envs = envs
+        self._model_url = model_url.rstrip("/")
+        self._players: ClientTable[_Player] = ClientTable(envs.limits)
+
+    def routes(self) -> list[Route]:
+        """Return no route: every request needs a cookie, which routes do not see."""
+        return []
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the endpoints at the root and by id; call after the environments are loaded."""
+        cards = [env.card for env in self._envs.served if env.card is not None]
+        first = [("", card, True) for card in cards[:1]]
+        named = [(f"/nemo-gym/{card.id}", card, False) for card in cards]
+        return [one for at in [*first, *named] for one in self._at(*at)]
+
+    def _at(self, root: str, card: EnvCard, is_root: bool) -> list[Endpoint]:
+        def post(path: str, handler: Callable[[EnvCard, web.Request, bytes], Any]) -> Endpoint:
+            async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
+                try:
+                    made: web.StreamResponse = await handler(card, request, body)
+                except LudusError as error:
+                    return _failed(error)
+                return made
+
+            return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
+
+        made = [post("seed_session", self._seed), post("verify", self._verify)]
+        if self._model_url:
+            made.append(post("run", self._run))
+        for tool in card.briefing.tools:
+            if tool.name in RESERVED:
+                logger.warning("%s: NeMo Gym cannot call a tool named %r", card.id, tool.name)
+            elif not (is_root and tool.name in TAKEN_AT_ROOT):
+                made.append(post(tool.name, self._tool(tool.name)))
+        return made
+
+    async def start(self, context: Context) -> None:
+        """Begin with no client; the service of environments has started before."""
+
+    async def stop(self) -> None:
+        """Do nothing: the sessions belong to the service of environments."""
+
+    def load(self) -> Load:
+        """Report no load of its own: every operation counts at the service of environments."""
+        return Load(queue_depth=0, limit=0)
+
+    # --- endpoints ------------------------------------------------------------------------------
+
+    async def _seed(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
+        row = decode(body or b"{}", dict[str, Any])
+        player = _Player(self._envs, card.id)
+        await player.begin(row)
+        answer = web.json_response({})
+        answer.set_cookie(COOKIE, self._players.add(player), httponly=True)
+        return answer
+
+    def _tool(self, name: str) -> Callable[[EnvCard, web.Request, bytes], Any]:
+        async def call(card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
+            arguments = decode(body or b"{}", dict[str, Any])
+            player = self._of(request, card)
+            async with player.turn:
+                said = assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
+                return web.Response(text=await player.act(said))
+
+        return call
+
+    async def _verify(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
+        asked = decode(body, dict[str, Any])
+        response = asked.get("response")
+        if not isinstance(response, dict):
+            raise Refused("the body of /verify has the model's 'response'", "invalid")
+        player = self._of(request, card)
+        async with player.turn:
+            said = last_words(response.get("output") or [])
+            if player.failure is not None:
+                raise player.failure
+            if said is not None and not player.episode.over:
+                await player.act(said)
+            self._players.remove(request.cookies.get(COOKIE, ""))
+            await player.episode.close()
+        return web.json_response({**asked, "reward": player.earned})
+
+    async def _run(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
+        row = decode(body, dict[str, Any])
+        asked = row.get("responses_create_params")
+        if not isinstance(asked, dict):
+            raise Refused("a row has 'responses_create_params' for the model", "invalid")
+        player = _Player(self._envs, card.id)
+        await player.begin(row)
+        output: list[dict[str, Any]] = []
+        response: dict[str, Any] = {}
+        try:
+            for _ in range(MAX_TURNS):
+                response = await self._ask({**asked, "input": [*asked.get("input", []), *output]})
+                said = response.get("output") or []
+                output += said
+                calls = [item for item in said if item.get("type") == "function_call"]
+                if not calls:
+                    await player.act(last_words(said) or "")
+                else:
+                    output += [await _called(player, item) for item in calls]
+                if player.episode.over or not calls:
+                    break
+        finally:
+            await player.episode.close()
+        whole = {**response, "output": output}
+        return web.json_response({**row, "response": whole, "reward": player.earned})
+
+    async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        timeout = aiohttp.ClientTimeout(total=MODEL_TIMEOUT_S)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as client,
+                client.post(f"{self._model_url}/v1/responses", json=body) as answer,
+            ):
+                answer.raise_for_status()
+                made: dict[str, Any] = await answer.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ServerFault(f"the model server {self._model_url}: {error!r}") from error
+        return made
+
+    def _of(self, request: web.Request, card: EnvCard) -> _Player:
+        player = self._players.find(request.cookies.get(COOKIE, ""))
+        if player is None:
+            raise Refused(
+                "no session: POST /seed_session begins one, and sets a cookie", "unknown_session"
+            )
+        if player.episode.env != card.id:
+            raise UnknownEnv(f"this session plays {player.episode.env}, not {card.id}")
+        return player
+
+
+async def _called(player: _Player, item: Mapping[str, Any]) -> dict[str, Any]:
+    identity = str(item.get("call_id") or "call_0")
+    name = str(item.get("name"))
+    try:
+        arguments = msgspec.json.decode(str(item.get("arguments") or "{}"), type=dict[str, Any])
+        call = ToolCall(name=name, arguments=arguments, id=identity)
+    except msgspec.DecodeError as error:
+        call = ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
+    told = await player.act(assistant("", [call]))
+    return {"type": "function_call_output", "call_id": identity, "output": told}
+
+
+def last_words(output: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return what the policy said last; None where it ended with a call or with a tool's result."""
+    if not output:
+        return ""
+    last = output[-1]
+    if last.get("type", "message") != "message":
+        return None
+    content = last.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content if part.get("type") == "output_text")
+
+
+def rows(
+    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
+) -> list[dict[str, Any]]:
+    """Return rows of a NeMo Gym data set, one for each task: what the policy is told, the tools,
+    and the episode under `ludus`.
+
+    Raises:
+        UnknownTask: no such split.
+        RewardUnavailable: an episode could not begin.
+    """
+    bridge, made = shared_bridge(env, url), list[dict[str, Any]]()
+    episode = bridge.episode()
+    for task in bridge.tasks(split, count, offset=offset):
+        begun = run_on_loop(episode.begin(task=task.id, seed=seed))
+        episode.verdict.unwrap()
+        told = [{"role": message.role.value, "content": message.text} for message in begun]
+        tools = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+            for tool in episode.tools
+        ]
+        asked = {"input": told, **({"tools": tools} if tools else {})}
+        made.append({"responses_create_params": asked, "ludus": {"task": task.id, "seed": seed}})
+    run_on_loop(episode.close())
+    return made
+
+
+def _failed(error: LudusError) -> web.Response:
+    """Answer in the protocol's way: the error as a JSON text; 500 for what is ours."""
+    fault = fault_of(error)
+    status = status_of(fault)
+    said = msgspec.json.encode(f"{type(error).__name__}: {fault.message}")
+    return web.Response(
+        body=said,
+        status=status if status in (400, 404, 409, 413, 422, 429) else 500,
+        content_type="application/json",
+    )

@@ -1,0 +1,131 @@
+"""NeMo Gym's wire protocol against `ludus serve`; its package needs a newer Python than ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from aiohttp import web
+
+import ludus
+from ludus.integrations.nemo_gym import rows
+
+from . import games
+from .conftest import Serving
+
+ENV = "peers/sums-v0"
+WIRE = json.loads(Path(__file__).with_name("nemo_gym_wire.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def url(serving: Serving) -> Iterator[str]:
+    with serving(ENV, "ludus/arithmetic-v0") as address:
+        yield address
+
+
+def says(text: str) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(WIRE["final"]).replace("ANSWER", text))
+    return made
+
+
+def question_of(row: dict[str, Any]) -> str:
+    return str(row["responses_create_params"]["input"][-1]["content"])
+
+
+def test_a_rollout_has_the_reward_of_the_environment(url: str) -> None:
+    local = ludus.make(games.Sums)
+    for number, row in enumerate(rows(ENV, 6)):
+        local.reset(seed=0, options={"task": row["ludus"]["task"]})
+        said = games.answer_to(question_of(row)) if number % 2 else "no idea"
+        with httpx.Client(base_url=url) as client:
+            assert client.post("/seed_session", json=row).json() == {}
+            assert client.post("/add", json={"first": 1, "second": 2}).text == "3"
+            told = client.post("/verify", json={**row, "response": says(said)})
+            assert told.status_code == 200
+            assert told.json() == {**row, "response": says(said), "reward": local.step(said)[1]}
+            assert client.post("/verify", json={**row, "response": says(said)}).status_code == 404
+
+
+def test_a_verdict_that_is_not_ok_is_a_500_and_never_a_number(url: str) -> None:
+    (row,) = rows(ENV, 1)
+    for broken in ("break", "crash"):
+        with httpx.Client(base_url=url) as client:
+            client.post("/seed_session", json=row)
+            told = client.post("/verify", json={**row, "response": says(broken)})
+            assert told.status_code == 500
+            assert isinstance(told.json(), str)
+    with httpx.Client(base_url=url) as client:  # positive control: a wrong answer is a zero
+        client.post("/seed_session", json=row)
+        assert client.post("/verify", json={**row, "response": says("1")}).json()["reward"] == 0.0
+
+
+def test_clients_have_sessions_of_their_own_and_mistakes_are_told(url: str) -> None:
+    first, second = rows(ENV, 2)
+    with httpx.Client(base_url=url) as one, httpx.Client(base_url=url) as two:
+        one.post("/seed_session", json=first)
+        two.post("/seed_session", json=second)
+        for client, row in ((two, second), (one, first)):
+            said = says(games.answer_to(question_of(row)))
+            assert client.post("/verify", json={**row, "response": said}).json()["reward"] == 1.0
+        assert "seed_session" in two.post("/add", json={}).text
+        assert two.post("/seed_session", json={"ludus": {"task": "train/x"}}).status_code == 404
+        assert two.post("/gold", json={}).status_code == 404
+        two.post("/seed_session", json=first)
+        assert two.post("/nemo-gym/ludus/arithmetic-v0/verify", json={"response": {}}).is_error
+        assert "response" in two.post("/verify", json={}).text
+
+
+def test_nothing_that_is_sent_holds_the_gold(url: str) -> None:
+    (row,) = rows(ENV, 1)
+    with httpx.Client(base_url=url) as client:
+        answers = [
+            client.post("/seed_session", json=row),
+            client.post(f"/nemo-gym/{ENV}/submit", json={"total": 1}),
+        ]
+        answers += [client.post("/add", json={"first": 1, "second": 2})]
+        answers += [client.post("/verify", json={**row, "response": says("1")})]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert answers[1].text == "taken"
+    seen = json.dumps(row) + "".join(answer.text + str(answer.headers) for answer in answers)
+    assert games.SECRET not in seen
+    assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["add", "submit"]
+
+
+async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving) -> None:
+    (row,) = rows(ENV, 1)
+    said = [WIRE["call"], says(games.answer_to(question_of(row))), says("break"), WIRE["call"]]
+    asked: list[dict[str, Any]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        return (
+            web.json_response(said[len(asked) - 1]) if len(asked) < 4 else web.Response(status=503)
+        )
+
+    app = web.Application()
+    app.router.add_post("/v1/responses", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    model = f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    def rollouts() -> list[httpx.Response]:
+        with serving(ENV, "--nemo-gym-model", model) as url:
+            return [httpx.post(f"{url}/run", json=row, timeout=60) for _ in range(3)]
+
+    good, broken, down = await asyncio.to_thread(rollouts)
+    await runner.cleanup()
+    assert good.json()["reward"] == 1.0
+    kinds = [item["type"] for item in good.json()["response"]["output"]]
+    assert kinds == ["function_call", "function_call_output", "message"]
+    assert asked[1]["input"][-1] == {
+        "type": "function_call_output",
+        "call_id": "call_7",
+        "output": "3",
+    }
+    assert (broken.status_code, down.status_code) == (500, 500)
