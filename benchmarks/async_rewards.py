@@ -16,9 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from algorithms_runs import Plan, place_of, warm_start
-from algorithms_worlds import WORLDS, world_of
+from algorithms_worlds import world_of
 
-STEPS, GROUPS, GROUP = 24, 12, 8
+ENVIRONMENTS = (
+    "ludus/arithmetic-v0?max_operations=2&max_number=9&operators=%2B*",
+    "ludus/tally-v0",
+    "ludus/ledger-v0",
+)
+STEPS, GROUPS, GROUP = 32, 16, 8
 HELD_OUT = 192
 AHEAD = 4
 
@@ -42,7 +47,7 @@ def compare_rewards(out: Path, *, seeds: int) -> None:
     print("|---|---|---|---|---|---|---|---|")
     gaps: list[float] = []
     for seed in range(seeds):
-        for environment in WORLDS:
+        for environment in ENVIRONMENTS:
             plan = Plan(out.resolve(), STEPS, HELD_OUT, 0)
             start = warm_start(plan, environment, seed)
             before, found = 0.0, list[Ended]()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ludus
+from ludus.cli.main import main
 from ludus.errors import TrainingFailed
 from ludus.metrics import read_metrics
 from ludus.rewards import Sample
@@ -172,16 +173,20 @@ async def test_a_reward_service_that_fails_three_times_in_ten_is_masked_and_told
 
 
 async def test_a_rollout_that_is_lost_from_the_files_is_found_from_outside(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = await run_training(config(model, tmp_path / "run", steps=2))
-    assert count_rollouts(result.folder).holds  # the control
+    assert main(["accounts", str(result.folder)]) == 0  # the control
+    assert capsys.readouterr().out.split()[:4] == ["issued", "12", "trained", "12"]
     path = result.folder / FILE
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:4] + lines[5:]))
     found = count_rollouts(result.folder)
     assert not found.holds
-    assert len(found.missing) == 1
+    (lost,) = found.missing
+    assert main(["accounts", str(result.folder)]) == 1
+    assert f"missing  1: ordinals {lost}" in capsys.readouterr().err
+    assert main(["accounts", str(tmp_path)]) == 2
 
 
 async def test_a_run_without_progress_says_who_waits_and_ends_at_the_limit(

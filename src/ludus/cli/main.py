@@ -31,6 +31,7 @@ VERBS: dict[str, str] = {
     "mcp": "serve an environment to MCP clients",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
+    "accounts": "what became of every rollout of a training run",
     "eval": "measure a policy on an environment",
     "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",

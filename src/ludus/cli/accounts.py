@@ -1,0 +1,56 @@
+"""`ludus accounts`: recompute from a run's files what became of every rollout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ludus.errors import ConfigError
+
+from .arguments import parse
+
+NAMED = 10
+"""Number of ordinals that are named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountsOptions:
+    """The options of `ludus accounts`."""
+
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a training run."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the accounts; returns 0, or 1 if a rollout is missing or counted twice."""
+    options = parse(
+        AccountsOptions,
+        arguments,
+        verb="accounts",
+        about=(
+            "Recompute from rollouts.jsonl what became of every rollout of a run. Rollouts that are "
+            "waiting or in flight count as missing while a run goes on, or after it was interrupted."
+        ),
+        example="ludus accounts runs/mine",
+    )
+    from ludus.trainer.stream.accounts import FILE, count_rollouts
+
+    folder = Path(options.run)
+    if not (folder / FILE).is_file():
+        raise ConfigError(f"{str(folder)!r} holds no {FILE}; name the folder of a training run")
+    found = count_rollouts(folder)
+    print(f"issued   {found.issued}\ntrained  {found.trained}")
+    print(f"masked   {sum(found.masked.values())}")
+    for reason, count in sorted(found.masked.items(), key=lambda one: -one[1]):
+        print(f"         {count} {reason}")
+    for name, ordinals in (("missing", found.missing), ("doubled", found.doubled)):
+        if ordinals:
+            more = ", ..." if len(ordinals) > NAMED else ""
+            named = ", ".join(map(str, ordinals[:NAMED]))
+            print(f"{name}  {len(ordinals)}: ordinals {named}{more}", file=sys.stderr)
+    return 0 if found.holds else 1
