@@ -6,7 +6,7 @@ The loop below is the whole algorithm; each line calls one module of this packag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -103,15 +103,7 @@ class _Run:
             tell=lambda text: self.journal.tell(self.step, "stalled", text),
         )
         self.stream = open_stream(
-            parts.config,
-            parts.collector,
-            parts.tasks,
-            parts.updater,
-            parts.folder,
-            version=self.step,
-            state=parts.stream_state,
-            stages=self.stages,
-            done=watcher.on_episode if watcher else None,
+            parts, stages=self.stages, done=watcher.on_episode if watcher else None
         )
         self.saver = Saver(
             self.config.run,
@@ -167,32 +159,15 @@ class _Run:
         stopped = self.evaluations.stopped if self.step < self.config.steps else ""
         return TrainResult(self.parts.folder.path, checkpoint, self.step, interrupted, stopped)
 
-    async def survey(self) -> None:
-        """Play each task of the pool once for a first estimate, where a recipe tracks success
-        rates.
-        """
-        tasks = self.parts.tasks
-        if not isinstance(tasks, TaskPool) or not tasks.tracker.settings.prior_rollouts:
-            return
-        groups = await self.parts.collector.collect(
-            await tasks.members(),
-            group_size=tasks.tracker.settings.prior_rollouts,
-            seed=-1 - self.config.seed,
-            done=self.watcher.on_episode if self.watcher else None,
-        )
-        refuse_failure([episode for group in groups for episode in group.episodes])
-        tasks.begin(groups)
-        self.parts.folder.log(self.step, summarize_survey(groups))
-
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""
         refuse_failure([episode for group in groups for episode in group.episodes])
         with watch("update"), self.stages.during("the update"):
-            metrics = await asyncio.to_thread(self.update, groups)
+            metrics, fate_of = await asyncio.to_thread(self.update, groups)
         self.step += 1
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
-        settled = self.stream.settle(self.fates(groups))
+        settled = self.stream.settle(fate_of)
         with watch("publish"), self.stages.during("the engine to take the weights"):
             await self.publish()
         self.stream.advance()
@@ -203,19 +178,19 @@ class _Run:
             self.watcher.on_step(self.step, numbers)
         self.journal.refuse_more(self.step)
 
-    def update(self, groups: list[Group]) -> dict[str, float]:
-        """Learn from the groups; a step in which every episode failed changes nothing."""
-        self.parts.updater.refusals = []
-        experience = gather(groups)
-        if experience is None:
-            return {}
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)
-        return self.parts.updater.step(experience, generator=generator)
+    def update(self, groups: list[Group]) -> tuple[dict[str, float], FateOf]:
+        """Learn from the groups; a step in which every episode failed changes nothing.
 
-    def fates(self, groups: Sequence[Group]) -> FateOf:
-        """Return what became of each rollout of the step, for the accounts."""
-        updater = self.parts.updater
-        return fates_of_step(
+        Returns:
+            The metrics of the update, and what became of each rollout.
+        """
+        updater, metrics = self.parts.updater, dict[str, float]()
+        updater.refusals = []
+        experience = gather(groups)
+        if experience is not None:
+            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)
+            metrics = updater.step(experience, generator=generator)
+        return metrics, fates_of_step(
             updater.algorithm.recipe,
             passing={groups[index].ordinal for index in updater.passing(groups)},
             refused={one.ordinal for refusal in updater.refusals for one in refusal.episodes},
@@ -252,6 +227,23 @@ class _Run:
                 await self.saver.try_save(self.step)
         for name, text in self.parts.folder.faults().items():
             self.journal.tell(self.step, name, text)
+
+    async def survey(self) -> None:
+        """Play each task of the pool once for a first estimate, where a recipe tracks success
+        rates.
+        """
+        tasks = self.parts.tasks
+        if not isinstance(tasks, TaskPool) or not tasks.tracker.settings.prior_rollouts:
+            return
+        groups = await self.parts.collector.collect(
+            await tasks.members(),
+            group_size=tasks.tracker.settings.prior_rollouts,
+            seed=-1 - self.config.seed,
+            done=self.watcher.on_episode if self.watcher else None,
+        )
+        refuse_failure([episode for group in groups for episode in group.episodes])
+        tasks.begin(groups)
+        self.parts.folder.log(self.step, summarize_survey(groups))
 
     async def bring_weights(self, step: int) -> None:
         """Hand the weights to the engine of evaluations, where that is not the engine of

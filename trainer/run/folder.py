@@ -3,6 +3,7 @@
 config.toml       the settings, complete
 recipe.json       the recipe, complete
 metrics.jsonl     one line for each step
+rollouts.jsonl    the fate of each rollout; see `../stream/accounts.py`
 notices.jsonl     the notices that were shown; see `notices.py`
 template.txt      what the probe found out about the chat template, also as template.json
 episodes/         whole episodes, one in each line, and images/ with what they show

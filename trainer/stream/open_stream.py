@@ -7,14 +7,10 @@ from functools import partial
 
 from ludus.agent import Episode
 
-from ..config import TrainConfig
-from ..learning.update import Updater
-from ..rollout.collect import Collector, Group
+from ..rollout.collect import Group
 from ..rollout.stages import Stages
-from ..rollout.tasks import Tasks
-from ..run.folder import RunFolder
+from ..setup import Parts
 from .accounts import FILE, Accounts
-from .state import StreamState
 from .stream import RolloutStream, StreamPlan
 
 MAX_REFILLS = 4
@@ -24,30 +20,16 @@ drops in a step.
 
 
 def open_stream(
-    config: TrainConfig,
-    collector: Collector,
-    tasks: Tasks,
-    updater: Updater,
-    folder: RunFolder,
-    *,
-    version: int,
-    state: StreamState | None,
-    stages: Stages,
-    done: Callable[[Episode], None] | None,
+    parts: Parts, *, stages: Stages, done: Callable[[Episode], None] | None
 ) -> RolloutStream:
-    """Open the stream of a run.
+    """Open the stream of a run, where its checkpoint has left it.
 
     Args:
-        config: the settings, with the recipe's group size.
-        collector: plays the groups.
-        tasks: the source of tasks, restored.
-        updater: knows the recipe's filter.
-        folder: the run folder.
-        version: number of steps that are done.
-        state: of the checkpoint that the run continues from; None starts a run.
+        parts: the parts of the run.
         stages: is told where each rollout stands.
         done: called with each finished episode.
     """
+    config, collector, updater = parts.config, parts.collector, parts.updater
     rollout, overlap = config.rollout, config.overlap
     plan = StreamPlan(
         groups=rollout.tasks_per_step,
@@ -68,14 +50,14 @@ def open_stream(
 
     stream = RolloutStream(
         partial(collector.play, group_size=rollout.group_size, seed=config.seed),
-        tasks,
+        parts.tasks,
         plan,
-        Accounts(folder.lines(FILE), rollout.group_size),
-        version=version,
+        Accounts(parts.folder.lines(FILE), rollout.group_size),
+        version=parts.first_step,
         passes=passes if updater.algorithm.recipe.sampling.refill else None,
         stages=stages,
         done=done,
     )
-    if state is not None:
-        stream.restore(state)
+    if parts.stream_state is not None:
+        stream.restore(parts.stream_state)
     return stream

@@ -33,8 +33,8 @@ def main(arguments: Sequence[str]) -> int:
         arguments,
         verb="accounts",
         about=(
-            "Recompute from rollouts.jsonl what became of every rollout of a run. Rollouts that are "
-            "waiting or in flight count as missing while a run goes on, or after it was interrupted."
+            "Recompute from rollouts.jsonl what became of every rollout of a run. Rollouts that "
+            "wait or are in flight count as missing while a run goes on, or after an interruption."
         ),
         example="ludus accounts runs/mine",
     )
