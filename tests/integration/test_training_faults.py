@@ -136,7 +136,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             vars(module)["started"] += 1
             return super().step(*arguments, **named)
 
-    monkeypatch.setattr("ludus.trainer.setup.Updater", Counting)
+    monkeypatch.setattr("ludus.trainer.ranks.launch.Updater", Counting)
     yield module, str(tmp_path / "faulty.toml")
     sys.modules.pop(FAULTS, None)
 
