@@ -6,10 +6,13 @@ needs ludus too.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import os
+import signal
 import statistics
 import time
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -31,6 +34,7 @@ from ludus.trainer.config import (
     VLLMConfig,
 )
 from ludus.trainer.engines import load_model
+from ludus.trainer.engines.pool import EnginePool
 from ludus.trainer.engines.vllm import VLLMEngine, start_vllm
 from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
@@ -315,3 +319,40 @@ async def test_a_short_run_of_grpo(folder, tmp_path, reward):
         assert versions == {step - 1}
         assert not any(episode.trajectories[0].exclude_from_loss for episode in episodes)
     print({name: round(value, 4) for name, value in rows[-1].items()})
+
+
+def server_process(port):
+    """The process of the server at a port, below its guard."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_text().split("\0")
+            guard = any(word.endswith("guard.py") for word in words)
+            if str(port) in words and "vllm.entrypoints.openai.api_server" in words and not guard:
+                return int(entry.name)
+    raise AssertionError(f"no server at port {port}")
+
+
+async def test_a_killed_server_comes_back_with_todays_weights(folder, learner, settings, tmp_path):
+    made = await start_vllm(
+        settings, folder=str(folder), model=learner, dtype="float32", cpu=True, log=tmp_path / "log"
+    )
+    pool = EnginePool([made])
+    try:
+        await pool.set_weights(weights(learner), 2)
+        asked = [
+            asyncio.create_task(pool.generate(PROMPT[: 40 + i], Sampling(max_tokens=600)))
+            for i in range(4)
+        ]
+        await asyncio.sleep(0.5)
+        os.kill(server_process(made._server.port), signal.SIGKILL)
+        started = time.perf_counter()
+        answers = await asyncio.gather(*asked)
+        print(f"answered {time.perf_counter() - started:.0f} s after the kill")
+        for i, answer in enumerate(answers):
+            assert (answer.finish, set(answer.versions)) == (Finish.LENGTH, {2})
+            ids = PROMPT[: 40 + i] + answer.ids
+            assert largest(answer.logprobs, scorer_of(learner)(ids, 1.0)[40 + i :]) < EXACT
+        assert pool.counters()["engine/lost"] == 1
+        assert pool.probed < EXACT
+    finally:
+        await pool.close()

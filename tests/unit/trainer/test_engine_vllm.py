@@ -569,6 +569,13 @@ async def test_tokens_of_weights_older_than_the_request_are_refused():
         documented.version = "2"
         with pytest.raises(StaleWeights, match="version 2 although version 3"):
             await engine.generate([7], Sampling(max_tokens=1))
+        # a publish under a lower number is no reason
+        documented.version, documented.token_s = "3", 0.01
+        running = asyncio.create_task(engine.generate([7], Sampling(max_tokens=20)))
+        await until(lambda: documented.running)
+        await asyncio.sleep(0.03)
+        await engine.set_weights(bias(0.0), 1)
+        assert set((await running).versions) == {3, 1}
 
 
 @contextlib.asynccontextmanager

@@ -104,7 +104,8 @@ class VLLMEngine:
         self._control = asyncio.Lock()
         self._held = False
         self._unproved = False
-        self._running: set[str] = set()
+        self._running: dict[str, int] = {}
+        """The requests under way, and the lowest version that was current meanwhile."""
 
     @property
     def version(self) -> int:
@@ -139,10 +140,10 @@ class VLLMEngine:
                 f"{self.max_length}"
             )
         published = self.publishes > 0
-        oldest = self._version if published else None
-        reply = await self._generate(ids, sampling_body(sampling), images)
-        unlabelled = None if published else self.served.version
-        return read_generation(reply, unlabelled=unlabelled, oldest=oldest)
+        reply, oldest = await self._generate(ids, sampling_body(sampling), images)
+        if not published:
+            return read_generation(reply, unlabelled=self.served.version)
+        return read_generation(reply, unlabelled=None, oldest=oldest)
 
     async def logprobs(
         self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
@@ -151,7 +152,8 @@ class VLLMEngine:
         if len(ids) > self.max_length:
             raise ConfigError(f"{len(ids)} tokens exceed the engine's {self.max_length}")
         scoring = SamplingBody(max_tokens=1, prompt_logprobs=0)
-        return read_scores(await self._generate(ids, scoring, images), ids)
+        reply, _ = await self._generate(ids, scoring, images)
+        return read_scores(reply, ids)
 
     async def set_weights(self, source: WeightSource, version: int) -> None:
         """Install new weights while requests run; these continue with the new weights.
@@ -217,7 +219,7 @@ class VLLMEngine:
         """
         deadline = time.monotonic() + ABORT_TIMEOUT_S
         ours = set(self._running)
-        while left := ours & self._running:
+        while left := ours & set(self._running):
             if time.monotonic() > deadline:
                 raise RequestTimeout(
                     f"{len(left)} requests did not end within {ABORT_TIMEOUT_S:g} s of their abort"
@@ -238,7 +240,8 @@ class VLLMEngine:
 
     async def _generate(
         self, ids: Sequence[int], sampling: SamplingBody, images: Sequence[PlacedImage]
-    ) -> GenerateReply:
+    ) -> tuple[GenerateReply, int]:
+        """Return the server's reply, and the lowest version that was current meanwhile."""
         request_id = uuid.uuid4().hex
         # Images are decoded and resized here, which may take a while.
         features = await asyncio.to_thread(features_of, images, self.images) if images else None
@@ -250,13 +253,14 @@ class VLLMEngine:
             sampling_params=sampling,
             features=features,
         )
-        self._running.add(request_id)
+        self._running[request_id] = self._version
         try:
-            return await self.client.post(
+            reply = await self.client.post(
                 GENERATE, body, GenerateReply, timeout_s=self.request_timeout_s
             )
+            return reply, self._running[request_id]
         finally:
-            self._running.discard(request_id)
+            self._running.pop(request_id)
 
     async def _swap(self, path: str, version: int) -> None:
         """Load a weights file between two steps of the server, and label later samples with the new
@@ -270,6 +274,8 @@ class VLLMEngine:
             await self._load(path)
             await self._act("/update_weight_version", {"new_version": str(version)})
             self._version = version
+            for request, oldest in self._running.items():
+                self._running[request] = min(oldest, version)
             # With a new salt, no request can find cached prefixes of the older weights.
             self._salt = f"{uuid.uuid4().hex}-{version}"
         finally:
