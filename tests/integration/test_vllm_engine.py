@@ -344,7 +344,8 @@ async def test_a_killed_server_comes_back_with_todays_weights(folder, learner, s
             for i in range(4)
         ]
         await asyncio.sleep(0.5)
-        os.kill(server_process(made._server.port), signal.SIGKILL)
+        port = int(made.client.url.rpartition(":")[2])
+        os.kill(server_process(port), signal.SIGKILL)
         started = time.perf_counter()
         answers = await asyncio.gather(*asked)
         print(f"answered {time.perf_counter() - started:.0f} s after the kill")
@@ -353,6 +354,7 @@ async def test_a_killed_server_comes_back_with_todays_weights(folder, learner, s
             ids = PROMPT[: 40 + i] + answer.ids
             assert largest(answer.logprobs, scorer_of(learner)(ids, 1.0)[40 + i :]) < EXACT
         assert pool.counters()["engine/lost"] == 1
+        assert pool.probed is not None
         assert pool.probed < EXACT
     finally:
         await pool.close()
