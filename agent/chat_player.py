@@ -182,7 +182,7 @@ class ChatPlayer:
                 if was_refused or not self._has_room(messages, all_tools):
                     return Stop.CONTEXT_FULL
             try:
-                return await self._say(messages, all_tools, fresh=fresh)
+                return await self._take_turn(messages, all_tools, fresh=fresh)
             except ContextTooLong:
                 decision, was_refused = None, True
 
@@ -234,7 +234,7 @@ class ChatPlayer:
             return self._last.tokens + self._ruler.tokens(view[self._last.shown :])
         return self._ruler.prompt(*self._wire.request(view, tools))
 
-    async def _say(
+    async def _take_turn(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, fresh: bool
     ) -> Turn:
         """Ask for an action, or for a call of a tool of the context manager."""

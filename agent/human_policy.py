@@ -103,10 +103,10 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
         return _from_json(text, tool)
     if not text:
         return {}
-    named_arguments = _named(text, properties)
+    named_arguments = _parse_named_arguments(text, properties)
     if named_arguments is not None:
         return named_arguments
-    alone = _the_one(tool, properties)
+    alone = _argument_of_whole_line(tool, properties)
     if alone is None:
         raise ToolError(f"{tool.name} takes {usage(tool)}")
     return {alone: _value(text, properties[alone])}
@@ -119,7 +119,7 @@ def _from_json(text: str, tool: ToolSpec) -> dict[str, Any]:
         raise ToolError(f"these arguments of {tool.name} are not JSON: {error}") from None
 
 
-def _named(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
+def _parse_named_arguments(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     """Parse `a=1 b="x y"` as arguments; None for a line of another form."""
     try:
         words = [word.partition("=") for word in shlex.split(text)]
@@ -130,7 +130,7 @@ def _named(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: _value(value, properties[name]) for name, _, value in words}
 
 
-def _the_one(tool: ToolSpec, properties: Mapping[str, Any]) -> str | None:
+def _argument_of_whole_line(tool: ToolSpec, properties: Mapping[str, Any]) -> str | None:
     """Return the argument that takes the rest of the line: the only argument, or the only required
     argument.
     """

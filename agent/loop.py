@@ -95,7 +95,7 @@ async def play(
             late = f"no end within {bounds.episode_timeout_s:g} s"
             stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
         else:
-            stop = game.fail(*_why(error))
+            stop = game.fail(*_stop_and_verdict(error))
             failure = _unforeseen(error)
             task_played = game.task or task or "unknown"
             logger.log(
@@ -114,7 +114,7 @@ class _PolicyFailed(Exception):
     """The engine or the model's server failed."""
 
 
-def _why(error: Exception) -> tuple[Stop, Verdict]:
+def _stop_and_verdict(error: Exception) -> tuple[Stop, Verdict]:
     """Return the stop and the verdict of an episode that broke."""
     if isinstance(error, _PolicyFailed):
         return Stop.POLICY_ERROR, Verdict.unavailable(str(error))

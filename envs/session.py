@@ -208,15 +208,15 @@ class EnvSession:
         """Look a call up; a call that cannot be run is answered with the reason."""
         tools, max_calls = self.env.tools, self.env.max_calls
         if call.error:
-            return _refused(ToolFault.UNREADABLE, f"this call was not executed: {call.error}")
+            return _refuse_call(ToolFault.UNREADABLE, f"this call was not executed: {call.error}")
         if max_calls is not None and index >= max_calls:
             refusal = (
                 f"this call was not executed: {max_calls} a turn, and this is call {index + 1}"
             )
-            return _refused(ToolFault.EXCESS, refusal)
+            return _refuse_call(ToolFault.EXCESS, refusal)
         if call.name not in tools:
             refusal = f"no tool named {call.name[:80]!r}; there is {', '.join(tools)}"
-            return _refused(ToolFault.UNKNOWN, refusal)
+            return _refuse_call(ToolFault.UNKNOWN, refusal)
         tool = tools[call.name]
         return PlannedCall(partial(tool.call, call.arguments), tool.concurrent)
 
@@ -255,7 +255,7 @@ async def _value(step_value: Any) -> Any:
     return await step_value if inspect.isawaitable(step_value) else step_value
 
 
-def _refused(fault: ToolFault, detail: str) -> PlannedCall:
+def _refuse_call(fault: ToolFault, detail: str) -> PlannedCall:
     async def answer() -> ToolResult:
         return ToolResult.failed(fault, detail)
 

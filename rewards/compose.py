@@ -242,9 +242,11 @@ async def _score_all(
 ) -> list[Verdict]:
     label_verdicts: list[dict[str, Verdict]] = [{} for _ in samples]
     for part in (part for part in composition.parts if part.gate):
-        still = [n for n, verdicts in enumerate(label_verdicts) if _goes_on(composition, verdicts)]
+        still = [
+            n for n, verdicts in enumerate(label_verdicts) if _can_matter(composition, verdicts)
+        ]
         await _ask(part, verifiers[part.label], samples, still, label_verdicts)
-    still = [n for n, verdicts in enumerate(label_verdicts) if _goes_on(composition, verdicts)]
+    still = [n for n, verdicts in enumerate(label_verdicts) if _can_matter(composition, verdicts)]
     await asyncio.gather(
         *(
             _ask(part, verifiers[part.label], samples, still, label_verdicts)
@@ -259,7 +261,7 @@ async def _score_all(
     ]
 
 
-def _goes_on(composition: Composition, verdicts: Mapping[str, Verdict]) -> bool:
+def _can_matter(composition: Composition, verdicts: Mapping[str, Verdict]) -> bool:
     """Whether further parts can matter: nothing failed, and no gate is shut."""
     gates = {part.label: part for part in composition.parts if part.gate}
     return all(
@@ -283,12 +285,12 @@ async def _ask(
         group_scoring = verifier.score_group([samples[n] for n in numbers])
         verdicts = await group_scoring if inspect.isawaitable(group_scoring) else group_scoring
     else:
-        verdicts = await asyncio.gather(*(_one(verifier, samples[n]) for n in numbers))
+        verdicts = await asyncio.gather(*(_score_sample(verifier, samples[n]) for n in numbers))
     for number, verdict in zip(numbers, verdicts, strict=True):
         label_verdicts[number][part.label] = verdict
 
 
-async def _one(verifier: Verifier, sample: Sample) -> Verdict:
+async def _score_sample(verifier: Verifier, sample: Sample) -> Verdict:
     light = getattr(verifier, "never_blocks", False) or inspect.iscoroutinefunction(verifier.score)
     scoring = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
     return await scoring if inspect.isawaitable(scoring) else scoring

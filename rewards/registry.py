@@ -68,10 +68,12 @@ class FunctionVerifier:
         """Call the score function."""
         scored = self.function(sample)
         name = _name_of(self.function)
-        return _later(scored, name) if inspect.isawaitable(scored) else as_verdict(scored, name)
+        return (
+            _await_score(scored, name) if inspect.isawaitable(scored) else as_verdict(scored, name)
+        )
 
 
-async def _later(scored: Awaitable[Scored], name: str) -> Verdict:
+async def _await_score(scored: Awaitable[Scored], name: str) -> Verdict:
     return as_verdict(await scored, name)
 
 

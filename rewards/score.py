@@ -102,12 +102,12 @@ def shared_verifier(name: str, **options: Any) -> Verifier:
         ConfigError: the verifier does not take these options.
     """
     try:
-        return _kept(name, find_verifier(name), tuple(sorted(options.items())))
+        return _cached_verifier(name, find_verifier(name), tuple(sorted(options.items())))
     except TypeError:  # an option that cannot be a key
         return make_verifier(name, **options)
 
 
 @lru_cache(maxsize=32)
-def _kept(name: str, target: object, options: tuple[tuple[str, Any], ...]) -> Verifier:
+def _cached_verifier(name: str, target: object, options: tuple[tuple[str, Any], ...]) -> Verifier:
     """`target` is part of the key, so that a name registered anew is not the old verifier."""
     return make_verifier(name, **dict(options))

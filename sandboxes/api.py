@@ -96,7 +96,7 @@ async def execute_async(
     code: str, language: str = "python", **options: Unpack[RunOptions]
 ) -> Execution:
     """Run untrusted `code` as `execute` does, without blocking the caller's event loop."""
-    return await _elsewhere(_run(program_of(code, language, **options)))
+    return await _on_background_loop(_run(program_of(code, language, **options)))
 
 
 def grade(
@@ -122,10 +122,10 @@ async def grade_async(
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
     """Grade `solution` as `grade` does, without blocking the caller's event loop."""
-    return await _elsewhere(_grade(solution, tests, kind, options))
+    return await _on_background_loop(_grade(solution, tests, kind, options))
 
 
-async def _elsewhere(work: Coroutine[Any, Any, _Result]) -> _Result:
+async def _on_background_loop(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run `work` on the background loop, and await the result on the caller's loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 

@@ -151,18 +151,18 @@ class MemoryFolder:
         return self._write(path, "\n".join(lines), "was edited")
 
     def _delete(self, path: str) -> str:
-        for deleted_path in self._at(path):
+        for deleted_path in self._paths_below(path):
             del self.files[deleted_path]
         return f"{path} was deleted"
 
     def _rename(self, old: str, new: str) -> str:
-        new_paths = {path: new + path.removeprefix(old) for path in self._at(old)}
+        new_paths = {path: new + path.removeprefix(old) for path in self._paths_below(old)}
         if self._find(new) or _is_below(new, old):
             raise ToolError(f"cannot move {old} to {new}: something is there already")
         self._keep({new_paths.get(path, path): text for path, text in self.files.items()})
         return f"{old} is {new} now"
 
-    def _at(self, path: str) -> list[str]:
+    def _paths_below(self, path: str) -> list[str]:
         """Return the file at `path`, or all files below."""
         paths = self._find(path)
         if not paths:

@@ -78,7 +78,7 @@ def make_context(settings: ContextSettings) -> ContextManager:
         UnknownContext: no manager has that name.
         ConfigError: the settings cannot work.
     """
-    shared = _chosen(settings)
+    shared = _fields_set(settings)
     managers: list[ContextManager] = []
     for part in settings.manager.split("+"):
         name, options = parse_served(part.strip())
@@ -86,7 +86,7 @@ def make_context(settings: ContextSettings) -> ContextManager:
     return managers[0] if len(managers) == 1 else Composed(managers)
 
 
-def _chosen(settings: ContextSettings) -> dict[str, Any]:
+def _fields_set(settings: ContextSettings) -> dict[str, Any]:
     """Return the fields that were chosen, or have a default for all managers."""
     values = {name: value for name, value in vars(settings).items() if name != "manager"}
     return {name: value for name, value in values.items() if value not in (None, "")}

@@ -153,11 +153,11 @@ class _Turn:
                 self._thoughts_end(lone)
             else:
                 self._somebody_else(nearest)
-        self._say(end)
+        self._record_spoken(end)
         self.calls = bounded(self.calls)
 
     def _call(self, start: int, thought_opening: _Next, closed: _Next) -> None:
-        self._say(start)
+        self._record_spoken(start)
         calls, after = self.read(self.text, start, f"call_{len(self.calls)}")
         end = closed.after(start)
         inside = thought_opening.after(start) < end  # the model thinks in the middle of the call
@@ -167,16 +167,16 @@ class _Turn:
         quoted = quotation_end(self.text, start, after)
         if quoted >= 0:
             self.quoted += 1
-            self._say(quoted)
+            self._record_spoken(quoted)
             return
         if self.silent or start < self.invented_to:
             calls = [ToolCall(name="", id=call.id, error=AFTER_INVENTED) for call in calls]
-        elif self.fenced and self._goes_on(after):
+        elif self.fenced and self._prose_follows(after):
             calls = [ToolCall(name="", id=call.id, error=IN_A_FENCE) for call in calls]
         self.calls += calls
         self.position = after
 
-    def _goes_on(self, after: int) -> bool:
+    def _prose_follows(self, after: int) -> bool:
         """Return whether prose follows the code block that is open at `after`."""
         closed = self.text.find(_FENCE, after)
         rest = self.text[closed + len(_FENCE) :].strip() if closed >= 0 else ""
@@ -191,14 +191,14 @@ class _Turn:
             if end < 0:
                 self.unclosed.add(claim.closing)
         if end < 0 and self._only_mentioned(claim):
-            self._say(claim.end)
+            self._record_spoken(claim.end)
             return
-        self._say(start)
+        self._record_spoken(start)
         self.block_to = max(self.block_to, end)
         reaches = len(self.text) if self.calls or end < 0 else end
         self.invented_to = max(self.invented_to, reaches)
         self.silent = bool(self.calls)
-        self._say(claim.end)
+        self._record_spoken(claim.end)
 
     def _only_mentioned(self, claim: Claim) -> bool:
         """Return whether a mark without an end is only being talked about."""
@@ -218,12 +218,12 @@ class _Turn:
         kind = self.thoughts.kind(self.text, start)
         closed = self.ends[kind].after(start)
         if closed < len(self.text):
-            self._say(self.thoughts.past(self.text, closed))
+            self._record_spoken(self.thoughts.past(self.text, closed))
             self.thought = True
         elif self.thought or not self.thoughts.may_be_open(kind):
-            self._say(self.thoughts.past(self.text, start))
+            self._record_spoken(self.thoughts.past(self.text, start))
         else:
-            self._say(len(self.text))
+            self._record_spoken(len(self.text))
 
     def _thoughts_end(self, closed: int) -> None:
         """Treat everything so far as thoughts."""
@@ -232,7 +232,7 @@ class _Turn:
         self.spoken[:] = [self.text[: self.position]]
         self.thought, self.silent, self.fenced, self.invented_to = True, False, False, 0
 
-    def _say(self, end: int) -> None:
+    def _record_spoken(self, end: int) -> None:
         """Record the text before `end` as spoken."""
         text = self.text[self.position : end]
         self.position = end

@@ -145,7 +145,7 @@ class _Body:
         Raises:
             UnreadableCall: the arguments cannot be read, or the call may have been cut.
         """
-        while (parameter := self._at(self.grammar.parameter)) is not None:
+        while (parameter := self._match_here(self.grammar.parameter)) is not None:
             key = bare(parameter["key"])
             value, self.position = self._value(parameter.end(), key)
             types = self.schemas.get(key, set())
@@ -156,7 +156,7 @@ class _Body:
             except (ValueError, RecursionError) as error:
                 reason = f"the parameter {key!r} is not JSON: {error}"
                 raise UnreadableCall(reason, self.position) from None
-        closed = self._at(self.grammar.end)
+        closed = self._match_here(self.grammar.end)
         if closed is not None:
             return self.arguments, closed.end()
         has_ended = self._next() == len(self.text)
@@ -169,7 +169,7 @@ class _Body:
         space = _SPACE.match(self.text, self.position)
         return space.end() if space is not None else self.position
 
-    def _at(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def _match_here(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.match(self.text, self._next())
 
     def _value(self, start: int, key: str) -> tuple[str, int]:

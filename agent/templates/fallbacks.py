@@ -94,7 +94,7 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         calls = row.get("tool_calls", [])
         if self.calls_as_text and calls:
             rendered = tool_format.render([_tool_call(call) for call in calls], tools=tools)
-            row["content"] = _joined(row["content"], rendered, "\n")
+            row["content"] = _join_contents(row["content"], rendered, "\n")
             del row["tool_calls"]
         elif calls and (self.arguments_as_json or self.short_ids):
             row["tool_calls"] = [self._call_row(call) for call in calls]
@@ -161,14 +161,14 @@ def _is_system(row: TemplateRow) -> bool:
 def _result_as_user(row: TemplateRow) -> TemplateRow:
     if row["role"] != "tool":
         return row
-    content = _joined(_joined(RESULT_OPEN, row["content"], "\n"), RESULT_CLOSE, "\n")
+    content = _join_contents(_join_contents(RESULT_OPEN, row["content"], "\n"), RESULT_CLOSE, "\n")
     return {"role": "user", "content": content, "result": True}
 
 
 def _with_system(rows: list[TemplateRow], text: str) -> list[TemplateRow]:
     """Append `text` to the system message, which is added where none exists."""
     if rows and _is_system(rows[0]):
-        return [{**rows[0], "content": _joined(rows[0]["content"], text, "\n\n")}, *rows[1:]]
+        return [{**rows[0], "content": _join_contents(rows[0]["content"], text, "\n\n")}, *rows[1:]]
     return [{"role": "system", "content": text}, *rows]
 
 
@@ -176,7 +176,7 @@ def _with_first_user(rows: list[TemplateRow]) -> list[TemplateRow]:
     """Put the system message in front of the first user message, or in the place of one."""
     first, *rest = rows
     if rest and rest[0]["role"] == "user":
-        content = _joined(first["content"], rest[0]["content"], "\n\n")
+        content = _join_contents(first["content"], rest[0]["content"], "\n\n")
         return [{**rest[0], "content": content}, *rest[1:]]
     return [{"role": "user", "content": first["content"]}, *rest]
 
@@ -190,7 +190,9 @@ def _merged(rows: Sequence[TemplateRow], *, all_roles: bool) -> list[TemplateRow
         if last is None or last["role"] != row["role"] or not (all_roles or both_results):
             merged_rows.append(dict(row))
             continue
-        last["content"] = _joined(last["content"], row["content"], "\n" if both_results else "\n\n")
+        last["content"] = _join_contents(
+            last["content"], row["content"], "\n" if both_results else "\n\n"
+        )
         last["tool_calls"] = [*last.get("tool_calls", []), *row.get("tool_calls", [])]
         if not last["tool_calls"]:
             del last["tool_calls"]
@@ -210,7 +212,7 @@ def _parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _joined(
+def _join_contents(
     before: str | list[dict[str, Any]], after: str | list[dict[str, Any]], separator: str
 ) -> str | list[dict[str, Any]]:
     """Return two contents as one, with `separator` where neither is empty."""

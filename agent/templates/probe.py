@@ -96,7 +96,7 @@ class _Probe:
         chat = self._chat()
         if chat is not None:
             for continuation in cases.CONTINUATIONS:
-                if not (self._apart and len(continuation.said.tool_calls) > 1):
+                if not (self._thoughts_apart and len(continuation.said.tool_calls) > 1):
                     self._continue(chat, continuation)
             self._thoughts()
         opening = "" if chat is None else _after_question(self)
@@ -128,7 +128,7 @@ class _Probe:
 
     def _fault(self, required: Sequence[Case], fallbacks: Fallbacks) -> str:
         """Return why the cases are not shown with some repairs; empty if they are."""
-        for case in map(cases.of_one_call, required) if self._apart else required:
+        for case in map(cases.of_one_call, required) if self._thoughts_apart else required:
             has_prompt = case.messages[-1].role != "assistant"
             try:
                 text = self.render(
@@ -146,22 +146,22 @@ class _Probe:
         """Record how a feature is shown, with the mildest repair that shows it."""
         fault = self._fault(required, self.fallbacks)
         if not fault:
-            self._found(feature, Outcome.SUPPORTED)
+            self._report(feature, Outcome.SUPPORTED)
             return True
         for option in options:
             candidate = msgspec.structs.replace(self.fallbacks, **option)
             if not self._fault(required, candidate):
                 self._switch(feature, candidate, fault)
                 return True
-        self._found(feature, Outcome.REFUSED, fault)
+        self._report(feature, Outcome.REFUSED, fault)
         return False
 
     def _switch(self, feature: str, fallbacks: Fallbacks, fault: str) -> None:
         new = [name for name in fallbacks.names if name not in self.fallbacks.names]
         self.fallbacks = fallbacks
-        self._found(feature, Outcome.REPAIRED, fault, new)
+        self._report(feature, Outcome.REPAIRED, fault, new)
 
-    def _found(
+    def _report(
         self, feature: str, outcome: Outcome, detail: str = "", fallbacks: Sequence[str] = ()
     ) -> None:
         self.findings.append(
@@ -182,16 +182,16 @@ class _Probe:
         fault = self._fault(shown_cases, self.fallbacks) or foreign
         if not fault:
             detail = "names and parameters alone, by design" if self.origin.brief_tools else ""
-            self._found("tools", Outcome.SUPPORTED, detail)
+            self._report("tools", Outcome.SUPPORTED, detail)
         elif remaining_fault := self._fault(shown_cases, as_text):
-            self._found("tools", Outcome.REFUSED, remaining_fault)
+            self._report("tools", Outcome.REFUSED, remaining_fault)
         else:
             self._switch("tools", as_text, fault)
         options = [
             {**result, **call, **merge}
             for merge, result, call in product(_MERGE_OPTIONS, _RESULT_OPTIONS, _CALL_OPTIONS)
         ]
-        if self._apart:  # a turn whose text and thoughts are marked too is not text
+        if self._thoughts_apart:  # a turn whose text and thoughts are marked too is not text
             kept_options = [option for option in options if not option.get("calls_as_text")]
             options = [
                 {**option, **dropped} for dropped in _THOUGHT_OPTIONS for option in kept_options
@@ -213,8 +213,8 @@ class _Probe:
             )
             if working is None:
                 fault = self._fault(required, candidates[-1])
-                self._found("calls", Outcome.REFUSED, calls or fault)
-                self._found("results", Outcome.REFUSED, results or fault)
+                self._report("calls", Outcome.REFUSED, calls or fault)
+                self._report("results", Outcome.REFUSED, results or fault)
                 return
             self.fallbacks = working
         new = [name for name in self.fallbacks.names if name not in before.names]
@@ -225,12 +225,12 @@ class _Probe:
             ("results", results, for_results or (for_calls if results else [])),
         ):
             if repairs:
-                self._found(feature, Outcome.REPAIRED, fault, repairs)
+                self._report(feature, Outcome.REPAIRED, fault, repairs)
             else:
-                self._found(feature, Outcome.SUPPORTED, "" if not fault else "repaired above")
+                self._report(feature, Outcome.SUPPORTED, "" if not fault else "repaired above")
 
     def _last_resorts(self) -> Options:
-        if self._apart:
+        if self._thoughts_apart:
             return [{"without_thoughts": True}, {"without_thoughts": True, "merge_roles": True}]
         text = {"calls_as_text": True, "results_as_user": True}
         return [{"merge_roles": True}, {"calls_as_text": True}, text, {**text, "merge_roles": True}]
@@ -285,9 +285,9 @@ class _Probe:
             for day in (FROZEN, later_date)
         ]
         if texts[0] == texts[1]:
-            self._found("date", Outcome.SUPPORTED, "the template writes none")
+            self._report("date", Outcome.SUPPORTED, "the template writes none")
             return
-        self._found("date", Outcome.REPAIRED, "today's date would change prompts", [f"{FROZEN}"])
+        self._report("date", Outcome.REPAIRED, "today's date would change prompts", [f"{FROZEN}"])
 
     def _image(self) -> None:
         image = user([TextPart(text=cases.USER), ImagePart(data=b"")])
@@ -296,20 +296,20 @@ class _Probe:
         try:
             text = apply_template(self.tokenizer, [row], [], prompt=True)
         except TemplateRefused as error:
-            self._found("images", Outcome.REFUSED, f"the template raises {short_reason(error)}")
+            self._report("images", Outcome.REFUSED, f"the template raises {short_reason(error)}")
             return
         bare = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
         start = text.find(cases.USER) + len(cases.USER)
         image_text = text[start:].removesuffix(bare[bare.find(cases.USER) + len(cases.USER) :])
         if "'type'" in image_text:
-            self._found("images", Outcome.REFUSED, "the template writes parts as they are in code")
+            self._report("images", Outcome.REFUSED, "the template writes parts as they are in code")
         elif cases.USER not in text or not image_text.strip():
-            self._found("images", Outcome.REFUSED, "the template writes no placeholder")
+            self._report("images", Outcome.REFUSED, "the template writes no placeholder")
         elif not self.shows_images:
             reason = f"the template writes {image_text.strip()[:40]!r}, but pixels need a processor"
-            self._found("images", Outcome.REFUSED, reason)
+            self._report("images", Outcome.REFUSED, reason)
         else:
-            self._found("images", Outcome.SUPPORTED, image_text.strip()[:40])
+            self._report("images", Outcome.SUPPORTED, image_text.strip()[:40])
 
     def _chat(self) -> ChatFormat | None:
         """Return the chat format with the repairs, or None where a turn could never end."""
@@ -318,11 +318,11 @@ class _Probe:
                 self.tokenizer, self.format, stop_ids=self.stop_ids, fallbacks=self.fallbacks
             )
         except ConfigError as error:
-            self._found("end of a turn", Outcome.REFUSED, str(error))
+            self._report("end of a turn", Outcome.REFUSED, str(error))
             return None
         by_role = ", which opens the next message" if chat.ends_by_role else ""
         end_marks = dict.fromkeys([chat.end_of_turn, chat.end_of_call])
-        self._found("end of a turn", Outcome.SUPPORTED, " ".join(end_marks) + by_role)
+        self._report("end of a turn", Outcome.SUPPORTED, " ".join(end_marks) + by_role)
         return chat
 
     def _continue(self, chat: ChatFormat, step: Continuation) -> None:
@@ -338,13 +338,13 @@ class _Probe:
                 thought=step.thought,
                 last=sampled_ids[-1] if sampled_ids else None,
             )
-            full_prompt = chat.prompt([cases.ASKED, self._said(step), *step.new], [])
+            full_prompt = chat.prompt([cases.ASKED, self._message_of(step), *step.new], [])
         except TemplateRefused as error:
-            self._found(feature, Outcome.REFUSED, short_reason(error))
+            self._report(feature, Outcome.REFUSED, short_reason(error))
             return
         if added is None:
             reason = "the template rewrites the turn, so that a new segment (row) begins"
-            self._found(feature, Outcome.REPAIRED, reason, ["new segment"])
+            self._report(feature, Outcome.REPAIRED, reason, ["new segment"])
             return
         grown = [*prompt, *sampled_ids, *added]
         texts = [
@@ -352,26 +352,26 @@ class _Probe:
         ]
         if texts[0] != texts[1]:
             detail = f"the turn stays as sampled; the template would write {first_change(*texts)}"
-            self._found(feature, Outcome.SUPPORTED, detail)
+            self._report(feature, Outcome.SUPPORTED, detail)
         elif not getattr(self.tokenizer, "verified", True):
-            self._found(feature, Outcome.SUPPORTED, "text alike; tokens unverified: no tokenizer")
+            self._report(feature, Outcome.SUPPORTED, "text alike; tokens unverified: no tokenizer")
         elif grown == full_prompt:
-            self._found(feature, Outcome.SUPPORTED, "text and tokens alike")
+            self._report(feature, Outcome.SUPPORTED, "text and tokens alike")
         else:
-            self._found(feature, Outcome.SUPPORTED, "text alike; tokens split otherwise at a seam")
+            self._report(feature, Outcome.SUPPORTED, "text alike; tokens split otherwise at a seam")
 
-    def _said(self, step: Continuation) -> Message:
-        return cases.thinking(step.said, apart=self._apart) if step.thought else step.said
+    def _message_of(self, step: Continuation) -> Message:
+        return cases.thinking(step.said, apart=self._thoughts_apart) if step.thought else step.said
 
     @property
-    def _apart(self) -> bool:
+    def _thoughts_apart(self) -> bool:
         """Whether thoughts stand in a field of their own, as in formats that mark whole turns."""
         return isinstance(self.format, WritesTurns)
 
     def _sampled(self, chat: ChatFormat, step: Continuation) -> list[int]:
         """Return a turn as the policy would sample it: without the tag that the template opened."""
-        answer, thought_open = self._said(step), chat.opening.rstrip().endswith("<think>")
-        if thought_open and step.thought and not self._apart:
+        answer, thought_open = self._message_of(step), chat.opening.rstrip().endswith("<think>")
+        if thought_open and step.thought and not self._thoughts_apart:
             answer = Message(
                 role=answer.role,
                 content=answer.text[len("<think>\n") :],
@@ -381,7 +381,7 @@ class _Probe:
 
     def _thoughts(self) -> None:
         """Record which thoughts the template shows."""
-        thinking_answer = cases.thinking(assistant(cases.ANSWER), apart=self._apart)
+        thinking_answer = cases.thinking(assistant(cases.ANSWER), apart=self._thoughts_apart)
         are_shown: list[bool] = []
         for messages in (
             [cases.ASKED, thinking_answer],
@@ -390,14 +390,14 @@ class _Probe:
             try:
                 text = self.render(messages, fallbacks=self.fallbacks)
             except TemplateRefused as error:
-                self._found("thoughts", Outcome.REFUSED, short_reason(error))
+                self._report("thoughts", Outcome.REFUSED, short_reason(error))
                 return
             are_shown.append(cases.THOUGHT in text)
         if all(are_shown):
-            self._found("thoughts", Outcome.SUPPORTED, "kept")
+            self._report("thoughts", Outcome.SUPPORTED, "kept")
             return
         detail = "dropped once a user speaks" if are_shown[0] else "dropped at once"
-        self._found("thoughts", Outcome.REPAIRED, detail, ["new segment"])
+        self._report("thoughts", Outcome.REPAIRED, detail, ["new segment"])
 
 
 def _is_call(candidate: ToolFormat, turn: str) -> bool:

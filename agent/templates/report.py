@@ -84,7 +84,7 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         lines = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]
         lines.append("")
         for row in self.findings:
-            lines.append(f"{row.feature:<{width}}  {row.outcome:<10}  {_told(row)}".rstrip())
+            lines.append(f"{row.feature:<{width}}  {row.outcome:<10}  {_describe(row)}".rstrip())
         return "\n".join(lines)
 
     def notice(self) -> str:
@@ -94,9 +94,9 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         at its start.
         """
         repaired = [
-            f"{finding.feature} ({_told(finding)})" for finding in self.of(Outcome.REPAIRED)
+            f"{finding.feature} ({_describe(finding)})" for finding in self.of(Outcome.REPAIRED)
         ]
-        refusals = [f"{finding.feature} ({_told(finding)})" for finding in self.blocking]
+        refusals = [f"{finding.feature} ({_describe(finding)})" for finding in self.blocking]
         parts = [
             f"{word}: {'; '.join(details)}"
             for word, details in (("repaired", repaired), ("refused", refusals))
@@ -108,6 +108,6 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"The chat template {self.template} ({self.recognised}){summary}."
 
 
-def _told(finding: TemplateFinding) -> str:
+def _describe(finding: TemplateFinding) -> str:
     fallback_names = ", ".join(finding.fallbacks)
     return "; ".join(part for part in (fallback_names, finding.detail) if part)

@@ -69,7 +69,7 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
             raise CheckFailed(f"{left!r} and {right!r} share tasks, such as {min(common)!r}")
         # Compare first observations by index; if all are equal, the environment ignores the split.
         shown_tasks = [
-            [_shown(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
+            [_opening_text(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
             for split in (left, right)
         ]
         if shown_tasks[0] == shown_tasks[1] and len(set(shown_tasks[0])) >= 3:
@@ -80,6 +80,6 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
     return f"{', '.join(splits)} share no task"
 
 
-def _shown(subject: EnvUnderCheck, task_id: str) -> str:
+def _opening_text(subject: EnvUnderCheck, task_id: str) -> str:
     observation, _ = subject.gym.reset(seed=0, options={"task": task_id})
     return repr(observation)

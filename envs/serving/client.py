@@ -117,7 +117,7 @@ class RemoteSession:
             await self.close()
         if self.name:
             with contextlib.suppress(SessionGone):
-                return _begun(await self._perform(self._reset(beginning)))
+                return _reset_result(await self._perform(self._reset(beginning)))
         self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
         self._operator = self._choose(self.name)
         self._operator.client.traffic.sessions_opened += 1
@@ -128,7 +128,7 @@ class RemoteSession:
             raise
         if isinstance(reply, ResetReply):
             self._instance = reply.instance
-        return _begun(reply)
+        return _reset_result(reply)
 
     async def step(self, action: str | Message) -> Stepped:
         """Play an action; see `EnvSession.step`.
@@ -252,7 +252,7 @@ def card_of(env_id: str, env_list: EnvList) -> EnvCard:
     return cards[env_id]
 
 
-def _begun(reply: Reply) -> tuple[Observation, Info]:
+def _reset_result(reply: Reply) -> tuple[Observation, Info]:
     if not isinstance(reply, ResetReply):
         raise protocol_error(f"expected the reply to a reset, got {reply!r:.120}")
     return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}

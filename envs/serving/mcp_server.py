@@ -136,7 +136,7 @@ class McpEnv:
         try:
             if name == BEGIN:
                 return await self._begin(call_arguments)
-            episode = self._named(call_arguments.pop(EPISODE, None))
+            episode = self._open_episode(call_arguments.pop(EPISODE, None))
             if name == END:
                 await self._close(episode, "this episode was ended; begin another")
                 return _Answer(
@@ -175,7 +175,7 @@ class McpEnv:
         brief = created.briefing
         tool_names = {tool.name for tool in self._briefing.tools}
         new = [tool for tool in brief.tools if tool.name not in tool_names]
-        parts = [brief.system_prompt, brief.answer_format, _shown(created.observation)]
+        parts = [brief.system_prompt, brief.answer_format, _text_of(created.observation)]
         if new:
             tool_list = "\n".join(msgspec.json.encode(tool).decode() for tool in new)
             parts.append(f"Tools of this episode, to be called by {CALL}:\n{tool_list}")
@@ -205,7 +205,7 @@ class McpEnv:
                 "terminated": stepped.terminated,
                 "truncated": stepped.truncated,
             }
-            text = _shown(stepped.observation)
+            text = _text_of(stepped.observation)
             if has_ended:
                 await self._close(episode, "this episode is over; begin another")
                 ending = "" if stepped.terminated else " (out of turns)"
@@ -219,7 +219,7 @@ class McpEnv:
             del self._ended[next(iter(self._ended))]
         await self._run(Delete(session=episode.name))
 
-    def _named(self, name: object) -> _Episode:
+    def _open_episode(self, name: object) -> _Episode:
         if name in (None, ""):
             if len(self._open) == 1:
                 return next(iter(self._open.values()))
@@ -287,7 +287,7 @@ def _text(arguments: dict[str, Any], key: str) -> str:
     return value
 
 
-def _shown(observation: Observation) -> str:
+def _text_of(observation: Observation) -> str:
     return "\n\n".join(message.text for message in as_messages(observation) if message.text)
 
 

@@ -23,13 +23,13 @@ def offload(env: TextEnv, run: RunOffLoop) -> None:
     for name in _METHODS:
         method = getattr(env, name)
         if not inspect.iscoroutinefunction(method):
-            setattr(env, name, _elsewhere(method, run))
+            setattr(env, name, _run_off_loop(method, run))
     for tool in env.tools.values():
         if not tool.is_async:
-            tool.function = _elsewhere(tool.function, run)
+            tool.function = _run_off_loop(tool.function, run)
 
 
-def _elsewhere(method: Callable[..., Any], run: RunOffLoop) -> Callable[..., Any]:
+def _run_off_loop(method: Callable[..., Any], run: RunOffLoop) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
         outcome = await run(lambda: method(*args, **kwargs))
         return await outcome if inspect.isawaitable(outcome) else outcome

@@ -122,7 +122,7 @@ class Sessions:
                         self.homes[operation.env],
                         lease_s=self.limits.lease_s,
                         instance=self._context.instance,
-                        on_lost=self._lost,
+                        on_lost=self._on_lost,
                     )
                     self._table.add(session)
                     self.counts[operation.env] += 1
@@ -180,10 +180,10 @@ class Sessions:
         place = session.place or session.take_seat()
         future = place.play(play, seq, self._context.instance, asked_format.get())
         session.plays.begun(play, seq, future)
-        future.add_done_callback(partial(self._ended, session, operation, started))
+        future.add_done_callback(partial(self._on_ended, session, operation, started))
         return future
 
-    def _ended(
+    def _on_ended(
         self,
         session: HostedSession,
         operation: str,
@@ -201,7 +201,7 @@ class Sessions:
         self._operations(env, operation, status).inc()
         self._seconds(env).observe(took_s)
 
-    def _lost(self, session: HostedSession, reason: str, is_late: bool) -> None:
+    def _on_lost(self, session: HostedSession, reason: str, is_late: bool) -> None:
         self._release(
             session, EndedSession.TIMED_OUT if is_late else EndedSession.LOST, detail=reason
         )

@@ -205,7 +205,7 @@ class WorkerSession:
         call = PlayCall(play=play, seq=seq, instance=instance, format=format)
         body, new_state = encode(call, Format.MSGPACK)
         tag = PLAY + (AS_JSON if new_state is Format.JSON else 0)
-        self._call(tag, body, self._home.timeout_s, partial(self._played, future, seq))
+        self._call(tag, body, self._home.timeout_s, partial(self._on_played, future, seq))
         return future
 
     async def close(self) -> None:
@@ -249,7 +249,7 @@ class WorkerSession:
         else:
             self.thread.run(start, when_done)
 
-    def _played(
+    def _on_played(
         self, future: asyncio.Future[Outcome], seq: int, answer: asyncio.Future[Answer]
     ) -> None:
         error = answer.exception()

@@ -31,7 +31,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         elif line.strip() == "Parameters" and _is_rule(lines, index + 1):
             described |= _numpy(lines[index + 2 :])
         elif match := _REST.match(line):
-            described[match[1]] = _joined(match[2], _until_field(lines[index + 1 :]))
+            described[match[1]] = _join_lines(match[2], _until_field(lines[index + 1 :]))
     return "\n".join(lines[:end]).strip(), described
 
 
@@ -60,7 +60,7 @@ def _google(lines: Sequence[str]) -> dict[str, str]:
             last, depth = match[1], indent
             descriptions[last] = match[2].strip()
         elif last and line.strip():
-            descriptions[last] = _joined(descriptions[last], [line])
+            descriptions[last] = _join_lines(descriptions[last], [line])
     return descriptions
 
 
@@ -75,7 +75,7 @@ def _numpy(lines: Sequence[str]) -> dict[str, str]:
             last = match[1]
             descriptions[last] = ""
         elif last and line.strip():
-            descriptions[last] = _joined(descriptions[last], [line])
+            descriptions[last] = _join_lines(descriptions[last], [line])
     return descriptions
 
 
@@ -89,7 +89,7 @@ def _until_field(lines: Sequence[str]) -> list[str]:
     return kept_lines
 
 
-def _joined(first: str, more_lines: Sequence[str]) -> str:
+def _join_lines(first: str, more_lines: Sequence[str]) -> str:
     return " ".join(
         part for part in (first.strip(), *(line.strip() for line in more_lines)) if part
     )

@@ -96,11 +96,11 @@ class McpServer:
         Raises:
             ServerUnreachable: the server cannot be started or reached.
         """
-        return [self._tool(spec) for spec in await _elsewhere(self._specs())]
+        return [self._tool(spec) for spec in await _on_background_loop(self._specs())]
 
     async def close(self) -> None:
         """Close the connection, and end the process if this object started the server."""
-        await _elsewhere(self._end())
+        await _on_background_loop(self._end())
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ class McpServer:
         prefixed_spec = msgspec.structs.replace(spec, name=f"{self.prefix}{spec.name}")
 
         async def call(**arguments: Any) -> ToolResult:
-            return await _elsewhere(self._call(spec.name, arguments))
+            return await _on_background_loop(self._call(spec.name, arguments))
 
         return Tool.of_spec(prefixed_spec, call, timeout_s=self.timeout_s)
 
@@ -249,7 +249,7 @@ class _Link:
             try:
                 client = await asyncio.wait_for(asyncio.shield(ready), CONNECT_TIMEOUT_S)
             except BaseException as error:
-                await _ended(task)
+                await _await_end(task)
                 _looked_at(ready)
                 if not isinstance(error, Exception):
                     raise
@@ -271,7 +271,7 @@ class _Link:
     async def close(self) -> None:
         """Close the connection; if the server does not exit, the SDK kills the process."""
         self._closing.set()
-        await _ended(self._task, grace_s=15.0)
+        await _await_end(self._task, grace_s=15.0)
 
 
 async def _hold(
@@ -300,7 +300,7 @@ def _looked_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
+async def _await_end(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
     """Wait up to `grace_s` for `task`, then cancel `task` and wait a bounded time for its end."""
     await asyncio.wait({task}, timeout=grace_s or 0.01)
     if not task.done():
@@ -308,7 +308,7 @@ async def _ended(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
         await asyncio.wait({task}, timeout=15.0)
 
 
-async def _elsewhere(work: Coroutine[Any, Any, T]) -> T:
+async def _on_background_loop(work: Coroutine[Any, Any, T]) -> T:
     """Await `work` on the background loop, from any event loop."""
     if asyncio.get_running_loop() is background_loop():
         return await work

@@ -49,8 +49,10 @@ class Examiner:
         Raises:
             RemoteError: the server cannot be asked at all.
         """
-        await self._known(self._item(self.labelled[0]), strict=True)
-        scores = await asyncio.gather(*(self._known(self._item(case)) for case in self.labelled))
+        await self._answer_or_none(self._item(self.labelled[0]), strict=True)
+        scores = await asyncio.gather(
+            *(self._answer_or_none(self._item(case)) for case in self.labelled)
+        )
         judged_cases = [
             (case.met, score >= 0.5)
             for case, score in zip(self.labelled, scores, strict=True)
@@ -174,9 +176,13 @@ class Examiner:
         return self.caller.ask(about_pair(data, BETTER), read, self.effort)
 
     async def _all(self, questions: Sequence[Coroutine[Any, Any, T]]) -> list[T | None]:
-        return list(await asyncio.gather(*(self._known(question) for question in questions)))
+        return list(
+            await asyncio.gather(*(self._answer_or_none(question) for question in questions))
+        )
 
-    async def _known(self, question: Coroutine[Any, Any, T], *, strict: bool = False) -> T | None:
+    async def _answer_or_none(
+        self, question: Coroutine[Any, Any, T], *, strict: bool = False
+    ) -> T | None:
         """Return the judge's answer, or None where no readable answer came, and count the failure.
         With `strict`, an error of the server is raised.
         """

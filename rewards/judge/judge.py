@@ -141,7 +141,7 @@ class RubricJudge:
         Raises:
             UnreadableVerdict, BudgetExceeded, RemoteError: an item could not be judged.
         """
-        return await self._asked(rubric, rubric.items, data, effort, draw)
+        return await self._single_draw(rubric, rubric.items, data, effort, draw)
 
     async def _scores(
         self, rubric: Rubric, data: Mapping[str, str], effort: Effort
@@ -156,13 +156,13 @@ class RubricJudge:
             return {"overall": _mean(await _all(draws))}
         scores: dict[str, float] = {}
         if rubric.gates:
-            scores = await self._drawn(rubric, rubric.gates, data, effort)
+            scores = await self._mean_of_draws(rubric, rubric.gates, data, effort)
             if any(fails_gate(gate, scores[gate.id]) for gate in rubric.gates):
                 return scores
         rest = [item for item in rubric.items if item.id not in scores]
-        return {**scores, **(await self._drawn(rubric, rest, data, effort) if rest else {})}
+        return {**scores, **(await self._mean_of_draws(rubric, rest, data, effort) if rest else {})}
 
-    async def _drawn(
+    async def _mean_of_draws(
         self,
         rubric: Rubric,
         items: Sequence[RubricItem],
@@ -170,11 +170,11 @@ class RubricJudge:
         effort: Effort,
     ) -> dict[str, float]:
         draws = await _all(
-            [self._asked(rubric, items, data, effort, draw) for draw in range(self.samples)]
+            [self._single_draw(rubric, items, data, effort, draw) for draw in range(self.samples)]
         )
         return {item.id: _mean([draw[item.id] for draw in draws]) for item in items}
 
-    async def _asked(
+    async def _single_draw(
         self,
         rubric: Rubric,
         items: Sequence[RubricItem],

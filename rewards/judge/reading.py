@@ -65,7 +65,7 @@ def read_holistic(answer: str) -> float:
         UnreadableVerdict: the answer holds no whole number from 1 to 10 as score.
     """
     low, high = HOLISTIC
-    return (_whole(verdict_of(answer, "score")["score"], low, high) - low) / (high - low)
+    return (_read_integer(verdict_of(answer, "score")["score"], low, high) - low) / (high - low)
 
 
 def read_choice(answer: str, field: str, choices: Sequence[str]) -> str:
@@ -109,7 +109,7 @@ def score_of(verdict: dict[str, Any], item: RubricItem) -> float:
         if not isinstance(value, bool):
             raise UnreadableVerdict(f"'met' must be true or false, got {value!r:.80}")
         return float(value)
-    return _whole(value, 0, item.highest) / item.highest
+    return _read_integer(value, 0, item.highest) / item.highest
 
 
 def verdict_of(answer: str, field: str) -> dict[str, Any]:
@@ -199,7 +199,7 @@ _decoder = json.JSONDecoder(
 )
 
 
-def _whole(value: object, low: int, high: int) -> int:
+def _read_integer(value: object, low: int, high: int) -> int:
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

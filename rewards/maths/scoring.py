@@ -69,8 +69,8 @@ class MathsVerifier:
         **options: Any,
     ) -> None:
         self.conventions = conventions(preset, **options)
-        self.thinking = _known(thinking, {"auto", "none", *THINKING}, "thinking")
-        self.pipeline = _known(pipeline, {"", *PIPELINES}, "pipeline")
+        self.thinking = _check_known(thinking, {"auto", "none", *THINKING}, "thinking")
+        self.pipeline = _check_known(pipeline, {"", *PIPELINES}, "pipeline")
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
         self._pool = pool or WorkerPool(
@@ -250,7 +250,7 @@ def _contradiction(rival: str) -> Verdict:
     return Verdict.of(0.0, detail, metrics={"rule/contradiction": 1.0})
 
 
-def _known(name: str, names: set[str], kind: str) -> str:
+def _check_known(name: str, names: set[str], kind: str) -> str:
     if name not in names:
         raise ConfigError(f"no {kind} named {name!r}; there are {', '.join(sorted(names - {''}))}")
     return name

@@ -254,7 +254,7 @@ class WorkerPool:
                 worker.sock, [{"request": job.request, "cpu_s": job.cpu_s} for job in pending]
             )
         except OSError as error:
-            self._lost(worker, pending, channel.PoolChannelClosed(str(error)))
+            self._handle_lost(worker, pending, channel.PoolChannelClosed(str(error)))
             return None
         while pending:
             job = pending[0]
@@ -264,7 +264,7 @@ class WorkerPool:
             try:
                 outcome = _outcome(channel.receive(worker.sock, deadline=job.wall_limit), worker)
             except (TimeoutError, channel.PoolChannelClosed) as error:
-                self._lost(worker, pending, error)
+                self._handle_lost(worker, pending, error)
                 return None
             pending.popleft()
             worker.served += 1
@@ -277,7 +277,7 @@ class WorkerPool:
             return None
         return worker
 
-    def _lost(self, worker: PoolWorker, pending: deque[_Job], error: Exception) -> None:
+    def _handle_lost(self, worker: PoolWorker, pending: deque[_Job], error: Exception) -> None:
         """Find out how a worker was lost, and settle the current item or leave that item for
         another try.
 

@@ -194,7 +194,7 @@ class ScoreService:
             body = read_item(item, Score)
             verdict = self._scorer(body.verifier).begin(body.sample)
         except LudusError as error:
-            return _refused(error)
+            return _refusal_item(error)
         if isinstance(verdict, Verdict):
             return ScoreItem(status=200, verdict=verdict)
         return _waited(verdict)
@@ -209,10 +209,10 @@ async def _waited(verdict: Awaitable[Verdict]) -> ScoreItem:
     try:
         return ScoreItem(status=200, verdict=await verdict)
     except LudusError as error:
-        return _refused(error)
+        return _refusal_item(error)
 
 
-def _refused(error: LudusError) -> ScoreItem:
+def _refusal_item(error: LudusError) -> ScoreItem:
     fault = fault_of(error)
     return ScoreItem(status=status_of(fault), error=fault)
 

@@ -139,7 +139,7 @@ def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:
     limits = program.limits
     compiled, run = reply.compile_result, reply.run_result
     if compiled and not (compiled.status == wire.FINISHED and compiled.return_code == 0):
-        return _ended(compiled, limits, compiled=False)
+        return _execution_of(compiled, limits, compiled=False)
     if run is None or wire.BROKEN in (run.status, compiled.status if compiled else ""):
         detail = f"the reply makes no sense: {reply.status!r} with {run}"
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail[:400])
@@ -154,10 +154,10 @@ def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:
             files[path] = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError) as error:
             unsent[path] = f"what the server sent is not base64: {error}"
-    return _ended(run, limits, files=files, refused_files=unsent)
+    return _execution_of(run, limits, files=files, refused_files=unsent)
 
 
-def _ended(
+def _execution_of(
     result: wire.CommandResult,
     limits: Limits,
     *,

@@ -157,7 +157,9 @@ def judged(case: OjCase, reply: RunCodeReply, *, full_case: bool) -> TestCase:
     """Judge the output of a single test."""
     output = (reply.run_result.stdout or "") if reply.run_result else ""
     passed = reply.status == SUCCESS and same_lines(output, case.output["stdout"])
-    return TestCase(passed=passed, exec_info=reply, test_info=_shown(case, full_case=full_case))
+    return TestCase(
+        passed=passed, exec_info=reply, test_info=_case_shown(case, full_case=full_case)
+    )
 
 
 def same_lines(output: str, expected: str) -> bool:
@@ -187,14 +189,14 @@ def _same_line(output_line: str, expected_line: str) -> bool:
     return math.isfinite(distance) and distance / max(abs(expected), _LEAST) < _RELATIVE
 
 
-def _shown(case: OjCase, *, full_case: bool) -> dict[str, Any]:
+def _case_shown(case: OjCase, *, full_case: bool) -> dict[str, Any]:
     def texts(streams: dict[str, str]) -> dict[str, str]:
-        return streams if full_case else {name: _cut(text) for name, text in streams.items()}
+        return streams if full_case else {name: _shorten(text) for name, text in streams.items()}
 
     return {"input": texts(case.input), "output": texts(case.output)}
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shorten a long text to both ends."""
     half = (SHOWN - 3) // 2
     return text if len(text) <= SHOWN else f"{text[:half]}...{text[-half:]}"

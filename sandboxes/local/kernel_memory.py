@@ -126,10 +126,10 @@ def _mappings(pids: list[int]) -> int:
         _FEW_MAPPINGS_BYTES
     ):
         return 0
-    return sum(_counted(pid) for pid in sizes)
+    return sum(_counted_bytes(pid) for pid in sizes)
 
 
-def _counted(pid: int) -> int:
+def _counted_bytes(pid: int) -> int:
     try:
         return Path(f"/proc/{pid}/maps").read_bytes().count(b"\n")
     except PermissionError:

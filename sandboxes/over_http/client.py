@@ -127,7 +127,7 @@ class SandboxCalls:
                 [
                     pending_position
                     for pending_position in pending
-                    if _again(answers[pending_position], bodies[pending_position])
+                    if _may_retry(answers[pending_position], bodies[pending_position])
                 ],
             )
             if retry is None or len(pending) < len(before):  # progress restarts the patience
@@ -282,7 +282,7 @@ def _answer(item: ExecuteItem) -> Answer:
     return item.execution or protocol_error(f"an item with status {item.status} and nothing in it")
 
 
-def _again(answer: Answer, body: ExecuteBody) -> bool:
+def _may_retry(answer: Answer, body: ExecuteBody) -> bool:
     """Return whether an item should be sent again."""
     if isinstance(answer, Overloaded):
         return True

@@ -120,7 +120,7 @@ class Session:
             return True
         return end.result().status is ExecutionStatus.INFRA_ERROR
 
-    def _why(self) -> str:
+    def _end_reason(self) -> str:
         """Return why the session has ended."""
         end = self._session_process.ended
         if end.done() and not end.cancelled() and not end.exception():
@@ -276,7 +276,7 @@ class Session:
         except (OSError, EOFError, ValueError, RecursionError) as error:
             # The line closes a moment before the slot reports why the process ended.
             await asyncio.wait([self._session_process.ended], timeout=0.5)
-            self._reason = self._why()
+            self._reason = self._end_reason()
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}") from error
         self._rest()

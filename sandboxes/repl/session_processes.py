@@ -76,10 +76,10 @@ class FirstSessionProcess:
         self._own_end = loop.create_future()
         self._process = os.pidfd_open(self.pid)
         self.tree.slot.hold_run()
-        loop.add_reader(self._process, self._over)
-        self._ended.add_done_callback(lambda _: self._over())
+        loop.add_reader(self._process, self._on_exit)
+        self._ended.add_done_callback(lambda _: self._on_exit())
 
-    def _over(self) -> None:
+    def _on_exit(self) -> None:
         if self._process >= 0:
             asyncio.get_running_loop().remove_reader(self._process)
             os.close(self._process)
@@ -96,7 +96,7 @@ class FirstSessionProcess:
         # started. The last member needs no kill: `leave` ends the slot's run.
         if self.tree.shared and self.group and self.tree.slot.alive:
             kill(set(self.group.processes()) - {self.tree.slot_pid()})
-        self._over()
+        self._on_exit()
         await self.tree.leave()
 
 
@@ -128,7 +128,7 @@ class BranchedSessionProcess:
         self._closed = False
         self._loop = asyncio.get_running_loop()
         tree.join()
-        self._loop.add_reader(process, self._over)
+        self._loop.add_reader(process, self._on_exit)
         self._timer = self._loop.call_later(_LOOK_EVERY_S, self._look)
 
     @property
@@ -149,7 +149,7 @@ class BranchedSessionProcess:
         elif time.monotonic() - self._started > limits.timeout_s:
             self._end(ExecutionStatus.TIMEOUT, f"ran for more than {limits.timeout_s:g} s")
 
-    def _over(self) -> None:
+    def _on_exit(self) -> None:
         if self.group.oom_kills():
             self._end(ExecutionStatus.OOM, "it ran out of memory")
         else:

@@ -127,19 +127,20 @@ def as_table(config: object) -> Table:
     """Return a config as plain values, defaults included. A secret becomes `env:NAME` if given that
     way, and is hidden otherwise.
     """
-    table: Table = msgspec.to_builtins(_opened(config), enc_hook=_hidden)
+    table: Table = msgspec.to_builtins(_as_mapping(config), enc_hook=_hidden)
     return table
 
 
-def _opened(value: object) -> object:
+def _as_mapping(value: object) -> object:
     """Return a dataclass as a mapping: msgspec leaves out fields that a config was built without,
     since those are attributes of the class.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: _opened(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: _as_mapping(getattr(value, field.name))
+            for field in dataclasses.fields(value)
         }
-    return [_opened(item) for item in value] if isinstance(value, list) else value
+    return [_as_mapping(item) for item in value] if isinstance(value, list) else value
 
 
 def _as_secret(kind: type[Any], value: Any) -> Any:
@@ -187,18 +188,18 @@ def _misfit(
     message, _, place = str(error).partition(" - at `$")
     name = ".".join(path) + place.rstrip("`") if path else place.rstrip("`").lstrip(".")
     names = name.split(".")
-    value = None if _is_secret(cls, names) else _given(table, names)
-    return ConfigError(f"setting {name or '?'!r}: {_said(cls, name, message, value)}")
+    value = None if _is_secret(cls, names) else _value_at(table, names)
+    return ConfigError(f"setting {name or '?'!r}: {_problem_text(cls, name, message, value)}")
 
 
-def _given(table: object, path: Sequence[str]) -> object:
+def _value_at(table: object, path: Sequence[str]) -> object:
     """Return the value at `path` of a table, None if there is no such path."""
     for name in path:
         table = table.get(name) if isinstance(table, Mapping) else None
     return table
 
 
-def _said(cls: Any, name: str, message: str, value: object) -> str:
+def _problem_text(cls: Any, name: str, message: str, value: object) -> str:
     """Describe what is wrong with `value`, given for the field `name`."""
     choices = _choices(cls, name.split("."))
     if choices and isinstance(value, str):

@@ -24,7 +24,7 @@ def load_offered(group: str, name: str) -> Any | None:
         return None
     if len({point.value for point in points}) > 1:
         raise ConfigError(
-            f"{name!r} is offered by {' and by '.join(map(_named, points))}; uninstall one, or "
+            f"{name!r} is offered by {' and by '.join(map(_origin, points))}; uninstall one, or "
             "rename it in its pyproject.toml"
         )
     try:
@@ -33,12 +33,12 @@ def load_offered(group: str, name: str) -> Any | None:
         raise
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"{name!r}, offered by {_named(points[0])}, cannot be imported: "
+            f"{name!r}, offered by {_origin(points[0])}, cannot be imported: "
             f"{type(error).__name__}: {error}"
         ) from error
 
 
-def _named(point: EntryPoint) -> str:
+def _origin(point: EntryPoint) -> str:
     return f"the package {_package(point)} ({point.value})"
 
 

@@ -193,7 +193,7 @@ def _common_oj(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
     return _problem(row, f"{row['content']}\n\n{_PROGRAM}", _outputs(cases, compare))
 
 
-def _own(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
+def _from_own_row(row: Mapping[str, Any], _: int, compare: str) -> CodingProblem:
     question = str(row.get("question") or row.get("prompt") or "")
     gold = {key: row[key] for key in ("tests", "kind", *GOLD_OPTIONS) if key in row}
     if compare:
@@ -266,6 +266,6 @@ _LAYOUTS: tuple[
     (("question_content", "public_test_cases"), _live_code_bench),
     (("question", "input_output"), _apps),
     (("content", "test"), _common_oj),
-    (("tests",), _own),
+    (("tests",), _from_own_row),
 )
 """The fields that identify each layout, with its reader; the most specific layout comes first."""

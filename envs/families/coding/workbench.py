@@ -121,7 +121,7 @@ class Workbench:
     async def _open(self) -> AnySession:
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                session = self._session = await _opened(await default_sandbox())
+                session = self._session = await _open_session(await default_sandbox())
                 if self._files:
                     await session.write(self._files)
                 if self._prepare:
@@ -141,7 +141,7 @@ class Workbench:
             await session.close()
 
 
-async def _opened(sandbox: Sandbox) -> AnySession:
+async def _open_session(sandbox: Sandbox) -> AnySession:
     """Open a session in the sandbox. Raises ConfigError: the tier has no sessions."""
     if isinstance(sandbox, SlotSandbox):
         return await Session.open(sandbox, limits=_LIMITS, idle_ttl_s=_IDLE_TTL_S)

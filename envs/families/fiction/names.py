@@ -40,35 +40,41 @@ class NameSampler:
 
     def person(self) -> str:
         """Draw a given name and a surname."""
-        return self._fresh(lambda: f"{self._one(self._given)} {self._one(self._surnames)}")
+        return self._fresh(lambda: f"{self._pick(self._given)} {self._pick(self._surnames)}")
 
     def town(self) -> str:
         """Draw a town; some towns differ only in `Old` or `New`."""
-        return self._fresh(lambda: self._one(_TOWN_PREFIXES) + self._one(self._towns))
+        return self._fresh(lambda: self._pick(_TOWN_PREFIXES) + self._pick(self._towns))
 
     def region(self) -> str:
         """Draw the name of a region."""
-        return self._fresh(lambda: self._stem() + self._one(_REGION_ENDS))
+        return self._fresh(lambda: self._stem() + self._pick(_REGION_ENDS))
 
     def company(self, towns: Sequence[str]) -> str:
         """Draw a company named after a town or a family."""
-        return self._fresh(lambda: f"{self._one((*towns, *self._surnames))} {self._one(_SECTORS)}")
+        return self._fresh(
+            lambda: f"{self._pick((*towns, *self._surnames))} {self._pick(_SECTORS)}"
+        )
 
     def school(self, towns: Sequence[str]) -> str:
         """Draw a university named after a town or a family."""
-        return self._fresh(lambda: f"{self._one((*towns, *self._surnames))} {self._one(_SCHOOLS)}")
+        return self._fresh(
+            lambda: f"{self._pick((*towns, *self._surnames))} {self._pick(_SCHOOLS)}"
+        )
 
     def book(self) -> str:
         """Draw a title; many titles begin alike."""
         return self._fresh(
-            lambda: f"The {self._one(_TRAITS)} {self._one(_THINGS)} of {self._one(self._surnames)}"
+            lambda: (
+                f"The {self._pick(_TRAITS)} {self._pick(_THINGS)} of {self._pick(self._surnames)}"
+            )
         )
 
     def _pool(self, endings: Sequence[str], size: int) -> list[str]:
         """Draw `size` different words with given endings."""
         names: dict[str, None] = {}
         while len(names) < size:
-            names[self._stem() + self._one(endings)] = None
+            names[self._stem() + self._pick(endings)] = None
         return list(names)
 
     def _stem(self) -> str:
@@ -79,7 +85,7 @@ class NameSampler:
     def _light(self) -> str:
         return self._rng.choice("aeiou") + self._rng.choice("lmnrst")
 
-    def _one(self, choices: Sequence[str]) -> str:
+    def _pick(self, choices: Sequence[str]) -> str:
         return self._rng.choice(choices)
 
     def _fresh(self, draw: Callable[[], str]) -> str:

@@ -184,21 +184,21 @@ class Files(TextEnv):
         Args:
             command: what to run
         """
-        return await self._opened().run(command)
+        return await self._open_shell().run(command)
 
     @tool(concurrent=False)
     async def done(self) -> ToolResult:
         """Say that the files are as they should be, which ends the task."""
         # Judge the final tree. The verdict does not say what is wrong: that would show what is
         # expected.
-        tree = await self._opened().tree()
+        tree = await self._open_shell().tree()
         right = tree is not None and same(tree, self.job.result)
         verdict = Verdict.of(
             float(right), "The files are right." if right else "They are not right."
         )
         return ToolResult(content=verdict.detail, reward=verdict.unwrap(), terminated=True)
 
-    def _opened(self) -> Shell:
+    def _open_shell(self) -> Shell:
         assert self.shell_ is not None, "reset comes first"
         return self.shell_
 

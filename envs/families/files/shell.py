@@ -107,7 +107,7 @@ class Shell:
             f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
             f"{8 * self._max_letters})"
         )
-        reply = await self._asked(code, _Said)
+        reply = await self._run_helper(code, _Said)
         text = base64.b64decode(reply.said).decode("utf-8", "replace").rstrip("\n")
         endings = [f"[stopped: {reply.over}]"] if reply.over else []
         endings += [f"[exit code {reply.code}]"] if reply.code and not reply.over else []
@@ -121,7 +121,7 @@ class Shell:
             ToolError: an earlier command ended the session.
             RewardUnavailable: there is no sandbox, or it broke.
         """
-        listing = await self._asked(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _Listed)
+        listing = await self._run_helper(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _Listed)
         if listing.over or None in listing.files.values():
             return None
         try:
@@ -136,7 +136,7 @@ class Shell:
         """Close the sandbox session, if open."""
         await self._bench.close()
 
-    async def _asked(self, code: str, kind: Any) -> Any:
+    async def _run_helper(self, code: str, kind: Any) -> Any:
         execution = await self._bench.run(code, timeout_s=self._timeout_s + 10)
         try:
             return msgspec.json.decode(execution.stdout, type=kind)

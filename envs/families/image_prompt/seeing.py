@@ -61,10 +61,12 @@ def seen(pixels: Pixels) -> list[SceneObject]:
     nearest = np.full(is_drawn.shape, -1, np.int64)
     nearest[is_drawn] = np.where(colours == len(palette) - 1, -1, colours)
     patches = [patch for patch in _patches(nearest) if patch.pixels >= SMALLEST]
-    return [_thing(patch, names[patch.colour], height, width) for patch in patches[:MAX_PATCHES]]
+    return [
+        _object_of(patch, names[patch.colour], height, width) for patch in patches[:MAX_PATCHES]
+    ]
 
 
-def _thing(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
+def _object_of(patch: Patch, colour: str, height: int, width: int) -> SceneObject:
     """Return the object that a patch shows, by fill, colour and place of the bounding box."""
     box = (patch.bottom - patch.top) * (patch.right - patch.left)
     shape = min(FILLED, key=lambda name: abs(FILLED[name] - patch.pixels / box))

@@ -64,7 +64,7 @@ def draw_ledger(
     first = last if last < registers else rng.randrange(registers)
     opening = [*other_names[:first], asked_name, *other_names[first:]]
     entries = [
-        opening[turn] if turn < registers else _later(rng, names, asked_name, turn, last)
+        opening[turn] if turn < registers else _later_write(rng, names, asked_name, turn, last)
         for turn in range(turns)
     ]
     signs = ["+" if tier is Tier.SUM and turn >= registers else "" for turn in range(turns)]
@@ -72,7 +72,9 @@ def draw_ledger(
     return Ledger(tuple(zip(entries, values, strict=True)), asked_name, last)
 
 
-def _later(rng: random.Random, names: list[str], asked_name: str, turn: int, last: int) -> str:
+def _later_write(
+    rng: random.Random, names: list[str], asked_name: str, turn: int, last: int
+) -> str:
     if turn == last:
         return asked_name
     return rng.choice(names if turn < last else names[1:])

@@ -152,13 +152,13 @@ def worth(answer: str, question: NumberQuestion) -> float:
     text = answer.strip()
     if _NUMBER.fullmatch(text.removesuffix(".")):
         return ALONE if int(text.removesuffix(".")) in question.answers else WRONG_ALONE
-    number = _stated(text, question.equation)
+    number = _stated_number(text, question.equation)
     if number is None:
         return 0.0
     return IN_A_SENTENCE if int(number) in question.answers else WRONG_IN_A_SENTENCE
 
 
-def _stated(text: str, equation: str) -> str | None:
+def _stated_number(text: str, equation: str) -> str | None:
     """Return the number that a short sentence states; None where it states none or several."""
     closed = "".join(text.split()).removesuffix(".")
     if equation and closed.startswith(equation):

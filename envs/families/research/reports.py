@@ -47,7 +47,7 @@ class ReportReading:
 
 def read_report(text: str, topic: Topic, world: World) -> ReportReading:
     """Compare a report with the truth. Text beyond 20,000 characters counts for nothing."""
-    names, true_values = _known(
+    names, true_values = _true_values(
         world.seed, sum(entity.kind == "person" for entity in world.entities.values())
     )
     topic_facts = {(fact.subject, fact.value) for fact in topic.facts}
@@ -77,7 +77,7 @@ def read_report(text: str, topic: Topic, world: World) -> ReportReading:
 
 
 @lru_cache(maxsize=4)
-def _known(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[str, frozenset[str]]]:
+def _true_values(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[str, frozenset[str]]]:
     """Return a pattern of all names of a world, and the values that are true of each name."""
     world = build_world(seed, people)
     longest_first = sorted(world.entities, key=len, reverse=True)

@@ -45,9 +45,9 @@ class Bm25Index:
         """
         if self._is_empty or topk < 1:
             return [[] for _ in queries]
-        return [self._found(words, topk) for words in self._words(queries)]
+        return [self._top_hits(words, topk) for words in self._words(queries)]
 
-    def _found(self, words: list[str], topk: int) -> list[Hit]:
+    def _top_hits(self, words: list[str], topk: int) -> list[Hit]:
         word_ids = self._index.get_tokens_ids(words)
         if not word_ids:
             return []

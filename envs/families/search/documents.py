@@ -143,11 +143,11 @@ def shown(hits: Iterable[Hit], max_chars: int) -> str:
     'Doc 1(Title: "Thebes") A town.'
     """
     return "\n".join(
-        f'Doc {number}(Title: "{_cut(hit.document.title, max_chars)}") '
-        f"{_cut(hit.document.text, max_chars)}"
+        f'Doc {number}(Title: "{_shorten(hit.document.title, max_chars)}") '
+        f"{_shorten(hit.document.text, max_chars)}"
         for number, hit in enumerate(hits, 1)
     )
 
 
-def _cut(text: str, max_chars: int) -> str:
+def _shorten(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[:max_chars]} [...]"

@@ -50,7 +50,7 @@ def read_rows(source: str) -> Iterator[FileRow]:
             return _of_lines(path)
         case ".json":
             try:
-                with _opened(path) as file:
+                with _open(path) as file:
                     data = file.read().removeprefix(_BYTE_ORDER_MARK)
             except _UNREADABLE as error:
                 raise _cannot_read(path, error) from None
@@ -99,7 +99,7 @@ def _ending(source: str) -> str:
 
 def _of_lines(path: Path) -> Iterator[FileRow]:
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             for number, line in enumerate(file, 1):
                 bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
                 if bare.strip():
@@ -138,7 +138,7 @@ def _fault_of(data: bytes) -> str:
 def _of_table(path: Path, delimiter: str) -> Iterator[FileRow]:
     number = 1
     try:
-        with _opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        with _open(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
             reader = csv.DictReader(text, delimiter=delimiter)
             for values in reader:
                 number = reader.line_num
@@ -153,7 +153,7 @@ def _of_table(path: Path, delimiter: str) -> Iterator[FileRow]:
         raise _cannot_read(path, error) from None
 
 
-def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
+def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 

@@ -47,7 +47,7 @@ def schema_of(theme: Theme) -> list[str]:
 
 def draw_database(theme: Theme, rng: random.Random) -> Database:
     """Draw a database: 3 to 12 rows of each kind, up to 30 links, and sometimes none."""
-    left, right = _things(theme.left, rng), _things(theme.right, rng)
+    left, right = _draw_rows(theme.left, rng), _draw_rows(theme.right, rng)
     links = rng.choice((0, rng.randint(1, 8), rng.randint(8, 30), rng.randint(8, 30)))
     limits = [theme.low, theme.high, rng.randint(theme.low, theme.high)]
     rows = {
@@ -62,7 +62,7 @@ def draw_database(theme: Theme, rng: random.Random) -> Database:
     return Database(schema=schema_of(theme), rows=rows)
 
 
-def _things(kind: TableKind, rng: random.Random) -> list[Row]:
+def _draw_rows(kind: TableKind, rng: random.Random) -> list[Row]:
     count = rng.randint(3, 12)
     labels = rng.sample(LABELS, count)
     # Few values make ties; drawing them anew for each database makes averages differ.

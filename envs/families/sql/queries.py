@@ -133,10 +133,10 @@ def _top(theme: Theme, rng: random.Random) -> SqlQuestion:
 
 def _linked(theme: Theme, rng: random.Random) -> SqlQuestion:
     left, right = theme.left, theme.right
-    value, min_value = rng.choice(right.values), _least(theme, rng)
+    value, min_value = rng.choice(right.values), _threshold(theme, rng)
     of = f"r.{right.category} = '{value}'"
     is_enough = f"k.{theme.number} >= {min_value}"
-    head = f"FROM {_joined(theme)} WHERE"
+    head = f"FROM {_joined_tables(theme)} WHERE"
     return SqlQuestion(
         f"Give the {left.label} of every {left.one} who has {theme.verb} {_articled(right.one)} "
         f"with the {right.category} '{value}' in {_articled(theme.link)} with a {theme.number} of "
@@ -150,7 +150,7 @@ def _linked(theme: Theme, rng: random.Random) -> SqlQuestion:
 
 
 def _totals(theme: Theme, rng: random.Random) -> SqlQuestion:
-    right, min_total = theme.right, 2 * _least(theme, rng)
+    right, min_total = theme.right, 2 * _threshold(theme, rng)
     head = f"SELECT r.{right.category}, SUM(k.{theme.number}) FROM {theme.links} k JOIN"
     joined_tables = f"{head} {right.table} r ON r.id = k.{theme.right_id}"
     tail = f"GROUP BY r.{right.category}"
@@ -164,7 +164,7 @@ def _totals(theme: Theme, rng: random.Random) -> SqlQuestion:
 
 
 def _counts(theme: Theme, rng: random.Random) -> SqlQuestion:
-    left, min_value = theme.left, _least(theme, rng)
+    left, min_value = theme.left, _threshold(theme, rng)
     head = f"SELECT l.{left.label}, COUNT({{}}) FROM {left.table} l {{}}JOIN {theme.links} k"
     join_on, is_enough, tail = (
         f"ON l.id = k.{theme.left_id}",
@@ -182,7 +182,7 @@ def _counts(theme: Theme, rng: random.Random) -> SqlQuestion:
     )  # fmt: skip
 
 
-def _least(theme: Theme, rng: random.Random) -> int:
+def _threshold(theme: Theme, rng: random.Random) -> int:
     return rng.randint(theme.low + 1, (theme.low + theme.high) // 2 + 1)
 
 
@@ -224,7 +224,7 @@ def _above(theme: Theme, rng: random.Random) -> SqlQuestion:
     )
 
 
-def _several(theme: Theme, rng: random.Random) -> SqlQuestion:
+def _ask_several(theme: Theme, rng: random.Random) -> SqlQuestion:
     left, right, min_links = theme.left, theme.right, rng.randint(2, 3)
     grouped = (
         f"SELECT l.{left.label} FROM {left.table} l JOIN {theme.links} k "
@@ -240,7 +240,7 @@ def _several(theme: Theme, rng: random.Random) -> SqlQuestion:
     )  # fmt: skip
 
 
-def _joined(theme: Theme) -> str:
+def _joined_tables(theme: Theme) -> str:
     left, right = theme.left, theme.right
     return (
         f"{left.table} l JOIN {theme.links} k ON l.id = k.{theme.left_id} "
@@ -252,6 +252,6 @@ MAKERS: dict[int, tuple[Maker, ...]] = {
     1: (_filter, _count, _average),
     2: (_group, _having, _top),
     3: (_linked, _totals, _counts),
-    4: (_never, _above, _several),
+    4: (_never, _above, _ask_several),
 }
 """The kinds of questions of each level."""

@@ -205,12 +205,12 @@ def read_query(text: str) -> str | None:
 def as_table(result: QueryResult, max_rows: int) -> str:
     """Format a result as text: a line of columns, then a line per row, up to `max_rows` rows."""
     lines = [" | ".join(result.columns)]
-    lines += [" | ".join(map(_shown, row)) for row in result.rows[:max_rows]]
+    lines += [" | ".join(map(_cell_text, row)) for row in result.rows[:max_rows]]
     count = f"{len(result.rows)} rows" if not result.more else f"more than {len(result.rows)} rows"
     left_out = f", the first {max_rows} are shown" if len(result.rows) > max_rows else ""
     return "\n".join([*lines, f"({count}{left_out})"])
 
 
-def _shown(value: Value) -> str:
+def _cell_text(value: Value) -> str:
     text = "NULL" if value is None else str(value)
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}..."

@@ -107,7 +107,9 @@ class TextWorld(TextEnv):
         turns = math.ceil(self.slack * self._length)
         briefing = msgspec.structs.replace(self.briefing(), max_turns=turns)
         task = f"Your task: {' '.join(self.game.objective.split())}"
-        return f"{task}\n\n{self._shown(View(self.situation).look())}", {"briefing": briefing}
+        return f"{task}\n\n{self._with_commands(View(self.situation).look())}", {
+            "briefing": briefing
+        }
 
     def step(self, action: str | Message) -> Stepped:
         """Carry out a command; an impossible command changes nothing."""
@@ -128,13 +130,19 @@ class TextWorld(TextEnv):
                 None,
             )
         if command is None:
-            return self._shown("That is not possible now."), 0.0, False, False, {"invalid": 1}
+            return (
+                self._with_commands("That is not possible now."),
+                0.0,
+                False,
+                False,
+                {"invalid": 1},
+            )
         before = self._progress()
         self.situation = self.game.step(command)
         seen = answer(command, self.situation, self.game.descriptions)
         has_ended = self.situation.won or self.situation.lost
         reward = self._progress() - before if self.dense else float(self.situation.won)
-        return (seen if has_ended else self._shown(seen)), reward, has_ended, False, {}
+        return (seen if has_ended else self._with_commands(seen)), reward, has_ended, False, {}
 
     def _progress(self) -> float:
         """Return how much of the way is done, from 0 to 1.
@@ -147,7 +155,7 @@ class TextWorld(TextEnv):
         remaining = self.situation.way
         return 0.0 if remaining is None else max(0.0, 1 - len(remaining) / self._length)
 
-    def _shown(self, seen: str) -> str:
+    def _with_commands(self, seen: str) -> str:
         if not self.show_commands:
             return seen
         return f"{seen}\n\nPossible: {', '.join(self.situation.commands)}"

@@ -115,10 +115,10 @@ class TwentyQuestions(TextEnv):
                 0.0,
                 has_ended,
                 False,
-                self._told(has_ended),
+                self._secret_info(has_ended),
             )
         if question_read.guess == self.secret.name:
-            return f"Yes, it is the {self.secret.name}!", 1.0, True, False, self._told(True)
+            return f"Yes, it is the {self.secret.name}!", 1.0, True, False, self._secret_info(True)
         answer = question_read.is_true(self.secret)
         self.candidates = [
             candidate for candidate in self.candidates if question_read.is_true(candidate) == answer
@@ -128,10 +128,10 @@ class TwentyQuestions(TextEnv):
             0.0,
             has_ended,
             False,
-            self._told(has_ended),
+            self._secret_info(has_ended),
         )
 
-    def _told(self, has_ended: bool) -> Info:
+    def _secret_info(self, has_ended: bool) -> Info:
         """Return the secret thing once the episode is over.
 
         The environment has no `gold()`: the secret thing is always among the things shown.

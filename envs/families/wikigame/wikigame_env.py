@@ -106,7 +106,7 @@ class WikiGame(TextEnv):
             f"{'click' if self.clicks_left == 1 else 'clicks'}."
         )
         target_text = f"The target says: {self.graph.text(self.target)}" if self.show_target else ""
-        opening = "\n\n".join(part for part in (goal, target_text, self._shown()) if part)
+        opening = "\n\n".join(part for part in (goal, target_text, self._page_text()) if part)
         return opening, {"briefing": briefing, "distance": distance}
 
     @tool
@@ -123,7 +123,7 @@ class WikiGame(TextEnv):
         if not self.clicks_left:
             status = f"You are at {self.page!r}, and there are no clicks left."
             return ToolResult(content=status, terminated=True)
-        return ToolResult(content=f"{self._shown()}\n\nClicks left: {self.clicks_left}.")
+        return ToolResult(content=f"{self._page_text()}\n\nClicks left: {self.clicks_left}.")
 
     def step(self, action: str | Message) -> Stepped:
         """Treat a name alone as a click; answer anything else with what to do."""
@@ -151,7 +151,7 @@ class WikiGame(TextEnv):
             f"{'; '.join(self.graph.links(self.page))}"
         )
 
-    def _shown(self) -> str:
+    def _page_text(self) -> str:
         links = "; ".join(self.graph.links(self.page))
         return f"You are at {self.page!r}: {self.graph.text(self.page)}\n\nLinks: {links}"
 

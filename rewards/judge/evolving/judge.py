@@ -100,13 +100,13 @@ class EvolvingJudge:
             return []
         datas = [_without_gold(sample) for sample in samples]
         try:
-            given_rubric = self._given(samples[0])
+            given_rubric = self._rubric_of(samples[0])
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
         turn = self._turns.setdefault(question, asyncio.Lock())
         async with turn:
-            buffer = self.snapshots.latest(question) or _opened(question, given_rubric)
+            buffer = self.snapshots.latest(question) or _first_buffer(question, given_rubric)
             effort = Effort()
             if self.evolve and len(samples) > 1:
                 buffer = await self._evolved(buffer, samples, datas, effort)
@@ -136,7 +136,7 @@ class EvolvingJudge:
         await self.judge.close()
         self.snapshots.close()
 
-    def _given(self, sample: Sample) -> Rubric | None:
+    def _rubric_of(self, sample: Sample) -> Rubric | None:
         """Return the persistent criteria, which the owner of the question hands in."""
         rubric = sample.info.get("rubric")
         return self.judge.rubric if rubric is None else read_rubric(rubric)
@@ -179,7 +179,7 @@ class EvolvingJudge:
             unavailable = Verdict(status=Status.UNAVAILABLE, detail=none, retryable=False)
             return [unavailable] * len(datas), {}
         scored = await asyncio.gather(
-            *(self._one(rubric, data, effort) for data in datas), return_exceptions=True
+            *(self._score_data(rubric, data, effort) for data in datas), return_exceptions=True
         )
         verdicts: list[Verdict] = []
         scores: dict[str, list[float]] = defaultdict(list)
@@ -201,7 +201,7 @@ class EvolvingJudge:
             )
         return verdicts, scores
 
-    async def _one(
+    async def _score_data(
         self, rubric: Rubric, data: Mapping[str, str], effort: Effort
     ) -> dict[str, float]:
         if empty_answer(data["response"]):
@@ -222,7 +222,7 @@ def _without_gold(sample: Sample) -> dict[str, str]:
     return {name: text for name, text in data_of(sample).items() if name != "reference"}
 
 
-def _opened(question: str, rubric: Rubric | None) -> RubricBuffer:
+def _first_buffer(question: str, rubric: Rubric | None) -> RubricBuffer:
     items = () if rubric is None else rubric.items
     return RubricBuffer(
         question=question,

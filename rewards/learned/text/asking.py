@@ -58,20 +58,18 @@ class TextAsker:
         Raises:
             UnreadableVerdict: neither answer can be read, or the question leaves no room for one.
         """
-        text = await self._written(question, effort, draw)
+        text = await self._write(question, effort, draw)
         try:
-            return read(_whole(*text))
+            return read(_finished_text(*text))
         except UnreadableVerdict:
             effort.repaired += 1
-            return read(_whole(*await self._written(repaired(question), effort, draw)))
+            return read(_finished_text(*await self._write(repaired(question), effort, draw)))
 
     async def close(self) -> None:
         """Release the model, unless the model is the policy in training."""
         await self.policy.close()
 
-    async def _written(
-        self, question: JudgeQuestion, effort: Effort, draw: int
-    ) -> tuple[str, bool]:
+    async def _write(self, question: JudgeQuestion, effort: Effort, draw: int) -> tuple[str, bool]:
         try:
             written = await self.policy.write(
                 question.messages,
@@ -85,7 +83,7 @@ class TextAsker:
         return written
 
 
-def _whole(text: str, has_ended: bool) -> str:
+def _finished_text(text: str, has_ended: bool) -> str:
     if not has_ended:
         raise UnreadableVerdict("the answer was cut off by its token limit; raise max_tokens")
     return text

@@ -29,16 +29,16 @@ def readings(gold: Node) -> tuple[Node | None, Node | None]:
         return gold, None
     is_named = is_one_name(heads[0])
     if is_named and place == 1:
-        return None, _named(heads, rounded)
+        return None, _with_name(heads, rounded)
     exact, value = approximate(heads[-1]), float(rounded.value)
     if exact is None or abs(exact - value) > _CLOSE * max(abs(exact), abs(value)):
         return gold, None
     values = heads[1:] if is_named else heads
     name = heads[:1] if is_named else ()
-    return _named(name, values[-1]), _named(name, rounded)
+    return _with_name(name, values[-1]), _with_name(name, rounded)
 
 
-def _named(name: tuple[Node, ...], value: Node) -> Node:
+def _with_name(name: tuple[Node, ...], value: Node) -> Node:
     return Node("rel", (*name, value), 0, "=") if name else value
 
 

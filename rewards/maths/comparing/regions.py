@@ -105,7 +105,7 @@ def to_region(node: Node) -> Region | None:
         case "rel":
             return _relation(node)
         case "list":
-            return _listed(node)
+            return _region_of_list(node)
         case "sym":
             return [Piece(LOWEST, HIGHEST)] if node.note == "set R" else None
         case "given":
@@ -310,7 +310,7 @@ def _half(sign: str, bound: Node) -> Region | None:
     return [point] if sign == "=" else complement([point])
 
 
-def _listed(node: Node) -> Region | None:
+def _region_of_list(node: Node) -> Region | None:
     regions = [to_region(item) for item in node.args]
     listed_regions = [region for region in regions if region is not None]
     if len(listed_regions) != len(regions) or sum(map(len, listed_regions)) > MAX_PIECES:

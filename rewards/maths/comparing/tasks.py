@@ -89,11 +89,11 @@ def worked(node: Node) -> Node:
 def _remainder(node: Node) -> Node | None:
     if node.op != "mod" or node.note != "bmod":
         return None
-    number, modulus = (_whole(side) for side in node.args)
+    number, modulus = (_integer_of(side) for side in node.args)
     return None if number is None or not modulus else nodes.num(number % modulus)
 
 
-def _whole(node: Node) -> int | None:
+def _integer_of(node: Node) -> int | None:
     """Return the whole number that a formula without variables equals, or None if the normal form
     cannot tell.
     """

@@ -52,13 +52,13 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     clocks = _clock(gold), _clock(answer)
     if clocks[0] and clocks[1]:
         return judge.decided("time of day", _same_time(*clocks[0], *clocks[1]), "another time")
-    first, second = _spoken(gold), _spoken(answer)
+    first, second = _words_of(gold), _words_of(answer)
     if first is not None and second is not None and not judge.conventions.text_case:
         first, second = folded(first), folded(second)
     same = (
         first is not None
         and second is not None
-        and (first == second or _several(first) == _several(second) != set())
+        and (first == second or _list_items(first) == _list_items(second) != set())
     )
     return judge.decided(
         "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
@@ -110,13 +110,13 @@ def _same_time(first: int, marked: str, second: int, second_marked: str) -> bool
     return (first - second) % (720 if either else 1440) == 0
 
 
-def _several(phrase: str) -> set[str]:
+def _list_items(phrase: str) -> set[str]:
     """Return the items of a list in words, or an empty set for words that form no list."""
     items = {item.strip() for item in _WORD_LIST.split(phrase) if item.strip()}
     return items if len(items) > 1 else set()
 
 
-def _spoken(node: Node) -> str | None:
+def _words_of(node: Node) -> str | None:
     if node.op == "set" and not node.args:
         return "no solution"
     if node.op == "mul" and all(part.op == "sym" for part in node.args):

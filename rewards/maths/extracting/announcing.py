@@ -33,7 +33,7 @@ _ONE_OF = re.compile(
     r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
 )
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-# A full sentence after the noun, whose last value is the answer (see `_stated`).
+# A full sentence after the noun, whose last value is the answer (see `_stated_number`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
     r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?)\b"
@@ -91,7 +91,7 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
         key=lambda start_and_candidate: -start_and_candidate[0],
     )
     for place, language, pattern in places:
-        for candidate in _at(body, after, place, language, pattern):
+        for candidate in _candidates_at(body, after, place, language, pattern):
             candidates.setdefault(candidate.start, candidate)
         if len(candidates) >= MAX_FOUND:
             break
@@ -107,7 +107,7 @@ def _occurrences(text: str, anchor: str) -> Iterator[int]:
         yield place
 
 
-def _at(
+def _candidates_at(
     body: str, after: int, place: int, language: PhraseLanguage, pattern: re.Pattern[str]
 ) -> Iterator[Candidate]:
     # The start of the word that contains the anchor at `place`.
@@ -136,7 +136,7 @@ def _at(
     phrase = spoken(body, value_start)
     if not phrase.text.strip(" .*$:_{}"):
         return
-    phrase = _stated(phrase)
+    phrase = _stated_number(phrase)
     ignored = doubt(body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end)
     if not ignored and phrase.asked:
         ignored = "it is asked"
@@ -151,7 +151,7 @@ def _at(
     )  # fmt: skip
 
 
-def _stated(phrase: Spoken) -> Spoken:
+def _stated_number(phrase: Spoken) -> Spoken:
     """Reduce an announced sentence to the number that the sentence states: `Answer: Ann is 3 years
     older than Tom.` gives 3.
     """

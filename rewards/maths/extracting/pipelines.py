@@ -32,15 +32,15 @@ def math_verify(response: str) -> Extraction:
             base + sentences[-1].start(1),
             base + sentences[-1].end(1),
         )
-    return _last_box(response) or _taken(last_expression(response))
+    return _last_box(response) or _extraction_of(last_expression(response))
 
 
 def _last_box(response: str) -> Extraction | None:
     box = next(boxes(response), None)
-    return None if box is None else _taken(box)
+    return None if box is None else _extraction_of(box)
 
 
-def _taken(candidate: Candidate | None) -> Extraction:
+def _extraction_of(candidate: Candidate | None) -> Extraction:
     if candidate is None:
         return Extraction(None, "none", reason="no expression")
     if candidate.void:

@@ -76,9 +76,9 @@ class Statements:
         self.truncated = truncated
         self.seen: list[Candidate] = []
         self.rivals: list[str] = []
-        self.last = self._judged(self._found())
+        self.last = self._checked(self._last_claim())
 
-    def _found(self) -> Candidate | None:
+    def _last_claim(self) -> Candidate | None:
         """Return the last mark that the writer claims, or an announcement after that mark."""
         mark = self._mark()
         after = 0
@@ -120,7 +120,7 @@ class Statements:
             announcements += [earlier for earlier in marks(window) if earlier.kind is mark.kind]
         full = len(window.rstrip(" \n$\\([*:"))
         announcements = [
-            _moved(announcement, start)
+            _shifted(announcement, start)
             for announcement in announcements
             if announcement.kind in MARKS
             or (
@@ -144,7 +144,7 @@ class Statements:
                 self.rivals.append(candidate.text)
             last = candidate
 
-    def _judged(self, last: Candidate | None) -> Candidate | None:
+    def _checked(self, last: Candidate | None) -> Candidate | None:
         """Return `last`, a correction of `last`, or `last` with a reason why the statement is
         void.
         """
@@ -168,7 +168,7 @@ class Statements:
         if not self.truncated and (concluded := self._concluded(last)):
             self.rivals.clear()
             return concluded
-        return self._offered(last)
+        return self._check_alternative(last)
 
     def _retracted(self, last: Candidate) -> bool:
         begin = max(last.said_to, len(self.body) - REACH)
@@ -202,7 +202,7 @@ class Statements:
             return None
         return replace(value, kind=CandidateKind.CORRECTION)
 
-    def _offered(self, last: Candidate) -> Candidate:
+    def _check_alternative(self, last: Candidate) -> Candidate:
         """Return `last`, made void if another answer is offered in case `last` is wrong."""
         gap = self.body[
             max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
@@ -229,7 +229,7 @@ class Statements:
         return last
 
 
-def _moved(candidate: Candidate, offset: int) -> Candidate:
+def _shifted(candidate: Candidate, offset: int) -> Candidate:
     return replace(
         candidate,
         start=candidate.start + offset,

@@ -173,14 +173,14 @@ def _exact_function(name: str, arguments: list[Sum], meter: Meter) -> Sum | None
         else:
             return top
         return times(top, rational_power(bottom, -1, meter), meter)
-    values = [_whole(argument) for argument in arguments]
+    values = [_constant_of(argument) for argument in arguments]
     if None in values:
         return _small_binomial(arguments, meter) if name == "binom" else None
     exact = _integer_function(name, [value for value in values if value is not None])
     return None if exact is None else constant(exact)
 
 
-def _whole(terms: Sum) -> Exact | None:
+def _constant_of(terms: Sum) -> Exact | None:
     if not terms:
         return 0
     return terms[ONE] if len(terms) == 1 and ONE in terms else None
@@ -208,7 +208,7 @@ def _integer_function(name: str, values: list[Exact]) -> Exact | None:
 
 
 def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
-    upper, lower = arguments[0], _whole(arguments[1])
+    upper, lower = arguments[0], _constant_of(arguments[1])
     if lower is None or lower.denominator != 1 or not 0 <= lower <= 6:
         return None
     product = constant(1)

@@ -59,7 +59,7 @@ def in_words(parser: Parser) -> Node:
         return name
     words: list[str] = []
     while parser.here.kind == "word" and (
-        parser.here.value.lower() in NUMBER_WORDS or (words and _goes_on(parser))
+        parser.here.value.lower() in NUMBER_WORDS or (words and _continues_number(parser))
     ):
         words.append(parser.take().value.lower())
         if parser.here == ("op", "-", False) and parser.ahead().kind == "word":
@@ -88,7 +88,7 @@ def _name_in_words(parser: Parser) -> Node | None:
     return nodes.text(" ".join(words).casefold())
 
 
-def _goes_on(parser: Parser) -> bool:
+def _continues_number(parser: Parser) -> bool:
     """Return whether "and" continues a number: `one hundred and five`, `two and a half`."""
     if parser.here.value != "and":
         return False

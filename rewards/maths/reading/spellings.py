@@ -11,7 +11,7 @@ from .vocabulary import words
 Meaning = tuple[str, str]
 
 
-def _each(kind: str, names: str) -> dict[str, Meaning]:
+def _same(kind: str, names: str) -> dict[str, Meaning]:
     """Return a table in which every command name is also the value."""
     return {name: (kind, name) for name in names.split()}
 
@@ -29,7 +29,7 @@ COMMANDS: dict[str, Meaning] = {
     "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"),
     "rightarrow": ("rel", "->"), "longrightarrow": ("rel", "->"), "mapsto": ("rel", "mapsto"),
     "gets": ("rel", "leftarrow"), "parallel": ("rel", "||"), "subsetneqq": ("rel", "subsetneq"),
-    **_each("rel", "sim propto perp cong asymp subset subseteq subsetneq supset supseteq supsetneq "
+    **_same("rel", "sim propto perp cong asymp subset subseteq subsetneq supset supseteq supsetneq "
             "ll gg prec succ preceq succeq vdash models ni nmid leftarrow leftrightarrow "
             "longleftarrow longleftrightarrow rightleftharpoons hookrightarrow nparallel nsubseteq "
             "ngeq nleq nless ngtr ncong"),
@@ -42,7 +42,7 @@ COMMANDS: dict[str, Meaning] = {
     "cup": ("setop", "union"), "bigcup": ("setop", "union"), "cap": ("setop", "inter"),
     "setminus": ("setop", "minus"), "backslash": ("setop", "minus"),
     "smallsetminus": ("setop", "minus"),
-    **_each("binary", "oplus otimes ominus oslash odot star bullet diamond wr amalg uplus sqcup "
+    **_same("binary", "oplus otimes ominus oslash odot star bullet diamond wr amalg uplus sqcup "
             "sqcap barwedge veebar ltimes rtimes boxplus boxtimes bowtie"),
     "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""),
     "varnothing": ("emptyset", ""),

@@ -141,7 +141,9 @@ def restrict(process: Tracee, root: str, readable: list[str], own_folder: str) -
 
 def _give(process: Tracee, descriptor: int) -> int:
     """Hand a descriptor of this process to a stopped process, and return the new number."""
-    remote_end, far = _two(process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER)
+    remote_end, far = _descriptor_pair(
+        process, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER
+    )
     process_descriptor = os.pidfd_open(process.pid)
     try:
         with socket.socket(fileno=sc.pidfd_getfd(process_descriptor, far)) as end:
@@ -169,7 +171,7 @@ def settle_branch(branch: Tracee, own_folder: str) -> list[int]:
     _occupy(branch)
     process = os.pidfd_open(branch.pid)
     try:
-        line_end, remote_line_end = _two(
+        line_end, remote_line_end = _descriptor_pair(
             branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER
         )
         descriptors = [
@@ -195,14 +197,14 @@ def _occupy(branch: Tracee) -> None:
 
 
 def _new_pipe(branch: Tracee, process: int, number: int) -> int:
-    reader, writer = _two(branch, _PIPE2, _ANSWER, 0)
+    reader, writer = _descriptor_pair(branch, _PIPE2, _ANSWER, 0)
     end = _keep(branch, process, number, writer, reader)
     # as for every program's output, which may be opened by name (/dev/stdout)
     os.fchmod(end, 0o622)
     return end
 
 
-def _two(branch: Tracee, call: int, *arguments: int) -> tuple[int, int]:
+def _descriptor_pair(branch: Tracee, call: int, *arguments: int) -> tuple[int, int]:
     answer = branch.put(bytes(8))
     branch.call(call, *(answer if value == _ANSWER else value for value in arguments))
     first, second = struct.unpack("<2i", branch.take(answer, 8))

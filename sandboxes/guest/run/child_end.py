@@ -47,13 +47,13 @@ class ChildEnd:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         # without a handler, Python writes nothing to the wakeup descriptor
-        signal.signal(signal.SIGCHLD, _nothing)
+        signal.signal(signal.SIGCHLD, _do_nothing)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self._watch.register(reader, select.EPOLLIN)
         return reader
 
 
-def _nothing(number: int, frame: object) -> None:
+def _do_nothing(number: int, frame: object) -> None:
     """Handle the signal by doing nothing: waking the epoll is enough."""
 
 

@@ -87,7 +87,7 @@ def build(parts: list[object]) -> object:
     handle, names, plain = parts
     if not isinstance(handle, Handle) or type(names) is not str:
         return plain
-    if (existing := _known(handle, plain)) is not None:
+    if (existing := _existing_value(handle, plain)) is not None:
         return existing
     defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
     base = type(plain)
@@ -111,7 +111,7 @@ def build(parts: list[object]) -> object:
     return _MADE.setdefault(token_of(handle), derived)
 
 
-def _known(handle: Handle, plain: object) -> Derived | None:
+def _existing_value(handle: Handle, plain: object) -> Derived | None:
     """Return the value that already stands for the object, with the present content; else None."""
     existing = _MADE.get(token_of(handle))
     if existing is None or not isinstance(existing, type(plain)):

@@ -179,9 +179,9 @@ class Interface:
                 return self._same(self._helpers[node.func.id], depth)
             return name
         key = variable_of(node)
-        return self._same(self._given(key), depth) if key else ""
+        return self._same(self._values_given(key), depth) if key else ""
 
-    def _given(self, key: str) -> list[ast.expr | None]:
+    def _values_given(self, key: str) -> list[ast.expr | None]:
         """Return what a variable is given, except values reached from itself: `node =
         node.next`.
         """
@@ -194,7 +194,9 @@ class Interface:
     def given(self, name: str) -> list[ast.expr]:
         """Return what the tests give a variable."""
         return [
-            value for value in self._given(name) if value is not None and variable_of(value) != name
+            value
+            for value in self._values_given(name)
+            if value is not None and variable_of(value) != name
         ]
 
     def _same(self, values: list[ast.expr | None], depth: int) -> str:
@@ -208,7 +210,9 @@ class Interface:
     def _loose_origin(self, node: ast.expr) -> str:
         """Return the origin of an expression, also if the value is calculated from an object."""
         if isinstance(node, ast.Name):
-            values = [value for value in self._given(node.id) if not mentions(value, node.id)]
+            values = [
+                value for value in self._values_given(node.id) if not mentions(value, node.id)
+            ]
             origins = {self._loose_origin(value) if value else "" for value in values}
             return origins.pop() if len(origins) == 1 else ""
         if isinstance(node, ast.BinOp):

@@ -109,7 +109,7 @@ class _Results:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._say(str(report.nodeid), False, str(report.longrepr), 0.0)
+            self._report_test(str(report.nodeid), False, str(report.longrepr), 0.0)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._started[nodeid] = time.perf_counter()
@@ -123,9 +123,11 @@ class _Results:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         passed = nodeid in self._good and nodeid not in self._bad
         detail = self._bad.get(nodeid, "" if passed else "it was skipped or expected to fail")
-        self._say(nodeid, passed, detail, time.perf_counter() - self._started.get(nodeid, 0.0))
+        self._report_test(
+            nodeid, passed, detail, time.perf_counter() - self._started.get(nodeid, 0.0)
+        )
 
-    def _say(self, name: str, passed: bool, detail: str, seconds: float) -> None:
+    def _report_test(self, name: str, passed: bool, detail: str, seconds: float) -> None:
         row = [name, passed, detail[-_DETAIL_LETTERS:], seconds]
         self._stream.write(json.dumps(row).encode() + b"\n")
         self._stream.flush()

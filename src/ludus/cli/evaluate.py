@@ -189,7 +189,7 @@ class _Notes:
 
     def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
         self._path = Path(options.out)
-        self._out = stack.enter_context(_opened(options.out)) if options.out else None
+        self._out = stack.enter_context(_open_output(options.out)) if options.out else None
         self._progress = stack.enter_context(_progress())
         self._bar = self._progress.add_task(options.policy, total=None)
 
@@ -264,7 +264,7 @@ async def _check_opening(
         await session.close()
 
 
-def _opened(path: str) -> BinaryIO:
+def _open_output(path: str) -> BinaryIO:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return Path(path).open("wb")

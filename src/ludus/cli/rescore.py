@@ -195,7 +195,10 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
         if not isinstance(verifier, GroupVerifier):
             return list(
                 await asyncio.gather(
-                    *(_one(verifier, trajectory, slots) for trajectory in _trajectories(episodes))
+                    *(
+                        _score_trajectory(verifier, trajectory, slots)
+                        for trajectory in _trajectories(episodes)
+                    )
                 )
             )
         places: dict[str, list[int]] = defaultdict(list)
@@ -213,7 +216,9 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
         await verifier.close()
 
 
-async def _one(verifier: Verifier, trajectory: Trajectory, slots: asyncio.Semaphore) -> Verdict:
+async def _score_trajectory(
+    verifier: Verifier, trajectory: Trajectory, slots: asyncio.Semaphore
+) -> Verdict:
     async with slots:
         scoring = verifier.score(_sample(trajectory))
         return await scoring if inspect.isawaitable(scoring) else scoring
@@ -233,8 +238,8 @@ def _advantages(groups: Sequence[str], verdicts: Sequence[Verdict]) -> list[floa
 def _print(compared: Sequence[Rescored], verdicts: Sequence[Verdict], show: int) -> None:
     figures = summary(compared)
     print(
-        f"{figures['episodes']} rollouts; mean reward {_shown(figures['old_mean'])} -> "
-        f"{_shown(figures['new_mean'])}; {figures['sign_changes']} of {figures['compared']} "
+        f"{figures['episodes']} rollouts; mean reward {_number_text(figures['old_mean'])} -> "
+        f"{_number_text(figures['new_mean'])}; {figures['sign_changes']} of {figures['compared']} "
         f"advantages change sign; {figures['without_new_reward']} without a reward now, "
         f"{figures['without_old_reward']} before"
     )
@@ -245,13 +250,13 @@ def _print(compared: Sequence[Rescored], verdicts: Sequence[Verdict], show: int)
         table.add_row(
             comparison.task,
             str(comparison.index),
-            f"{_shown(comparison.old)} -> {_shown(comparison.new)}",
-            f"{_shown(comparison.old_advantage)} -> {_shown(comparison.new_advantage)}",
+            f"{_number_text(comparison.old)} -> {_number_text(comparison.new)}",
+            f"{_number_text(comparison.old_advantage)} -> {_number_text(comparison.new_advantage)}",
             "changes" if comparison.flipped else "",
             verdicts[place].detail[:80],
         )
     Console().print(table)
 
 
-def _shown(number: float | None) -> str:
+def _number_text(number: float | None) -> str:
     return "none" if number is None else f"{number:.3f}"

@@ -231,7 +231,7 @@ def _read_call(call: _Call, index: int) -> ToolCall:
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:
     """Return the typed error for a reply that is not a success."""
-    message = f"HTTP {status}: {_said(body)}"
+    message = f"HTTP {status}: {_error_text(body)}"
     if status in (401, 403):
         return Unauthorized(f"{message}; hand in the server's API key")
     if status == 429:
@@ -243,7 +243,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusErro
     return RequestRejected(message)
 
 
-def _said(body: bytes) -> str:
+def _error_text(body: bytes) -> str:
     """Return the message of an error reply, at most 400 characters; servers differ in the form."""
     try:
         decoded = msgspec.json.decode(body)
