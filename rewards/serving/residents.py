@@ -42,13 +42,13 @@ def refuse_beyond(budget: int, memory_of: Mapping[str, int]) -> None:
     if total <= budget:
         return
     sizes = sorted(((size, name) for name, size in memory_of.items() if size), reverse=True)
-    sizes_text = ", ".join(f"{name} {_in_mb(size)}" for size, name in sizes)
+    sizes_text = ", ".join(f"{name} {_readable(size)}" for size, name in sizes)
     raise ConfigError(
-        f"these models do not fit together: {sizes_text}; that is {_in_mb(total)} of "
-        f"{_in_mb(budget)}. Serve them by servers on several machines, raise --model-memory-mb, "
+        f"these models do not fit together: {sizes_text}; that is {_readable(total)} of "
+        f"{_readable(budget)}. Serve them by servers on several machines, raise --model-memory-mb, "
         "or load them with dtype=bfloat16"
     )
 
 
-def _in_mb(size: int) -> str:
+def _readable(size: int) -> str:
     return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"
