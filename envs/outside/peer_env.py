@@ -145,7 +145,7 @@ class PeerEnv(TextEnv):
 
     def step(self, action: str | Message) -> tuple[Observation, float | Verdict, bool, bool, Info]:
         """Let the peer answer an action."""
-        made = {"text": action, "calls": []}
+        made: dict[str, object] = {"text": action, "calls": []}
         if isinstance(action, Message):
             calls = [
                 {"name": call.name, "arguments": call.arguments, "id": call.id, "error": call.error}

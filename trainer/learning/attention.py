@@ -25,7 +25,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from .packing import PackedRows, Span, pack_rows
+from .packing import PackedRows, PackedSpan, pack_rows
 
 NAME = "ludus_packed"
 """Name of this attention in transformers' registry."""
@@ -50,7 +50,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    spans: tuple[Span, ...] | None = None,
+    spans: tuple[PackedSpan, ...] | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attend within the rows that `spans` describes; without `spans`, as transformers' own
@@ -148,7 +148,7 @@ class _Tree(torch.autograd.Function):
 
 
 def node_by_node(
-    query: Tensor, key: Tensor, value: Tensor, spans: tuple[Span, ...], scale: float | None
+    query: Tensor, key: Tensor, value: Tensor, spans: tuple[PackedSpan, ...], scale: float | None
 ) -> Tensor:
     """Attend with a call of torch's attention for each node, on any device and in any type."""
     sizes = [one.end - one.start for one in spans]
@@ -178,7 +178,7 @@ def node_by_node(
 
 
 def _in_one_call(
-    query: Tensor, key: Tensor, value: Tensor, spans: tuple[Span, ...], scale: float | None
+    query: Tensor, key: Tensor, value: Tensor, spans: tuple[PackedSpan, ...], scale: float | None
 ) -> Tensor:
     """Attend with one call of a kernel for rows of unequal lengths; the keys of shared nodes are
     repeated for each node below, and torch's gradient of that repetition is their sum.

@@ -30,7 +30,7 @@ MIN_SHARED = 16
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-class Span(NamedTuple):
+class PackedSpan(NamedTuple):
     """A node of the tree as places in the packed sequence."""
 
     start: int
@@ -51,7 +51,7 @@ class PackedRows:
     """[P] int: the place of each token in its row."""
     places: Tensor
     """[B, T] int: where each token of a row stands in the sequence; 0 for padding."""
-    spans: tuple[Span, ...]
+    spans: tuple[PackedSpan, ...]
     """The nodes, in order of `start`."""
 
 
@@ -198,7 +198,7 @@ def _arrays(ids: Tensor, lengths: Tensor) -> list[Ids]:
     return [every[row, :length] for row, length in enumerate(lengths.tolist())]
 
 
-def _spans(tree: RowTree) -> tuple[Span, ...]:
+def _spans(tree: RowTree) -> tuple[PackedSpan, ...]:
     """Return the nodes in order, each with the end of the tokens below."""
     nodes = sorted(tree.nodes, key=lambda node: node.start)
     below = {id(node): node.start + node.size for node in nodes}
@@ -207,7 +207,7 @@ def _spans(tree: RowTree) -> tuple[Span, ...]:
             key = id(node.parent)
             below[key] = max(below[key], below[id(node)])
     above: dict[int, tuple[tuple[int, int], ...]] = {}
-    spans: list[Span] = []
+    spans: list[PackedSpan] = []
     for node in nodes:
         parent = node.parent
         over = (
@@ -216,5 +216,5 @@ def _spans(tree: RowTree) -> tuple[Span, ...]:
             else (*above[id(parent)], (parent.start, parent.start + parent.size))
         )
         above[id(node)] = over
-        spans.append(Span(node.start, node.start + node.size, below[id(node)], over))
+        spans.append(PackedSpan(node.start, node.start + node.size, below[id(node)], over))
     return tuple(spans)

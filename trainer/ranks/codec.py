@@ -31,11 +31,13 @@ def decode(data: bytes, kind: type[T]) -> T:
     Raises:
         msgspec.ValidationError: the bytes are of another struct.
     """
-    return _decoder(kind).decode(data)
+    hashable: Any = kind  # as type[T] is, which mypy does not know
+    decoded: T = _decoder(hashable).decode(data)
+    return decoded
 
 
 @cache
-def _decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind, dec_hook=_unpacked)
 
 

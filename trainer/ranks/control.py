@@ -29,7 +29,7 @@ _SIZE = struct.Struct("!I")
 _MAX_BYTES = 1 << 20
 
 
-class Member(msgspec.Struct, frozen=True):
+class RankMember(msgspec.Struct, frozen=True):
     """A process of the group, as it is named in errors."""
 
     rank: int
@@ -40,10 +40,10 @@ class Member(msgspec.Struct, frozen=True):
         return f"rank {self.rank} (host {self.host}, pid {self.pid})"
 
 
-class Hello(msgspec.Struct, tag=True, frozen=True):
+class RankHello(msgspec.Struct, tag=True, frozen=True):
     """The first message of a rank: who is calling, with the group's token."""
 
-    member: Member
+    member: RankMember
     token: str
 
 
@@ -60,13 +60,13 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
     error: str = ""
 
 
-class Lost(msgspec.Struct, tag=True, frozen=True):
+class GroupLost(msgspec.Struct, tag=True, frozen=True):
     """A rank is lost, and so the group is."""
 
     why: str
 
 
-_Message = Hello | Order | Ended | Lost
+_Message = RankHello | Order | Ended | GroupLost
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Control:
         members: all ranks, in order.
     """
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[RankMember]) -> None:
         self.members = members
         self.lost = ""
         """Why the group is lost; empty while it is whole."""
@@ -151,7 +151,7 @@ class Lead(Control):
         host: the address to listen at.
     """
 
-    def __init__(self, members: Sequence[Member], host: str) -> None:
+    def __init__(self, members: Sequence[RankMember], host: str) -> None:
         super().__init__(members)
         self._server = socket.create_server((host, 0))
         self._server.settimeout(CONNECT_S)
@@ -177,7 +177,7 @@ class Lead(Control):
                 raise RankLost(f"{', '.join(absent)} did not connect to rank 0") from None
             connection.settimeout(CONNECT_S)
             hello = _receive(connection)
-            if not isinstance(hello, Hello) or hello.token != self.address.token:
+            if not isinstance(hello, RankHello) or hello.token != self.address.token:
                 connection.close()  # a stranger
                 continue
             connection.settimeout(None)
@@ -207,10 +207,10 @@ class Lead(Control):
         """Tell the others that rank 0 ends, and why, unless they know of a lost rank."""
         if not self.lost:
             self._closed.set()
-            self._spread_message(Lost(f"{self.members[0]} failed: {error}"))
+            self._spread_message(GroupLost(f"{self.members[0]} failed: {error}"))
         super().end(error)
 
-    def _listen(self, member: Member, connection: socket.socket) -> None:
+    def _listen(self, member: RankMember, connection: socket.socket) -> None:
         with connection:
             message = _receive(connection)
         if isinstance(message, Ended):
@@ -220,7 +220,7 @@ class Lead(Control):
             self.lose(f"{member} died")
 
     def _spread(self, why: str) -> None:
-        self._spread_message(Lost(why))
+        self._spread_message(GroupLost(why))
 
     def _spread_message(self, message: _Message) -> None:
         for rank, connection in self._connections.items():
@@ -240,12 +240,12 @@ class Follower(Control):
         address: where rank 0 listens.
     """
 
-    def __init__(self, members: Sequence[Member], me: Member, address: Address) -> None:
+    def __init__(self, members: Sequence[RankMember], me: RankMember, address: Address) -> None:
         super().__init__(members)
         self._orders: queue.Queue[Order | None] = queue.Queue()
         self._connection = socket.create_connection((address.host, address.port), CONNECT_S)
         self._connection.settimeout(None)
-        _send(self._connection, Hello(me, address.token))
+        _send(self._connection, RankHello(me, address.token))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def receive(self) -> Order | None:
@@ -274,7 +274,7 @@ class Follower(Control):
         with self._connection:
             while isinstance(message := _receive(self._connection), Order):
                 self._orders.put(message)
-        why = message.why if isinstance(message, Lost) else f"{self.members[0]} died"
+        why = message.why if isinstance(message, GroupLost) else f"{self.members[0]} died"
         self.lose(why)
         self._orders.put(None)
 

@@ -24,7 +24,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ludus.errors import ConfigError, LudusError, RankLost
 
-from .control import Address, Control, Follower, Lead, Member, Order
+from .control import Address, Control, Follower, Lead, Order, RankMember
 
 DEFAULT_TIMEOUT_S = 120.0
 WAIT_S = 3.0
@@ -32,7 +32,7 @@ WAIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPlace:
     """The place of this process among the ranks, as torchrun names it."""
 
     rank: int
@@ -40,7 +40,7 @@ class Place:
     local_rank: int
 
 
-def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
+def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     """Return the place that torchrun has given to this process; None without torchrun.
 
     Raises:
@@ -49,7 +49,7 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
     if "WORLD_SIZE" not in environment or "RANK" not in environment:
         return None
     try:
-        found = Place(
+        found = RankPlace(
             int(environment["RANK"]),
             int(environment["WORLD_SIZE"]),
             int(environment.get("LOCAL_RANK", environment["RANK"])),
@@ -77,7 +77,7 @@ class Ranks:
     """
 
     def __init__(
-        self, place: Place, *, device: str = "cpu", timeout_s: float = DEFAULT_TIMEOUT_S
+        self, place: RankPlace, *, device: str = "cpu", timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
         self.rank, self.world = place.rank, place.world
         self.device = torch.device(device, place.local_rank) if device == "cuda" else device
@@ -90,9 +90,9 @@ class Ranks:
             timeout=timedelta(seconds=timeout_s),
         )
         self.mesh: DeviceMesh = init_device_mesh(device, (place.world,))
-        me = Member(place.rank, socket.gethostname(), os.getpid())
-        self.members: list[Member] = [
-            msgspec.convert(one, Member) for one in self.gather(msgspec.to_builtins(me))
+        me = RankMember(place.rank, socket.gethostname(), os.getpid())
+        self.members: list[RankMember] = [
+            msgspec.convert(one, RankMember) for one in self.gather(msgspec.to_builtins(me))
         ]
         self.control: Control | None = None
         """The connections between rank 0 and the others; None where every rank makes all calls by
@@ -102,7 +102,7 @@ class Ranks:
         self._depth = 0
 
     @property
-    def me(self) -> Member:
+    def me(self) -> RankMember:
         """The member that this process is."""
         return self.members[self.rank]
 

@@ -103,7 +103,7 @@ def read_plain(text: object, *_: object) -> Any:
 def guarded() -> Generator[None, None, None]:
     """Replace `eval` and `exec` by `read_plain`, and let sympy parse only what was checked."""
     before = builtins.eval, builtins.exec
-    builtins.eval, builtins.exec = _guarded_eval, _guarded_exec
+    builtins.eval, builtins.exec = _guarded_eval, _guarded_exec  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -39,14 +39,14 @@ def main(arguments: list[str]) -> int:
 
 
 @dataclass(frozen=True)
-class ListOptions:
+class ListRecipesOptions:
     """The options of `ludus recipes list`: there are none."""
 
 
 def list_recipes(arguments: Sequence[str]) -> int:
     """Print a line for each recipe; returns 0."""
     parse(
-        ListOptions,
+        ListRecipesOptions,
         arguments,
         verb="recipes list",
         about="List the recipes, with the updates of a step and the source.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ludus.agent.engine import Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
@@ -241,9 +241,10 @@ class EnginePool:
         Raises:
             EngineLost: the engine is gone, as it says itself or as others found.
         """
-        work = asyncio.ensure_future(asked)
+        work: asyncio.Future[T] = asyncio.ensure_future(asked)
+        either: set[asyncio.Future[Any]] = {work, seat.lost}
         try:
-            await asyncio.wait({work, seat.lost}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 raise EngineLost(f"{seat.engine.name} {seat.why}")
             return work.result()

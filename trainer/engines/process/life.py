@@ -174,9 +174,9 @@ class EngineLife:
         self._heard += 1
         if isinstance(reply, Pong):
             self._pong = reply
-            for number, future in self._waiting.items():
-                if number < 0 and not future.done():
-                    future.set_result(None)
+            for number, ping in self._waiting.items():
+                if number < 0 and not ping.done():
+                    ping.set_result(None)
             return
         number = 0 if isinstance(reply, ReadyReply) else reply.call
         future = self._waiting.get(number)

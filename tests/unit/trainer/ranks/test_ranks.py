@@ -22,7 +22,7 @@ from ludus.trainer.config import RanksConfig, TrainConfig
 from ludus.trainer.learning.batch import Row, pad, passes
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.ranks.codec import decode, encode
-from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Member, Order
+from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import place_of
 from ludus.trainer.ranks.launch import open_ranks
 from ludus.trainer.ranks.learner import shares
@@ -38,7 +38,7 @@ def _stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Control, "_exit", stay)
 
 
-MEMBERS = [Member(rank, "box", 100 + rank) for rank in range(3)]
+MEMBERS = [RankMember(rank, "box", 100 + rank) for rank in range(3)]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
@@ -222,8 +222,8 @@ def test_a_stranger_who_calls_does_not_take_a_ranks_place() -> None:
 
 CALLER = """
 import sys, time, msgspec
-from ludus.trainer.ranks.control import Address, Control, Follower, Member
-members = [Member(0, "box", 100), Member(1, "box", 101)]
+from ludus.trainer.ranks.control import Address, Control, Follower, RankMember
+members = [RankMember(0, "box", 100), RankMember(1, "box", 101)]
 address = msgspec.json.decode(sys.argv[1], type=Address)
 Follower(members, members[1], address)
 print("connected", flush=True)
