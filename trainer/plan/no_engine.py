@@ -39,16 +39,16 @@ class PlannedEngine:
         _refuse()
 
     async def pause(self) -> None:
-        """Do nothing."""
+        """Return at once, since nothing is being sampled."""
 
     async def resume(self) -> None:
-        """Do nothing."""
+        """Return at once, since nothing was paused."""
 
     async def abort(self) -> None:
-        """Do nothing."""
+        """Return at once, since no request is running."""
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Return at once, since no model was loaded."""
 
 
 def _refuse() -> NoReturn:

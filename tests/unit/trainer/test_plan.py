@@ -24,9 +24,10 @@ from ludus.trainer.config import (
     VLLMConfig,
 )
 from ludus.trainer.engines.models import load_model, outline_model
-from ludus.trainer.plan.dry_run import make_plan, staleness_told
+from ludus.trainer.plan.dry_run import make_plan
 from ludus.trainer.plan.effects import Circumstances, recipe_effects
 from ludus.trainer.plan.idle import idle_settings
+from ludus.trainer.plan.lines import staleness_told
 from ludus.trainer.plan.memory import estimate_memory
 from ludus.trainer.plan.size import (
     ModelSize,
@@ -188,11 +189,33 @@ async def test_a_plan_leaves_no_trace_and_bounds_the_tokens(model: Path, tmp_pat
     assert list(tmp_path.iterdir()) == []
     step = dict(plan.sections["a step"])
     assert step["rollouts"] == "2 tasks x 3 = 6"
-    assert step["sampled tokens, at most"] == "120 (4 turns of 5)"
+    assert step["sampled tokens, at most"] == "120 (at most 4 turns of 5 in a rollout)"
     assert "demonstrations of the environment's expert" in step["sampled tokens, expected"]
     assert step["staleness"].startswith("none")
     assert any("vllm.max_model_len" in note for note in plan.notes)
     assert "steps and updates" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        # six rollouts, and four times as many in the place of dropped ones
+        ({"recipe": "dapo"}, 5 * 6 * 4 * 5),
+        # a summary of 7 tokens may take the place of a turn of 5
+        (
+            {
+                "context": ContextSettings(manager="summarize", summary_tokens=7),
+                "rollout": RolloutConfig(2, 3, max_tokens=5, max_turns=4, window=600),
+            },
+            6 * 4 * 7,
+        ),
+    ],
+)
+async def test_the_bound_on_tokens_counts_what_a_filter_and_a_context_manager_add(
+    model: Path, tmp_path: Path, changes: dict[str, Any], most: int
+) -> None:
+    plan = await make_plan(replace(config(model, tmp_path), **changes))
+    assert dict(plan.sections["a step"])["sampled tokens, at most"].startswith(f"{most:,} (")
 
 
 @pytest.mark.parametrize(
