@@ -31,29 +31,49 @@ torch() {
     esac
 }
 
-for peer in ${@:-$all}; do
+build() { # one peer's environment, unless it is there already
+    peer="$1"
     at="build/peers/$peer"
     log="build/peers/$peer.log"
     packages="$(wants "$peer")"
-    mkdir -p build/peers
-    if [ "$(cat "$at/ready" 2>/dev/null)" != "$packages" ]; then
-        [ -x "$at/bin/python" ] || "$python" -m venv "$at"
-        pip="$at/bin/python -m pip install --quiet --disable-pip-version-check"
-        : >"$log"
-        if torch "$peer"; then
-            $pip "torch==2.13.0+cpu" >>"$log" 2>&1 || $pip "torch>=2.6" >>"$log" 2>&1 || true
-        fi
-        # shellcheck disable=SC2086
-        if ! $pip $packages --editable . pytest pytest-asyncio pytest-timeout hypothesis >>"$log" 2>&1; then
-            echo "SKIPPED $peer: $packages cannot be installed here ($log): $(grep -m 1 ERROR "$log" || tail -n 1 "$log")"
-            continue
-        fi
-        # the last release of verl that has interactions; its wheel is read, not installed
-        if [ "$peer" = verl ]; then
-            "$at/bin/python" -m pip download --quiet --no-deps --dest build/peers/verlold verl==0.7.0 >>"$log" 2>&1 ||
-                echo "the wheel of verl 0.7.0 cannot be had; one test skips"
-        fi
-        echo "$packages" >"$at/ready"
+    [ "$(cat "$at/ready" 2>/dev/null)" != "$packages" ] || return 0
+    [ -x "$at/bin/python" ] || "$python" -m venv "$at"
+    pip="$at/bin/python -m pip install --quiet --disable-pip-version-check"
+    : >"$log"
+    if torch "$peer"; then
+        $pip "torch==2.13.0+cpu" >>"$log" 2>&1 || $pip "torch>=2.6" >>"$log" 2>&1 || true
+    fi
+    # shellcheck disable=SC2086
+    $pip $packages --editable . pytest pytest-asyncio pytest-timeout hypothesis >>"$log" 2>&1 || return 0
+    # the last release of verl that has interactions; its wheel is read, not installed
+    if [ "$peer" = verl ]; then
+        "$at/bin/python" -m pip download --quiet --no-deps --dest build/peers/verlold verl==0.7.0 >>"$log" 2>&1 ||
+            echo "the wheel of verl 0.7.0 cannot be had; one test skips"
+    fi
+    echo "$packages" >"$at/ready"
+}
+
+chosen="${*:-$all}"
+for peer in $chosen; do wants "$peer" >/dev/null; done
+mkdir -p build/peers
+beside=""
+for peer in $chosen; do # two at a time: they mostly wait for the index and for the disk
+    build "$peer" &
+    if [ -n "$beside" ]; then
+        wait
+        beside=""
+    else
+        beside=yes
+    fi
+done
+wait
+
+for peer in $chosen; do
+    at="build/peers/$peer"
+    log="build/peers/$peer.log"
+    if [ ! -e "$at/ready" ]; then
+        echo "SKIPPED $peer: $(wants "$peer") cannot be installed here ($log): $(grep -m 1 ERROR "$log" || tail -n 1 "$log")"
+        continue
     fi
     echo "== $peer"
     # warnings of a peer's own packages are no errors of ours

@@ -60,7 +60,8 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
             self._episode.begin(task=self._task, split=self._split, seed=self._seed)
         )
         self._check()
-        self.max_turns = self._episode.max_turns or self.max_turns
+        if self._episode.max_turns is not None:
+            self.max_turns = self._episode.max_turns
         shown = as_chat(self._player.opening(begun, self._episode.tools))
         own = [dict(message) for message in prompt or [] if message["role"] == "system"]
         return [*own, *shown], {"task": self._episode.task}

@@ -42,8 +42,8 @@ def verifiers_plugin(env_id: str, *, url: str = "", tool_format: str = "hermes")
     Raises:
         MissingExtra: verifiers is not installed.
     """
-    vf = peer_package("verifiers.v1", "verifiers")
-    null = peer_package("verifiers.v1.harnesses.null", "verifiers")
+    vf: Any = peer_package("verifiers.v1", "verifiers")
+    null: Any = peer_package("verifiers.v1.harnesses.null", "verifiers")
     default_url = url
 
     class LudusConfig(vf.TasksetConfig):  # type: ignore[misc]
@@ -99,12 +99,12 @@ def verifiers_plugin(env_id: str, *, url: str = "", tool_format: str = "hermes")
                 if len(page) < wanted:
                     return
 
-    agent = vf.AgentConfig
+    agent: Any = vf.AgentConfig
 
     class LudusEnvConfig(vf.EnvConfig):  # type: ignore[misc]
         """The one agent."""
 
-        player: agent = agent(  # type: ignore[valid-type]  # pyright: ignore[reportInvalidTypeForm]
+        player: agent = agent(  # pyright: ignore[reportInvalidTypeForm]
             harness=null.NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig()
         )
 

@@ -114,7 +114,7 @@ def rows(
 
 def _agent_loop() -> Any:
     """Make the agent loop class, whose base and decorator are verl's."""
-    loops = peer_package("verl.experimental.agent_loop.agent_loop", "verl")
+    loops: Any = peer_package("verl.experimental.agent_loop.agent_loop", "verl")
 
     class LudusAgentLoop(loops.AgentLoopBase):  # type: ignore[misc]
         """Plays an episode of the environment that a row names in `extra_info`; see `rows`.
