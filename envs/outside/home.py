@@ -1,4 +1,4 @@
-"""Where the interpreters of other projects' environments are, and how they are made."""
+"""Makes, finds and removes the interpreters in which other projects' environments run."""
 
 from __future__ import annotations
 

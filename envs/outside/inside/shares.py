@@ -1,4 +1,4 @@
-"""Which tasks of a list are for training: by a digest of each, whatever their order."""
+"""Splits lists of tasks by a digest of each task, whatever their order."""
 
 from __future__ import annotations
 

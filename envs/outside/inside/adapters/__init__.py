@@ -1,4 +1,4 @@
-"""One module for each kind of peer that runs in an interpreter of its own.
+"""Adapters run in the peers' interpreters, one module for each kind.
 
 A module has `load(settings)`, which imports the peer's package and returns facts about it, and
 `make(family, settings)`, which returns an object with the methods of

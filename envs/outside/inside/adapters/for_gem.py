@@ -1,4 +1,4 @@
-"""gem: games in words, and problems of data sets, of the General Experience Maker.
+"""Plays gem, the General Experience Maker: games in words, and problems of data sets.
 
 A program that a policy wrote is never run here: it goes to the owner, who runs it in a sandbox.
 """

@@ -1,4 +1,4 @@
-"""inspect: tasks of inspect_ai, whose solvers ask the policy where they would ask a model.
+"""Plays tasks of inspect_ai, whose solvers ask the policy where they would ask a model.
 
 An id names a task of inspect_evals, or a function of the file that the setting `path` names. The
 solver runs here and waits at each `generate` for the policy; then the task's first scorer says what
@@ -10,12 +10,16 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import signal
 from importlib import metadata
 from typing import Any
 
 from ..contract import PeerBroken, PeerRefusal, as_reward
 from ..line import load_file
 from ..shares import split
+
+MAKING_S = 8
+"""For how long an evaluation may take to be made while the catalogue is written."""
 
 
 def load(settings: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +44,8 @@ def catalogue() -> dict[str, Any]:
         if not name.startswith("_") and inspect.isfunction(made):
             topic = made.__module__.split(".")[1]
             found.setdefault(topic, []).append(name)
-            needs.setdefault(topic, _need(name))
+            if topic not in needs:
+                needs[topic] = _need(name)
     families = [
         {"name": topic, "variants": names, "needs": needs[topic]} for topic, names in found.items()
     ]
@@ -49,19 +54,32 @@ def catalogue() -> dict[str, Any]:
 
 
 def _need(name: str) -> str:
+    """Return what an evaluation lacks here, as its own making says within a while."""
+    downloads = "its data set, which it downloads when it is made"
+    signal.signal(signal.SIGALRM, _late)
+    signal.alarm(MAKING_S)
     try:
         InspectTask(name, {})
+    except TimeoutError:
+        return downloads
     except PeerRefusal as refusal:
         said = str(refusal)
         for mark, need in (
-            ("data set", "its data set, which it downloads when it is made"),
+            ("data set", downloads),
             ("sandbox", "a sandbox of its own, such as containers"),
             ("scorer", "a scorer"),
+            ("No module named", f"a package: {said.rpartition('named ')[2]}"),
         ):
             if mark in said:
                 return need
-        return f"what its function asks for: {said[-60:]}"
+        return f"what its function asks for: {said.rpartition(': ')[2][:80]}"
+    finally:
+        signal.alarm(0)
     return ""
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError
 
 
 def _registry() -> Any:
@@ -182,6 +200,8 @@ def _task(family: str, settings: dict[str, Any]) -> Any:
         return made(**settings)
     except (AttributeError, TypeError, ModuleNotFoundError) as error:
         raise PeerRefusal(f"{family} of inspect cannot be made: {error}") from error
+    except TimeoutError:
+        raise
     except Exception as error:  # whatever the task's download raises
         said = f"{type(error).__name__}: {error}"[:300]
         raise PeerRefusal(

@@ -1,4 +1,4 @@
-"""TextArena: games in words for one player and more.
+"""Plays TextArena: games in words for one player and more.
 
 The policy plays one seat. The other seats are played by a simple opponent here, or each by a policy
 of its own (`ludus.envs.outside.Match`), with `seat` -1: then every answer says whose turn it is.

@@ -1,4 +1,4 @@
-"""verifiers: tasksets of its version 1, played as one answer to a prompt.
+"""Plays tasksets of verifiers, version 1, as one answer to a prompt.
 
 An id names an installed taskset, or one in the folder that the setting `path` names. A taskset
 whose tasks need a container, tools or a judge is refused: there the package itself drives a model.
