@@ -56,12 +56,19 @@ def free_bytes(device: torch.device | str) -> int:
     return max(0, free)
 
 
-def training_bytes(config: Any, dtype: torch.dtype = torch.float32) -> int:
+def training_bytes(
+    config: Any, dtype: torch.dtype = torch.float32, *, checkpointed: bool = False
+) -> int:
     """Return the bytes that a token keeps between the forward and the backward pass in `dtype`;
     logits are not among them, since they are computed in slices.
+
+    Layers that are `checkpointed` keep their input, and one layer at a time the rest.
     """
     text = config.get_text_config()
-    return dtype.itemsize * _layers(text) * _width(text, HIDDEN_KEPT, MIDDLE_KEPT)
+    layer = _width(text, HIDDEN_KEPT, MIDDLE_KEPT)
+    if checkpointed:
+        return dtype.itemsize * (_layers(text) * _width(text, 1, 0) + layer)
+    return dtype.itemsize * _layers(text) * layer
 
 
 def cached_bytes(config: Any, dtype: torch.dtype) -> int:
@@ -79,21 +86,32 @@ def prefill_bytes(config: Any, dtype: torch.dtype) -> int:
     return passing + cached_bytes(config, dtype)
 
 
-def fitting_pass(model: Any, dtype: torch.dtype = torch.float32, free: int | None = None) -> int:
-    """Return the number of padded tokens for a forward and backward pass of a learner.
+def fitting_pass(
+    model: Any,
+    dtype: torch.dtype = torch.float32,
+    free: int | None = None,
+    *,
+    checkpointed: bool = False,
+) -> int:
+    """Return the number of tokens that a forward and backward pass of a learner computes.
 
-    The gradient, the optimizer's two moments and an engine's copy of the weights are yet to be
-    allocated, and are set aside.
+    An engine's copy of the weights, and the gradient and the optimizer's two moments of those that
+    are trained, are yet to be allocated, and are set aside.
 
     Args:
         model: a transformers causal LM.
         dtype: the type to compute in.
         free: free bytes; None measures.
+        checkpointed: whether layers are computed again in the backward pass.
     """
     left = free_bytes(model.device) if free is None else free
-    weights = sum(one.numel() * one.element_size() for one in model.parameters())
-    room = PASS_SHARE.get(model.device.type, 1 / 4) * (left - 4 * weights)
-    return _between(room / training_bytes(model.config, dtype), MIN_PASS, MAX_PASS)
+    aside = sum(one.numel() * one.element_size() for one in model.parameters())
+    for one in model.parameters():
+        if one.requires_grad:  # weights in half precision have a float32 copy too
+            aside += one.numel() * torch.float32.itemsize * (3 + (one.element_size() < 4))
+    room = PASS_SHARE.get(model.device.type, 1 / 4) * (left - aside)
+    each = training_bytes(model.config, dtype, checkpointed=checkpointed)
+    return _between(room / each, MIN_PASS, MAX_PASS)
 
 
 def fitting_cache(model: Any, free: int | None = None) -> int:

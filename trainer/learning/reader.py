@@ -164,7 +164,11 @@ class PolicyReader:
 
     @cached_property
     def _fitting_pass(self) -> int:
-        return fitting_pass(self.model, self.autocast or torch.float32)
+        return fitting_pass(
+            self.model,
+            self.autocast or torch.float32,
+            checkpointed=self.config.checkpoint_layers,
+        )
 
     def notes(self) -> tuple[str, ...]:
         """Return what a user should know about how this model is trained, one line each."""

@@ -144,7 +144,9 @@ class ShardedLearner(Learner):
     def _equal_bound(self) -> int:
         """Return the tokens of a pass, which must be the same on every rank."""
         mine = self.config.tokens_per_pass or fitting_pass(
-            self.model, self.autocast or torch.float32
+            self.model,
+            self.autocast or torch.float32,
+            checkpointed=self.config.checkpoint_layers,
         )
         return min(self.ranks.gather(mine))
 

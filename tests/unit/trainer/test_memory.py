@@ -56,7 +56,7 @@ class Model:
 
     def __init__(self, config: Shape, weights: int) -> None:
         self.config, self.dtype, self.device = config, torch.float32, torch.device("cpu")
-        self._weights = torch.empty(weights, device="meta")
+        self._weights = torch.empty(weights, device="meta", requires_grad=True)
 
     def parameters(self) -> list[torch.Tensor]:
         return [self._weights]
@@ -89,6 +89,17 @@ def test_bounds_shrink_with_memory_and_with_the_size_of_the_model() -> None:
     assert (
         memory.fitting_prefill(small, 16 * GB) < 16_384 == memory.fitting_prefill(small, 1000 * GB)
     )
+
+
+def test_frozen_weights_and_layers_that_are_computed_again_leave_room_for_tokens() -> None:
+    # 30 layers' inputs of 576 numbers, and 16 x 576 + 5 x 1536 of one layer
+    assert memory.training_bytes(SMOLLM2, checkpointed=True) == 4 * (30 * 576 + 16_896)
+    model = Model(QWEN_7B, 7_600_000_000)
+    assert memory.fitting_pass(model, free=80 * GB) == memory.MIN_PASS
+    model.parameters()[0].requires_grad_(False)
+    found = memory.fitting_pass(model, free=80 * GB, checkpointed=True)
+    each = 4 * (28 * 3584 + 16 * 3584 + 5 * 18944)
+    assert found == int((80 * GB - 4 * 7_600_000_000) / 4 / each)
 
 
 def test_small_models_keep_the_bounds_they_had() -> None:
