@@ -234,6 +234,10 @@ class TrainerConfig:
     """Whether a decoder layer keeps only its input for the backward pass and computes the rest once
     more there: much less memory for about a third more time, and the same gradient.
     """
+    kernels: Literal["torch", "liger"] = "torch"
+    """Kernels of norms, rotary positions and feed-forward products: torch's own, or the fused ones
+    of liger-kernel (extra liger, CUDA alone; unmeasured).
+    """
     compile: bool = False
     """Whether decoder layers are compiled by torch.compile; the first passes take minutes."""
     critic: Literal["shared", "separate"] = "shared"

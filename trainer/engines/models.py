@@ -219,6 +219,8 @@ def save_model(
     _quiet()
     if has_adapter(model):
         save_adapter(model, Path(path) / ADAPTER, whole.adapter() if whole else None)
+        model.config.save_pretrained(str(path))
+        model.generation_config.save_pretrained(str(path))
     if not has_adapter(model) or not base_below(model).alone:
         made = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
         model.save_pretrained(str(path), state_dict=None if made is None else dict(made))

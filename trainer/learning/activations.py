@@ -1,11 +1,13 @@
 # pyright: basic
-"""How decoder layers compute: what they keep for the backward pass, and whether compiled."""
+"""How decoder layers compute: what they keep for the backward pass, and with which kernels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torch.distributed._composable.checkpoint_activation import checkpoint as checkpoint_module
+
+from ludus.errors import ConfigError, MissingExtra
 
 from ..adapters import decoder_layers
 
@@ -33,3 +35,32 @@ def prepare_layers(model: Any, *, checkpoint: bool, compiled: bool) -> None:
             checkpoint_module(layer)
         asked = {"compiled": compiled, "checkpoint": checkpoint}
         setattr(layer, MARK, done | {name for name, wanted in asked.items() if wanted})
+
+
+def use_liger(model: Any) -> None:
+    """Replace norms, rotary positions and feed-forward products by the fused kernels of
+    liger-kernel, in place. Unmeasured: no GPU was there when this was written.
+
+    Raises:
+        ConfigError: the model is not on a CUDA device, or liger-kernel does not know its kind.
+        MissingExtra: liger-kernel is not installed.
+    """
+    if model.device.type != "cuda":
+        raise ConfigError(
+            f"trainer.kernels is 'liger', whose kernels need a CUDA device; the model is on "
+            f"{model.device.type!r}; leave trainer.kernels at torch"
+        )
+    try:
+        from liger_kernel.transformers import (  # pyright: ignore[reportMissingImports]
+            _apply_liger_kernel_to_instance as apply,
+        )
+        from liger_kernel.transformers.monkey_patch import (  # pyright: ignore[reportMissingImports]
+            MODEL_TYPE_TO_APPLY_LIGER_FN as known,
+        )
+    except ImportError:
+        raise MissingExtra.of("liger", needed_for="trainer.kernels = liger") from None
+    if model.config.model_type not in known:
+        raise ConfigError(
+            f"trainer.kernels is 'liger', which has no kernels for {model.config.model_type!r}"
+        )
+    apply(model=model)

@@ -18,7 +18,7 @@ from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..memory import fitting_pass
 from ..vision import ImageReader, last_hidden
-from .activations import prepare_layers
+from .activations import prepare_layers, use_liger
 from .attention import packed_hidden, why_unpackable
 from .batch import Batch, passes
 from .critic import Critic
@@ -75,6 +75,8 @@ class PolicyReader:
         self.autocast = autocast
         self.logits_at_once = logits_at_once
         self.images = images
+        if config.kernels == "liger":
+            use_liger(model)
         self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)
         """Why rows are padded instead of packed; empty where they are packed."""
         self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
@@ -180,6 +182,12 @@ class PolicyReader:
                 "trainer.compile is on: the first passes of a run compile the layers, which takes "
                 "minutes; it pays off on long runs on a GPU, and was not faster on a CPU"
             )
+        usual = TrainerConfig()
+        for name in ("critic", "critic_lr", "value_updates"):
+            if self.value_head is None and getattr(self.config, name) != getattr(usual, name):
+                found.append(
+                    f"trainer.{name} is set, but the recipe trains no values: it changes nothing"
+                )
         return tuple(found)
 
     def _passes(

@@ -106,6 +106,20 @@ def _kept_caches(config: TrainConfig, updates: int) -> Iterator[str]:
         )
 
 
+def _adapter(config: TrainConfig, updates: int) -> Iterator[str]:
+    if not config.trainer.lora.rank:
+        for name in _changed(config.trainer.lora):
+            yield (
+                f"trainer.lora.{name} is set, but trainer.lora.rank is 0: all weights are trained, "
+                "and it changes nothing"
+            )
+
+
+def _average(config: TrainConfig, updates: int) -> Iterator[str]:
+    if "ema_use" in _changed(config.trainer) and not config.trainer.ema_decay:
+        yield "trainer.ema_use is set, but trainer.ema_decay is 0: no average is kept"
+
+
 def _resumption(config: TrainConfig, updates: int) -> Iterator[str]:
     if config.run.resume_changed and not config.run.resume:
         yield "run.resume_changed is set, but run.resume is not: it changes nothing"
@@ -130,5 +144,7 @@ RULES: tuple[Callable[[TrainConfig, int], Iterator[str]], ...] = (
     _addresses,
     _overlap,
     _kept_caches,
+    _adapter,
+    _average,
     _resumption,
 )

@@ -69,3 +69,8 @@ def test_a_model_without_a_list_of_layers_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="Odd has no list of decoder layers"):
         prepare_layers(Odd(), checkpoint=True, compiled=False)
+
+
+def test_kernels_for_gpus_are_refused_on_a_cpu() -> None:
+    with pytest.raises(ConfigError, match=r"need a CUDA device; the model is on 'cpu'; leave"):
+        learner(kernels="liger")
