@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from ludus.agent import Episode, Sampling, Segment, Trajectory, Turn
@@ -109,7 +110,7 @@ async def open_engine(kind: str, model: Any, folder: Path) -> Any:
     if kind == "free":
         return LocalEngine(build_model(VOCABULARY, **SHAPE), max_rows=ROWS)
     write_shell(folder, folder, model)
-    spec = EngineSpec(folder=str(folder), max_rows=ROWS)
+    spec = EngineSpec(folder=str(folder), max_rows=ROWS, keep_cache=True)
     engine = ProcessEngine(spec, log=folder / "engine.log")
     os.sched_setaffinity(0, {CORES[-1]})  # inherited by the process
     await engine.revive()
@@ -158,10 +159,12 @@ async def trained(
         Accounts(None, GROUP),
     )
     started, tokens, oldest, age = 0.0, 0, 0.0, 0.0
+    learner_s = engine_s = 0.0
     waited = worked = published = 0.0
     for step in range(skipped + steps):
         if step == skipped:
             started, waited, worked, published = time.perf_counter(), 0.0, 0.0, 0.0
+            learner_s, engine_s = time.process_time(), cpu_of(engine)
         at = time.perf_counter()
         batch = await stream.batch()
         waited += time.perf_counter() - at
@@ -178,6 +181,7 @@ async def trained(
             oldest = max(oldest, numbers["staleness/max"])
             age += numbers["staleness/mean"] / steps
     seconds = time.perf_counter() - started
+    learner_s, engine_s = time.process_time() - learner_s, cpu_of(engine) - engine_s
     await stream.close()
     return {
         "tokens_per_s": tokens / seconds,
@@ -187,7 +191,17 @@ async def trained(
         "waited": waited / seconds,
         "worked": worked / seconds,
         "published": published / seconds,
+        "learner_cpu": learner_s / tokens,
+        "engine_cpu": engine_s / tokens,
     }
+
+
+def cpu_of(engine: Any) -> float:
+    """Return the CPU seconds that an engine process has used; 0 for an engine of this process."""
+    if isinstance(engine, LocalEngine):
+        return 0.0
+    used = psutil.Process(engine.pid).cpu_times()
+    return used.user + used.system
 
 
 def learn(updater: Updater, batch: list[Group], step: int) -> None:

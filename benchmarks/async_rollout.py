@@ -42,7 +42,7 @@ def virtual(*, quick: bool) -> None:
     least = 1.0
     for sigma in SIGMAS:
         for engines in (1, 8) if quick else (1, 8, 64):
-            steps = (80, 30) if engines < 64 else (45, 25)  # many engines, many rollouts a step
+            steps = (80, 30) if engines < 64 else (40, 22)  # many engines, many rollouts a step
             for batches in (2.0,) if quick or engines == 64 else (1.0, 2.0):
                 found = simulate(
                     Schedule(

@@ -29,7 +29,7 @@ from ludus.trainer.stream.stream import RolloutStream, StreamPlan
 from ludus.trainer.stream.virtual_time import VirtualTimeLoop
 from ludus.verdict import Verdict
 
-BASE, PER_ROW = 1.0, 1 / 32
+BASE, PER_ROW = 1.0, 1 / 16
 """Seconds of a decode step, and what each row adds."""
 MEAN, LONGEST = 200, 4000
 """Mean and largest length of a rollout, in tokens."""
@@ -44,7 +44,7 @@ class Schedule:
     sigma: float
     """Standard deviation of the logarithm of lengths."""
     engines: int = 1
-    slots: int = 32
+    slots: int = 16
     group_size: int = 4
     batches: float = 2.0
     """Rollouts of a step over slots of all engines."""
