@@ -103,16 +103,16 @@ def build_model(
     config = Qwen2Config(
         vocab_size=vocabulary,
         hidden_size=hidden,
-        intermediate_size=4 * hidden,
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        num_key_value_heads=heads,
         max_position_embeddings=max_length,
         pad_token_id=0,
         bos_token_id=None,
         eos_token_id=2,
         use_sliding_window=False,
         **{
+            "intermediate_size": 4 * hidden,
+            "num_key_value_heads": heads,
             "tie_word_embeddings": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
             # The usual 0.02 is for thousands of channels; at this width copying is

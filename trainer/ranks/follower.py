@@ -37,10 +37,6 @@ def follow(ranks: Ranks, updater: Updater) -> None:
         except LudusError as error:
             # rank 0 came to the same end, tells it, and decides whether the run goes on
             logger.debug("%s: %s: %s", ranks.me, order.name, error)
-        except OSError as error:
-            if order.name != "shards":  # the ranks agree on a failed write, which rank 0 tells
-                raise
-            logger.debug("%s: %s", ranks.me, error)
 
 
 def _obey(order: Order, payload: bytes, updater: Updater) -> None:

@@ -11,6 +11,7 @@ one process, can read them.
 from __future__ import annotations
 
 import errno
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, SaveFailed
 
 if TYPE_CHECKING:
     from ..learning.learner import Learner
@@ -39,7 +40,8 @@ def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
     """Write this rank's shards into `folder`, which all ranks see; collective.
 
     Raises:
-        OSError: a rank could not write; the message names the rank and gives the system's reason.
+        SaveFailed: on all ranks, if one could not write; the message names that rank and gives the
+            system's reason.
     """
     unseen = [
         str(member)
@@ -47,7 +49,7 @@ def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
         if not sees
     ]
     if unseen:
-        raise OSError(
+        raise SaveFailed(
             errno.ENOENT,
             f"{', '.join(unseen)} cannot see {str(folder)!r}; put run.folder on a file system "
             "that all ranks share",
@@ -59,7 +61,7 @@ def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
         cause = failure[0]
         code = cause.errno if isinstance(cause, OSError) and cause.errno else errno.EIO
         said = cause.strerror if isinstance(cause, OSError) else str(cause)
-        raise OSError(code, f"{ranks.members[rank]}: {said}") from error
+        raise SaveFailed(code, f"{ranks.members[rank]}: {said}") from error
 
 
 def read_shards(folder: Path, learner: Learner) -> None:
@@ -87,7 +89,9 @@ def read_shards(folder: Path, learner: Learner) -> None:
         else:
             state[key] = torch.zeros(())
     try:
-        load(state, checkpoint_id=place, no_dist=not dist.is_initialized())
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # as meant
+            load(state, checkpoint_id=place, no_dist=not dist.is_initialized())
     except CheckpointException as error:
         cause = next(iter(error.failures.values()))[0]
         raise ConfigError(

@@ -42,7 +42,7 @@ class ShardWriter:
         """Write the shards of all ranks, then on rank 0 the whole model as a transformers folder.
 
         Raises:
-            OSError: a rank could not write; the message names the rank.
+            SaveFailed: a rank could not write; the message names the rank.
         """
         self.write_shards(folder)
         learner = self.learner

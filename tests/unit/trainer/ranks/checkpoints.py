@@ -1,0 +1,141 @@
+"""One rank of the test of checkpoints: rank 0 drives, the others follow.
+
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python checkpoints.py FOLDER
+
+With two ranks, a step is made and saved to FOLDER/sharded, a save that rank 1 has no room for is
+tried, and another step is made; the plain checkpoint in FOLDER/plain is continued too. With another
+number of ranks, FOLDER/sharded is continued.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.errors import SaveFailed
+from ludus.trainer.config import TrainerConfig
+from ludus.trainer.engines.models import load_model
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.update import Updater
+from ludus.trainer.ranks.follower import follow
+from ludus.trainer.ranks.group import Ranks, place_of
+from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.updater import LeadUpdater
+from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.run.checkpoint import checkpoints, load_state, save_checkpoint
+from ludus.trainer.tiny import build_model, build_tokenizer
+
+SETTINGS = TrainerConfig(lr=1e-4, tokens_per_pass=96)
+SHAPE: dict[str, Any] = {"hidden": 16, "layers": 2, "heads": 2, "max_length": 128}
+
+
+def updater(ranks: Ranks | None, start: Path | None = None) -> Updater:
+    """Make a PPO updater, whose learner has a value head, from scratch or from a checkpoint."""
+    algorithm = resolve(load_recipe("ppo"), max_tokens=20)
+    model = load_model(start) if start else build_model(len(build_tokenizer()), **SHAPE)
+    learner: Learner = (
+        Learner(model, SETTINGS, values=True)
+        if ranks is None
+        else ShardedLearner(model, SETTINGS, values=True, ranks=ranks)
+    )
+    if start is not None:
+        learner.restore(load_state(start)["learner"], start)
+    if ranks is None or ranks.rank:
+        return Updater(algorithm, learner)
+    return LeadUpdater(algorithm, learner, ranks=ranks)
+
+
+def step(made: Updater, seed: int) -> None:
+    made.step(EXPERIENCE(), generator=torch.Generator().manual_seed(seed))
+
+
+def save(made: Updater, folder: Path, number: int) -> Path:
+    learner, tokenizer = made.learner, build_tokenizer()
+    return save_checkpoint(
+        folder,
+        number,
+        learner.model,
+        tokenizer,
+        {"learner": learner.state()},
+        keep=2,
+        writer=learner.writer(tokenizer),
+    )
+
+
+def weights(made: Updater) -> dict[str, Tensor]:
+    pieces: Any = made.learner.source().pieces()
+    return {name: one.clone() for piece in pieces for name, one in piece.items()}
+
+
+def _experience() -> Any:
+    spec = spec_from_file_location("equality", Path(__file__).parent / "equality.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["equality"] = module
+    spec.loader.exec_module(module)
+    return module.experience
+
+
+EXPERIENCE = _experience()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    place = place_of()
+    assert place is not None
+    ranks = Ranks(place, timeout_s=60)
+    ranks.connect()
+    found: dict[str, Any] = {}
+    if place.world == 2:
+        made = updater(ranks)
+        if place.rank:
+            # room for the second save is missing on this rank: the system refuses larger files
+            orders = ranks.control.receive  # type: ignore[union-attr]
+            saves = 0
+
+            def limited() -> Any:
+                nonlocal saves
+                order = orders()
+                saves += order is not None and order.name == "shards"
+                most = 4096 if saves == 2 else resource.RLIM_INFINITY
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+                return order
+
+            ranks.control.receive = limited  # type: ignore[union-attr, method-assign]
+            follow(ranks, made)
+        else:
+            step(made, 0)
+            save(made, folder / "sharded", 1)
+            try:
+                save(made, folder / "sharded", 2)
+            except SaveFailed as error:
+                found["full"] = str(error)
+            found["left"] = [one.name for one in checkpoints(folder / "sharded")]
+            found["partial"] = [one.name for one in (folder / "sharded").glob(".*")]
+            step(made, 1)
+            torch.save(weights(made), folder / "two.pt")
+            ranks.control.close()  # type: ignore[union-attr]
+        ranks.connect()  # the run is over, the group begins another
+        again = updater(ranks, folder / "plain" / "step-000001")
+    else:
+        again = updater(ranks, folder / "sharded" / "step-000001")
+    if place.rank:
+        follow(ranks, again)
+    else:
+        step(again, 1)
+        torch.save(weights(again), folder / f"continued-{place.world}.pt")
+        (folder / f"found-{place.world}.json").write_text(json.dumps(found))
+        ranks.control.close()  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Checkpoints of ranks continue with any number of ranks and in one process, and back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from ludus.errors import ConfigError
+from ludus.trainer.config import TrainerConfig
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.run.checkpoint import load_state
+from ludus.trainer.tiny import build_model
+
+
+def script() -> Any:
+    spec = spec_from_file_location("ranks_checkpoints", Path(__file__).parent / "checkpoints.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["ranks_checkpoints"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_checkpoints_continue_equally_in_any_number_of_processes(
+    start: Any, tmp_path: Path
+) -> None:
+    here = script()
+    plain = here.updater(None)
+    here.step(plain, 0)
+    here.save(plain, tmp_path / "plain", 1)
+    here.step(plain, 1)
+    expected = here.weights(plain)
+    for world in (2, 3):
+        started = start("checkpoints.py", world, tmp_path)
+        said = [rank.communicate(timeout=300)[0] for rank in started]
+        assert [rank.returncode for rank in started] == [0] * world, "\n".join(said)
+    folder = tmp_path / "sharded" / "step-000001"
+    alone = here.updater(None, folder)
+    assert alone.learner.updates == 1
+    here.step(alone, 1)
+    torch.save(here.weights(alone), tmp_path / "continued-1.pt")
+    # two ranks that went on, two from the plain checkpoint, three and one from that of two
+    for name in ("two", "continued-2", "continued-3", "continued-1"):
+        found = torch.load(tmp_path / f"{name}.pt")
+        assert list(found) == list(expected)
+        worst = max(float((found[key] - one).abs().max()) for key, one in expected.items())
+        assert worst <= 1e-6, (name, worst)
+    # the folder is one of transformers
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+    told = json.loads((tmp_path / "found-2.json").read_text())
+    assert "the checkpoint of step 2 could not be written" in told["full"]
+    assert "rank 1 (host " in told["full"]
+    assert "File too large" in told["full"]
+    assert (told["left"], told["partial"]) == (["step-000001"], [])
+    refuse_others(folder, here)
+
+
+def refuse_others(folder: Path, here: Any) -> None:
+    state = load_state(folder)["learner"]
+    size = len(here.build_tokenizer())
+    for changed, told in (
+        ({"hidden": 24}, "a model of another shape"),
+        ({"layers": 1}, r"holds the state of model\.model\.layers\.1"),
+        ({"layers": 3}, r"lacks the state of model\.model\.layers\.2"),
+    ):
+        model = build_model(size, **{**here.SHAPE, **changed})
+        with pytest.raises(ConfigError, match=told):
+            Learner(model, TrainerConfig(), values=True).restore(state, folder)
+    with pytest.raises(ConfigError, match=r"holds the state of value_head"):
+        Learner(build_model(size, **here.SHAPE), TrainerConfig()).restore(state, folder)
+    learner = Learner(build_model(size, **here.SHAPE), TrainerConfig(), values=True)
+    with pytest.raises(ConfigError, match="holds no readable shards"):
+        learner.restore(state, folder.parent)

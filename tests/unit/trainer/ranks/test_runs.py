@@ -1,0 +1,106 @@
+"""Whole runs under ranks: what one process trains, and how a run ends when a rank does."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.metrics import read_metrics
+from ludus.trainer.config import ModelConfig, RolloutConfig, RunConfig, TrainConfig, TrainerConfig
+from ludus.trainer.engines.models import load_model
+from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.train import run_training
+
+ENV = "ludus/arithmetic-v0"
+
+
+def arguments(tmp_path: Path, folder: str, **more: object) -> list[str]:
+    given = {
+        "env": ENV,
+        "model.path": tmp_path / "model",
+        "model.device": "cpu",
+        "run.folder": tmp_path / folder,
+        "run.tensorboard": "false",
+        "rollout.tasks-per-step": 2,
+        "rollout.group-size": 4,
+        "rollout.max-tokens": 8,
+        "rollout.max-turns": 2,
+        "trainer.lr": "1e-3",
+        "trainer.tokens-per-pass": 512,
+        "eval.tasks": 2,
+        **more,
+    }
+    return ["train", "ppo", *(f"--{name}={value}" for name, value in given.items())]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
+
+
+def wait_for(path: Path, timeout_s: float = 120) -> None:
+    end = time.monotonic() + timeout_s
+    while not (path.exists() and path.read_text().count("\n") > 2):
+        assert time.monotonic() < end, "the run has not begun"
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_a_run_of_two_ranks_is_that_of_one_process(
+    start: Any, tmp_path: Path, model: Path
+) -> None:
+    ranks = start("ludus", 2, *arguments(tmp_path, "two", steps=2))
+    said = [rank.communicate(timeout=300)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    config = TrainConfig(
+        env=ENV,
+        recipe="ppo",
+        steps=2,
+        model=ModelConfig(path=str(model), device="cpu"),
+        rollout=RolloutConfig(tasks_per_step=2, group_size=4, max_tokens=8, max_turns=2),
+        trainer=TrainerConfig(lr=1e-3, tokens_per_pass=512),
+        run=RunConfig(folder=str(tmp_path / "one"), tensorboard=False),
+    )
+    await run_training(config)
+    sharded, plain = (
+        load_model(tmp_path / name / "checkpoints/step-000002") for name in ("two", "one")
+    )
+    for (name, mine), theirs in zip(sharded.named_parameters(), plain.parameters(), strict=True):
+        assert float((mine - theirs).abs().max()) <= 1e-4, name  # a tenth of the learning rate
+    rows = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("two", "one")]
+    losses = [[row["loss"] for row in each if "loss" in row] for each in rows]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others_with_its_name(
+    killed: int, start: Any, tmp_path: Path, model: Path
+) -> None:
+    ranks = start("ludus", 2, *arguments(tmp_path, "run", steps=10_000))
+    wait_for(tmp_path / "run" / "metrics.jsonl")
+    os.kill(ranks[killed].pid, signal.SIGKILL)
+    started = time.monotonic()
+    said = ranks[1 - killed].communicate(timeout=60)[0]
+    assert time.monotonic() - started < 10 + 5  # the limit, and a busy machine
+    assert ranks[1 - killed].returncode not in (0, None)
+    assert re.search(rf"rank {killed} \(host \S+, pid {ranks[killed].pid}\) died", said), said
+
+
+@pytest.mark.slow
+def test_ranks_with_unequal_settings_are_refused_at_the_start(
+    start: Any, tmp_path: Path, model: Path
+) -> None:
+    given = arguments(tmp_path, "run", steps=2)
+    ranks = start("ludus", 2, *given, seeds=["--trainer.beta2=0.99", "--trainer.beta2=0.95"])
+    for rank in ranks:
+        said = rank.communicate(timeout=120)[0]
+        assert rank.returncode not in (0, None)
+        assert "trainer.beta2 is 0.99 on rank 0" in said, said
+        assert "and 0.95 on rank 1" in said, said
