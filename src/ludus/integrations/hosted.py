@@ -170,7 +170,7 @@ def _is_refusal(error: LudusError) -> bool:
     return isinstance(error, Overloaded)
 
 
-class Client(Protocol):
+class HostedClient(Protocol):
     """What a server keeps for a client that speaks plain HTTP."""
 
     touched: float
@@ -179,7 +179,7 @@ class Client(Protocol):
     """Held by whoever plays, since requests of one client may come at the same time."""
 
 
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=HostedClient)
 
 
 class ClientTable(Generic[C]):
