@@ -1,7 +1,7 @@
 """ludus verifiers and environments for verl.
 
 * `compute_score` as verl's custom reward function asks a verifier:
-  `custom_reward_function.path=pkg://ludus.integrations.verl`, `.name=compute_score`.
+  `reward.custom_reward_function.path=pkg://ludus.integrations.verl`, `.name=compute_score`.
 * `LudusAgentLoop`, registered in verl as `ludus_agent`, plays an environment token in, token out.
 * `LudusInteraction` plays an environment for versions of verl that have interactions (up to 0.7).
 
