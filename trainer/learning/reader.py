@@ -30,6 +30,8 @@ from .shortage import Shortage
 
 PACKING_OFF = "trainer.packing is none"
 NEVER_SHARED = 1 << 40
+CHECKPOINTED = 8
+"""Factor by which slices of logits are smaller where layers are computed again."""
 
 Result = TypeVar("Result")
 
@@ -73,7 +75,8 @@ class PolicyReader:
         self.config = config
         self.temperature = temperature
         self.autocast = autocast
-        self.logits_at_once = logits_at_once
+        # logits that are kept would outweigh layers that are not
+        self.logits_at_once = logits_at_once // (CHECKPOINTED if config.checkpoint_layers else 1)
         self.images = images
         if config.kernels == "liger":
             use_liger(model)
