@@ -19,6 +19,7 @@ from ludus.envs.checks import check_env
 from ludus.envs.outside import Match
 from ludus.errors import ConfigError
 from ludus.messages import Message
+from ludus.verdict import Status
 from ludus.wire.arguments import format_served
 
 from .in_pythons import python_with  # pyright: ignore
@@ -33,7 +34,6 @@ GAMES = {
     "IteratedPrisonersDilemma": r"\[(?:cooperate|defect)\]",
     "PigDice": r"\[(?:roll|hold)\]",
     "Othello": r"\[\d, ?\d\]",
-    "Chopsticks": r"\[\w+ \w+ \w+\]",
 }
 """Games of two players, with the form of a move."""
 FALLBACK = {"TicTacToe": "[4]", "ConnectFour": "[col 3]", "Nim": "[0 1]", "PigDice": "[hold]"}
@@ -90,6 +90,18 @@ async def test_a_game_is_played_by_two_policies(name: str) -> None:
         assert told["done"]
         assert rewards == [told["rewards"]["0"], told["rewards"]["1"]]
         assert [one.trajectories[0].role for one in episodes] == ["player-0", "player-1"]
+    await match.close()
+
+
+async def test_a_player_who_never_had_a_turn_has_no_episode() -> None:
+    """The first player of Nim loses by two invalid moves: the second wins and did nothing."""
+    match = Match("textarena/Nim-v0", python=python_with("textarena"), turn_timeout_s=60)
+    policies = [ScriptedPolicy(lambda _: "no move"), ScriptedPolicy(lambda _: "[0 1]")]
+    first, second = await played(match, policies, "train/0")
+    assert first.trajectories[0].ret == -1.0
+    verdict = second.trajectories[0].verdict
+    assert verdict.status is Status.INVALID
+    assert "no turn for player 1 in this game" in verdict.detail
     await match.close()
 
 
@@ -154,7 +166,9 @@ def test_a_game_of_one_player_has_the_packages_rewards() -> None:
     env.close()
 
 
-@pytest.mark.parametrize("named", ["Sudoku-v0?variant=hard", "TicTacToe-v0", "KuhnPoker-v0"])
+@pytest.mark.parametrize(
+    "named", ["FrozenLake-v0?variant=hardcore", "TicTacToe-v0", "KuhnPoker-v0"]
+)
 def test_games_pass_the_whole_check(named: str) -> None:
     name, _, arguments = named.partition("?")
     given = dict([arguments.split("=")]) if arguments else {}
