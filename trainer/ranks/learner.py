@@ -58,6 +58,7 @@ class ShardedLearner(Learner):
         offload: bool = False,
         **options: Any,
     ) -> None:
+        refuse_unshared(config, model.dtype, options.get("autocast"))
         self.ranks = ranks
         self.offload = offload
         self._inside = False
@@ -223,6 +224,28 @@ class ShardedLearner(Learner):
             self._inside = False
             if not torch.is_grad_enabled():
                 self.root.reshard()  # else the root's weights would stay whole
+
+
+def refuse_unshared(config: TrainerConfig, held: torch.dtype, autocast: torch.dtype | None) -> None:
+    """Refuse what a learner in one process can do and ranks cannot yet.
+
+    Raises:
+        ConfigError: with the setting.
+    """
+    asked = {
+        "trainer.critic = 'separate'": config.critic == "separate",
+        f"trainer.value_updates = {config.value_updates}": config.value_updates > 0,
+        f"trainer.ema_decay = {config.ema_decay}": config.ema_decay > 0,
+        "trainer.compile": config.compile,
+        f"trainer.kernels = {config.kernels!r}": config.kernels != "torch",
+        "weights in half precision": held.itemsize < 4,
+        "float16, which needs a scaled loss,": autocast is torch.float16,
+    }
+    if found := [name for name, given in asked.items() if given]:
+        raise ConfigError(
+            f"{' and '.join(found)} cannot be used with several ranks; leave it out, or train in "
+            "one process"
+        )
 
 
 def shares(

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,14 +19,14 @@ import torch
 
 from ludus.agent import Episode
 from ludus.errors import ConfigError, RankLost
-from ludus.trainer.config import RanksConfig, TrainConfig
+from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.batch import Row, pad, passes
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.ranks.codec import decode, encode
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import place_of
 from ludus.trainer.ranks.launch import open_ranks
-from ludus.trainer.ranks.learner import shares
+from ludus.trainer.ranks.learner import refuse_unshared, shares
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +159,22 @@ def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks() -> None:
         pass
     with pytest.raises(ConfigError, match=r"ranks\.timeout_s must be positive, got 0"):
         RanksConfig(timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"critic": "separate"}, r"trainer\.critic = 'separate' cannot be used with several ranks"),
+        ({"ema_decay": 0.9}, r"trainer\.ema_decay = 0\.9"),
+        ({"compile": True}, r"trainer\.compile"),
+    ],
+)
+def test_what_ranks_cannot_do_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        refuse_unshared(TrainerConfig(**settings), torch.float32, None)
+    with pytest.raises(ConfigError, match="half precision"):
+        refuse_unshared(TrainerConfig(), torch.bfloat16, None)
+    refuse_unshared(TrainerConfig(), torch.float32, torch.bfloat16)
 
 
 def connected(world: int = 3) -> tuple[Lead, list[Follower]]:
