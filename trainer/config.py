@@ -239,7 +239,7 @@ class TrainerConfig:
     of liger-kernel (extra liger, CUDA alone; unmeasured).
     """
     compile: bool = False
-    """Whether decoder layers are compiled by torch.compile; the first passes take minutes."""
+    """Whether decoder layers are compiled by torch.compile, at the first passes; unmeasured."""
     critic: Literal["shared", "separate"] = "shared"
     """For recipes with values: whether the value head reads the policy's hidden states, or those of
     a copy of the policy that is trained for values alone.

@@ -14,7 +14,7 @@ FOLDERS = ["agent", "envs", "rewards", "sandboxes", "trainer"]
 LIGHT = ["ludus.envs", "ludus.rewards", "ludus.agent", "ludus.sandboxes", "ludus.cli.main"]
 LAZY = [
     *("ludus.agent", "ludus.envs", "ludus.rewards", "ludus.sandboxes", "ludus.trainer"),
-    *("ludus.llm", "ludus.wire"),
+    *("ludus.envs.outside", "ludus.llm", "ludus.wire"),
 ]
 HEAVY = "torch", "transformers", "vllm", "datasets"
 DEPENDENCIES = ("aiohttp", "asyncio", "gymnasium", "httpx", "jinja2", "msgspec", "numpy", *HEAVY)

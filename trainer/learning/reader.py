@@ -182,8 +182,8 @@ class PolicyReader:
             found.append(f"rows are padded, since this model cannot be packed: {self.unpacked}")
         if self.config.compile:
             found.append(
-                "trainer.compile is on: the first passes of a run compile the layers, which takes "
-                "minutes; it pays off on long runs on a GPU, and was not faster on a CPU"
+                "trainer.compile is on: the first passes of a run compile the layers; what it "
+                "gains has not been measured"
             )
         usual = TrainerConfig()
         for name in ("critic", "critic_lr", "value_updates"):

@@ -10,7 +10,7 @@ The parts and their sizes, for P weights (T of them trained), W ranks and t toke
     the engine's weights, keys and values          rank 0 alone
 
 Measured against runs on a CPU (`tests/unit/trainer/test_plan_memory.py`), the learner's part is
-0.9 to 1.4 times what was allocated. An allocator may keep more.
+0.85 to 1.5 times what was allocated (the bounds of the test). An allocator may keep more.
 """
 
 from __future__ import annotations
