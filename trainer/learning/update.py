@@ -189,6 +189,7 @@ class Updater:
                 advantages=credit.advantages,
             ),
             generator,
+            weigh=not self._weighs_in_the_pass,
         )
         ready = Batch(
             batch.ids,
@@ -313,12 +314,24 @@ class Updater:
         """Whether the old policy must be scored before the first update, rather than be the learner
         itself.
         """
-        needs = self.algorithm.needs
         corrects = self.algorithm.weights_fn is not None or bool(self.algorithm.filters)
+        return self._needs_old_besides_weights or (corrects and not self._weighs_in_the_pass)
+
+    @property
+    def _needs_old_besides_weights(self) -> bool:
         remembers = self.tracker is not None
         compares = "marked" in self.algorithm.loss_fn.optional
         several = self.updates * self.epochs > 1 and not self._to_sampler
-        return several or corrects or remembers or compares or "ref_logp" in needs
+        return several or remembers or compares or "ref_logp" in self.algorithm.needs
+
+    @property
+    def _weighs_in_the_pass(self) -> bool:
+        """Whether the correction's weights are computed in the pass that learns.
+
+        With one update the learner in that pass still is the old policy, so that scoring the batch
+        beforehand, a third of the cost of an update, would say the same again.
+        """
+        return self.algorithm.weighs_rows_alone and not self._needs_old_besides_weights
 
     @property
     def _needs_old_entropy(self) -> bool:
@@ -337,6 +350,8 @@ class Updater:
             mask=batch.mask,
             sampler_logp=batch.sampler_logp,
         )
+        if self._weighs_in_the_pass:
+            read = replace(read, weights=self.algorithm.weigh_rows(read))
         if logp.requires_grad:
             self._moves.append(movement_of(self.algorithm.moved(read), batch))
             if self.learner.updates == self._first_update:  # still the weights that sampled

@@ -154,17 +154,40 @@ class Algorithm:
         Args:
             inputs: as for `correct`.
         """
-        if self.weights_fn is None:
-            return None
-        return one_tensor(self.weights_fn(_by_row(inputs)), self.weights_fn.name)
+        return None if self.weights_fn is None else self.weigh_rows(_by_row(inputs))
 
-    def correct(self, inputs: Inputs, generator: torch.Generator | None = None) -> Corrected:
+    def weigh_rows(self, rows: Inputs) -> Tensor:
+        """Return the weights of a recipe that has some, for inputs with a row for each segment."""
+        assert self.weights_fn is not None, "a recipe with weights"
+        return one_tensor(self.weights_fn(rows), self.weights_fn.name)
+
+    @property
+    def weighs_rows_alone(self) -> bool:
+        """Whether a row's weights depend on that row alone, and nothing but the loss reads them."""
+        weights = self.weights_fn
+        return (
+            weights is not None
+            and weights.name == "tis_weights"
+            and not weights.options.get("normalise", False)
+            and not self.filters
+            and self.recipe.algorithm.corrections.denominator != "remaining"
+            and "weights" not in self.advantage_fn.optional
+        )
+
+    def correct(
+        self,
+        inputs: Inputs,
+        generator: torch.Generator | None = None,
+        *,
+        weigh: bool = True,
+    ) -> Corrected:
         """Weight and filter the tokens of a batch once, before the first update.
 
         Args:
             inputs: mask and rollouts; old_logp, sampler_logp, advantages, truncated and rewards
                 for functions that read these; see `needs`.
             generator: randomness for filters that draw; None uses torch's global generator.
+            weigh: False leaves out the weights, which the caller computes by `weigh_rows`.
         """
         settings, where = self.recipe.algorithm, Place.CORRECTIONS
         mask = need(inputs.mask, "mask", where)
@@ -172,7 +195,7 @@ class Algorithm:
             rollouts = need(inputs.rollouts, "rollouts", where)
             mask = mask * ~_truncated(inputs)[rollouts].unsqueeze(1)
             inputs = replace(inputs, mask=mask)
-        weights, given = self.weigh(inputs), _by_row(inputs)
+        weights, given = self.weigh(inputs) if weigh else None, _by_row(inputs)
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
             drawn = {"generator": generator} if function.draws else {}

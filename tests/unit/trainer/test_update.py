@@ -209,6 +209,45 @@ def test_a_filter_that_reads_entropies_gets_them() -> None:
     assert batch.inputs.weights[1, 3:].tolist() == [1.0] * 5
 
 
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_weights_of_rows_are_those_that_scoring_the_batch_beforehand_gives(level: str) -> None:
+    """A band that keeps every row makes the trainer score the batch beforehand."""
+    groups = [
+        group(trajectory(1.0, seed=1, segments=2), trajectory(0.0, seed=2)),
+        group(trajectory(0.5, seed=3), trajectory(1.0, seed=4), trajectory(0.0, seed=5)),
+    ]
+    weights = {"weights": "tis_weights", "weight_options": {"cap": 1.1, "level": level}}
+    everything = [{"name": "ratio_band_mask", "options": {"low": 0.0, "high": 1e30}}]
+    in_the_pass = updater("grpo", {"algorithm": {"corrections": weights}})
+    beforehand = updater("grpo", {"algorithm": {"corrections": {**weights, "filters": everything}}})
+    uncorrected = updater("grpo")
+    assert (in_the_pass._needs_old, beforehand._needs_old) == (False, True)
+    norms = [step(made, groups)["grad_norm"] for made in (in_the_pass, beforehand, uncorrected)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert norms[0] != pytest.approx(norms[2], rel=1e-2)
+    pairs = zip(
+        in_the_pass.learner.model.parameters(), beforehand.learner.model.parameters(), strict=True
+    )
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "settings"),
+    [
+        ({"weight_options": {"normalise": True}}, {}),  # the mean is that of the batch
+        ({"denominator": "remaining"}, {}),
+        ({}, {"updates": 2}),  # the second update is not the old policy
+    ],
+)
+def test_weights_that_need_the_whole_batch_are_made_beforehand(
+    overrides: dict[str, object], settings: dict[str, int]
+) -> None:
+    corrections = {"weights": "tis_weights", **overrides}
+    made = updater("grpo", {"algorithm": {"corrections": corrections}}, **settings)
+    assert made._needs_old
+
+
 def test_rows_that_stay_together_fill_passes_up() -> None:
     lengths = torch.tensor([3, 9, 3, 2, 2, 4])
     together = torch.tensor([0, 0, 1, 1, 2, 2])
