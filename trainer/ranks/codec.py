@@ -43,7 +43,7 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 def _packed(value: Any) -> PackedTensor:
     if not isinstance(value, Tensor):
-        raise NotImplementedError(f"{type(value).__name__} has no form in bytes")
+        raise TypeError(f"{type(value).__name__} has no form in bytes")
     flat = value.detach().cpu().contiguous()
     data = flat.flatten().view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     return PackedTensor(str(flat.dtype).removeprefix("torch."), list(flat.shape), data)
@@ -51,7 +51,7 @@ def _packed(value: Any) -> PackedTensor:
 
 def _unpacked(kind: type[Any], given: Any) -> Any:
     if kind is not Tensor:
-        raise NotImplementedError(f"{kind.__name__} has no form in bytes")
+        raise TypeError(f"{kind.__name__} has no form in bytes")
     packed = msgspec.convert(given, PackedTensor)
     dtype = getattr(torch, packed.dtype)
     if not packed.data:

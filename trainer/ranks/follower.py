@@ -54,4 +54,4 @@ def _obey(order: Order, payload: bytes, updater: Updater) -> None:
         case "shards":
             ShardWriter(learner).write_shards(Path(given["folder"]))
         case _:
-            raise NotImplementedError(f"no order named {order.name!r}")
+            raise ValueError(f"no order named {order.name!r}")

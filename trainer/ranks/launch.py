@@ -49,8 +49,8 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
     An exception in the block is told to the other ranks, which end too.
 
     Raises:
-        ConfigError: the ranks have different settings or versions; or settings of ranks are given
-            without torchrun.
+        ConfigError: the ranks have different settings or versions, or an engine that cannot be
+            used with several; or settings of ranks are given without torchrun.
         RankLost: a rank did not start.
     """
     place = place_of()
@@ -63,6 +63,11 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
         yield None
         return
     device = "cuda" if pick_device(config.model.device).startswith("cuda") else "cpu"
+    if config.engine == "vllm":
+        raise ConfigError(
+            "--engine vllm cannot be used with several ranks yet: the probe of its weights asks "
+            "the whole model; use --engine local, or train in one process"
+        )
     ranks = Ranks(place, device=device, timeout_s=config.ranks.timeout_s)
     try:
         _refuse_unequal(ranks, config)

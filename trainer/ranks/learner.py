@@ -63,18 +63,6 @@ class ShardedLearner(Learner):
         self.offload = offload
         self._inside = False
         self._score: Callable[[Batch], Any] = self.predict
-        alone = {
-            "trainer.critic = separate": config.critic == "separate",
-            "trainer.ema_decay": config.ema_decay > 0,
-            "trainer.value_updates": config.value_updates > 0,
-            "model.dtype = float16": options.get("autocast") == torch.float16,
-            "model.weights = bfloat16": model.dtype != torch.float32,
-        }
-        if asked := [name for name, wanted in alone.items() if wanted]:
-            raise ConfigError(
-                f"{', '.join(asked)}: a learner in one process has this, ranks do not yet; run "
-                "without torchrun, or leave it out"
-            )
         super().__init__(model, config, **options)
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
@@ -112,11 +100,17 @@ class ShardedLearner(Learner):
         """Continue from a checkpoint of any number of ranks, or of a learner in one process.
 
         Raises:
-            ConfigError: the checkpoint was written by another model.
+            ConfigError: the checkpoint was written by another model, or holds what ranks would
+                leave out.
         """
         if SHARDS in state:
             super().restore(state, folder)
             return
+        if left_out := [name for name in ("critic", "masters", "average") if state.get(name)]:
+            raise ConfigError(
+                f"the checkpoint holds what ranks cannot continue ({', '.join(left_out)}): resume "
+                "in one process, or start anew from its weights with --model.path"
+            )
         self.updates = int(state["updates"])
         moments = state["optimizer"]["state"]
         parameters = self._parameters()

@@ -309,13 +309,37 @@ class BridgedEpisode:
         logger.warning("an episode of %s failed: %s", self.env, said, exc_info=unforeseen)
 
 
+def _refuse_images(messages: Sequence[Message]) -> None:
+    """Refuse messages with images: the bridges carry text, and a policy that is not shown what the
+    environment shows would be trained on guesses.
+
+    Raises:
+        ConfigError: a message shows an image.
+    """
+    if any(message.images for message in messages):
+        raise ConfigError(
+            "the environment shows an image, and this bridge carries text alone; train on it with "
+            "ludus train, or serve it with ludus serve"
+        )
+
+
 def spoken(messages: Sequence[Message]) -> str:
-    """Return what messages say, as one text."""
+    """Return what messages say, as one text.
+
+    Raises:
+        ConfigError: a message shows an image, which the peer would not be shown.
+    """
+    _refuse_images(messages)
     return "\n\n".join(message.text for message in messages if message.text)
 
 
 def as_chat(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Return messages as the dictionaries of a chat, text alone."""
+    """Return messages as the dictionaries of a chat.
+
+    Raises:
+        ConfigError: a message shows an image, which the peer would not be shown.
+    """
+    _refuse_images(messages)
     return [{"role": message.role.value, "content": message.text} for message in messages]
 
 

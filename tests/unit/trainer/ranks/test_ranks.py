@@ -26,7 +26,7 @@ from ludus.trainer.ranks.codec import decode, encode
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import place_of
 from ludus.trainer.ranks.launch import open_ranks
-from ludus.trainer.ranks.learner import refuse_unshared, shares
+from ludus.trainer.ranks.learner import ShardedLearner, refuse_unshared, shares
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_experience_survives_the_way_to_another_rank() -> None:
     assert torch.equal(decode(encode(half), Experience).rewards, half.rewards)
     with pytest.raises(msgspec.ValidationError):
         decode(msgspec.msgpack.encode({"rewards": 1}), Experience)
-    with pytest.raises(NotImplementedError, match="object"):
+    with pytest.raises(TypeError, match="object"):
         encode(object())
 
 
@@ -148,13 +148,24 @@ def test_a_place_that_torchrun_does_not_give_is_refused(
         place_of(environment)
 
 
-def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks() -> None:
+def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert place_of({}) is None
     with open_ranks(TrainConfig()) as ranks:
         assert ranks is None
     with (
         pytest.raises(ConfigError, match="torchrun --nproc_per_node"),
         open_ranks(TrainConfig(ranks=RanksConfig(offload=True))),
+    ):
+        pass
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with (
+        pytest.raises(ConfigError, match="--engine vllm cannot be used with several ranks"),
+        open_ranks(TrainConfig(engine="vllm")),
     ):
         pass
     with pytest.raises(ConfigError, match=r"ranks\.timeout_s must be positive, got 0"):
@@ -266,3 +277,12 @@ def test_a_rank_that_is_killed_is_known_at_once_by_name() -> None:
     assert time.monotonic() - started < 10
     rank.wait(timeout=10)
     rank.stdout.close()
+
+
+@pytest.mark.parametrize("part", ["critic", "masters", "average"])
+def test_a_checkpoint_of_one_process_whose_parts_ranks_would_leave_out_is_refused(
+    part: str,
+) -> None:
+    learner = object.__new__(ShardedLearner)  # is asked before anything of the group is needed
+    with pytest.raises(ConfigError, match=rf"cannot continue \({part}\): resume in one process"):
+        learner.restore({"updates": 3, part: [torch.zeros(2)]})
