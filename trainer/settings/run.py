@@ -1,0 +1,36 @@
+"""The settings of the run folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .checks import not_negative, positive
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Settings of the run folder."""
+
+    folder: str = ""
+    """Path of the run folder; empty is runs/<environment>-<recipe>, or runs/sft for ludus sft."""
+    resume: bool = False
+    """Continue from the newest checkpoint of the folder."""
+    resume_changed: bool = False
+    """Continue also where settings that change what is learned differ from those of the run."""
+    save_every: int = 50
+    """Steps between checkpoints; the last step is always saved."""
+    keep: int = 2
+    """Number of newest checkpoints that are kept."""
+    max_failed_saves: int = 3
+    """Number of checkpoints in a row that cannot be written, by a full disk for instance, which
+    ends the run.
+    """
+    episodes_every: int = 10
+    """Steps between files of whole episodes."""
+    tensorboard: bool = True
+
+    def __post_init__(self) -> None:
+        positive("run.keep", self.keep)
+        positive("run.max_failed_saves", self.max_failed_saves)
+        not_negative("run.save_every", self.save_every)
+        not_negative("run.episodes_every", self.episodes_every)
