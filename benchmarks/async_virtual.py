@@ -25,7 +25,8 @@ from ludus.trainer.rollout import Group, Ticket
 from ludus.trainer.rollout.cut import Cut
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import Accounts, RolloutRecord
-from ludus.trainer.stream.stream import RolloutStream, StreamPlan
+from ludus.trainer.stream.plan import StreamPlan
+from ludus.trainer.stream.stream import RolloutStream
 from ludus.trainer.stream.virtual_time import VirtualTimeLoop
 from ludus.verdict import Verdict
 

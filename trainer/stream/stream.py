@@ -14,11 +14,8 @@ more, groups are played at any time, as far as `IssueRule` allows.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
 
 from ludus.agent import Episode
 from ludus.envs import Task
@@ -34,81 +31,13 @@ from .fates import LATE, SMALL_GROUP, records_of
 from .issue_rule import IssueRule
 from .length_bias import LengthBias
 from .outage import Outage, unreachable
+from .plan import Play, StreamPlan
+from .shelf import GroupInFlight, Shelf
 from .staleness import staleness_numbers
 from .state import FinishedGroup, StreamState
 
 LOOK_S = 5.0
 """Seconds after which a waiting stream looks again, even if nobody has told it of a change."""
-
-Late = Literal["wait", "mask", "drop"]
-
-
-class Play(Protocol):
-    """Plays the group of a ticket; see `Collector.play`."""
-
-    async def __call__(
-        self, ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
-    ) -> Group:
-        """Return the group with the rollouts that have finished."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPlan:
-    """The numbers that the stream follows."""
-
-    groups: int
-    """B, the groups of a step."""
-    group_size: int
-    steps: int
-    """Steps of the whole run."""
-    max_staleness: int = 0
-    """Eta, in versions; see `IssueRule`."""
-    deadline: int = 0
-    """D: a group is trained at most this number of versions after its issue; 0 sets no deadline."""
-    deadline_s: float = 0.0
-    """Seconds from the issue of a group to the end of its late rollouts; 0 sets no deadline."""
-    late: Late = "wait"
-    """What happens to rollouts that are not finished at the deadline: the learner waits; they are
-    masked and their group goes on without them; or the whole group is dropped.
-    """
-    min_group: int = 1
-    """The smallest number of finished rollouts with which a group goes on."""
-    concurrency: int = 256
-    """Number of rollouts from which no further group is issued, where groups are played ahead."""
-    refills: int = 4
-    """How many times B groups may replace groups that the recipe's filter drops in a step."""
-    outage_s: float = 60.0
-    """Seconds to wait for servers that cannot be reached."""
-
-
-@dataclass
-class _Playing:
-    """A group in flight."""
-
-    ticket: Ticket
-    cut: Cut
-    left: int
-    """Number of rollouts that have not finished."""
-    task: asyncio.Task[None] | None = None
-
-
-@dataclass
-class _Shelf:
-    """The groups that are outstanding, by ordinal."""
-
-    playing: dict[int, _Playing] = field(default_factory=dict[int, _Playing])
-    waiting: dict[int, Group] = field(default_factory=dict[int, Group])
-    dropped: dict[int, Group] = field(default_factory=dict[int, Group])
-    """Dropped by the recipe's filter, and replaced; their rewards count in the next step."""
-    training: dict[int, Group] = field(default_factory=dict[int, Group])
-    """Handed out by `batch`, and not settled."""
-    reported: dict[int, Group] = field(default_factory=dict[int, Group])
-    """Handed out by `batch` although the filter has dropped them, and not settled."""
-    flying: int = 0
-    """Number of rollouts in flight."""
-    issued_at: Counter[int] = field(default_factory=Counter[int])
-    """Number of groups in flight by the version at which they were issued."""
 
 
 class RolloutStream:
@@ -149,7 +78,7 @@ class RolloutStream:
         self._done = done
         self._rule = IssueRule(plan.max_staleness, plan.groups, plan.steps)
         self._outage = Outage(plan.outage_s)
-        self._shelf = _Shelf()
+        self._shelf = Shelf()
         self._again: list[Ticket] = []
         """Groups of a checkpoint that are to be played again."""
         self._frontier = 0
@@ -336,7 +265,9 @@ class RolloutStream:
         """Play a group; one that is played again has the tokens of today's weights."""
         ticket = Ticket(ordinal=ticket.ordinal, task=ticket.task, version=self.version)
         timed = self.plan.deadline_s and self.plan.late != "wait"
-        one = _Playing(ticket, Cut(self.plan.deadline_s if timed else None), self.plan.group_size)
+        one = GroupInFlight(
+            ticket, Cut(self.plan.deadline_s if timed else None), self.plan.group_size
+        )
         self._shelf.playing[ticket.ordinal] = one
         self._shelf.flying += one.left
         self._shelf.issued_at[ticket.version] += 1
@@ -344,7 +275,7 @@ class RolloutStream:
 
     # --- play -------------------------------------------------------------------------------------
 
-    async def _run(self, one: _Playing) -> None:
+    async def _run(self, one: GroupInFlight) -> None:
         shelf = self._shelf
 
         def done(episode: Episode) -> None:
@@ -424,7 +355,7 @@ class RolloutStream:
             return True
         return not shelf.playing and not self._again and not self._room()
 
-    def _late(self) -> list[_Playing]:
+    def _late(self) -> list[GroupInFlight]:
         """Return the groups in flight that the next step has to contain."""
         if not self.plan.deadline:
             return []

@@ -31,8 +31,9 @@ from ludus.trainer.stream.accounts import (
 from ludus.trainer.stream.deadlines import owed_groups
 from ludus.trainer.stream.issue_rule import IssueRule
 from ludus.trainer.stream.length_bias import LengthBias
+from ludus.trainer.stream.plan import StreamPlan
 from ludus.trainer.stream.state import StreamState
-from ludus.trainer.stream.stream import RolloutStream, StreamPlan
+from ludus.trainer.stream.stream import RolloutStream
 from ludus.trainer.stream.virtual_time import NothingLeft, VirtualTimeLoop
 from ludus.trainer.stream.watchdog import RunStalled, Watchdog
 from ludus.verdict import Verdict
