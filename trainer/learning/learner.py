@@ -109,6 +109,7 @@ class Learner(PolicyReader):
         idle: Tensor | None = None,
         together: Tensor | None = None,
         entropy: bool = False,
+        afresh: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
         """Make an optimizer update from the given rows.
 
@@ -121,6 +122,9 @@ class Learner(PolicyReader):
             together: [B] int, rows with the same number share a pass, however long the pass gets:
                 for losses that compare rows.
             entropy: whether the loss reads entropies.
+            afresh: called whenever the gradient is computed from its first pass, which happens
+                again where memory ran out or a scaled loss overflowed: what the loss has noted of
+                earlier passes does not count.
 
         Returns:
             `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
@@ -138,6 +142,7 @@ class Learner(PolicyReader):
             loss.
             """
             self.optimizer.zero_grad(set_to_none=True)
+            afresh()
             total, weight = 0.0, 0.0
             for part in self._passes(batch, those, together):
                 with self._watching(batch, part):

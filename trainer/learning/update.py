@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -125,7 +126,7 @@ class Updater:
         made: list[dict[str, float]] = []
         self._gaps, self._first_update = [], self.learner.updates
         for rows in self._shares(batch, generator):
-            moves = len(self._moves)
+            forget = partial(self._forget_after, len(self._moves), len(self._gaps))
             try:
                 made.append(
                     self.learner.update(
@@ -135,11 +136,12 @@ class Updater:
                         idle=idle,
                         together=batch.inputs.groups if self.algorithm.compares else None,
                         entropy="entropy" in self.algorithm.needs,
+                        afresh=forget,
                     )
                 )
                 self.refused_in_a_row = 0
             except UpdateRefused as error:
-                del self._moves[moves:]
+                forget()
                 self._refuse(error, experience, batch)
         for name in made[0] if made else ():
             metrics[name] = sum(one[name] for one in made) / len(made)
@@ -149,6 +151,10 @@ class Updater:
         moved, self._moves = movement_numbers(self.learner.gathered(self._moves)), []
         metrics = mean_gap(self.learner.gathered(self._gaps)) | metrics
         return metrics | moved | self._remember(experience, batch, drift)
+
+    def _forget_after(self, moves: int, gaps: int) -> None:
+        """Drop the statistics of passes that are computed again or do not count."""
+        del self._moves[moves:], self._gaps[gaps:]
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
         """Keep the rows and episodes of an update that was not made."""

@@ -279,6 +279,33 @@ def test_a_pass_that_does_not_fit_into_memory_is_halved_told_and_made() -> None:
     assert "set trainer.tokens_per_pass to start there" in told
 
 
+@pytest.mark.parametrize("fault", ["overflow", "memory"])
+def test_what_a_loss_notes_of_passes_that_are_computed_again_can_be_dropped(fault: str) -> None:
+    made = learner(autocast=torch.float16 if fault == "overflow" else None, tokens_per_pass=40)
+    rows: list[int] = []
+    if fault == "overflow":
+        made.scale.factor = 2.0**24
+    else:
+        passes = 0
+
+        def full_once(*_: Any) -> None:
+            nonlocal passes
+            passes += 1
+            if passes == 2:  # the first pass has been noted by then
+                raise torch.OutOfMemoryError("CUDA out of memory")
+
+        made.model.base_model.layers[0].register_forward_pre_hook(full_once)
+
+    def noting(part: Batch, predicted: Predicted) -> Any:
+        rows.append(len(part))
+        return steep(part, predicted)
+
+    made.update(batch(), torch.arange(6), noting, afresh=rows.clear)
+    assert sum(rows) == 6
+    made.update(batch(), torch.arange(6), noting)
+    assert sum(rows) == 12
+
+
 @pytest.mark.slow
 def test_a_row_that_does_not_fit_into_memory_is_refused_with_what_helps() -> None:
     out, told = in_small_memory(1, 60_000)
