@@ -11,7 +11,8 @@ from ..rollout.collect import Group
 from ..rollout.stages import Stages
 from ..setup import Parts
 from .accounts import FILE, Accounts
-from .stream import RolloutStream, StreamPlan
+from .plan import StreamPlan
+from .stream import RolloutStream
 
 MAX_REFILLS = 4
 """Largest number of batches by which a recipe with `sampling.refill` may replace what its filter
