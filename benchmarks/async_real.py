@@ -123,7 +123,7 @@ SHAPE: dict[str, int] = {"hidden": 128, "layers": 2, "heads": 4, "max_length": 5
 CORES = sorted(os.sched_getaffinity(0))[:2]
 
 
-async def measure(mode: str, steps: int, groups: int) -> dict[str, float]:
+async def measure(mode: str, steps: int, groups: int, epochs: int) -> dict[str, float]:
     """Run a mode, and return what was measured of all steps but the first `skipped`.
 
     The first steps of every mode warm up; those of `async` also fill the stream.
@@ -134,7 +134,7 @@ async def measure(mode: str, steps: int, groups: int) -> dict[str, float]:
     recipe = load_recipe("grpo", {"sampling": {"group_size": GROUP}})
     algorithm = resolve(corrected(recipe) if eta else recipe, max_tokens=LONGEST)
     learner = Learner(model, TrainerConfig(lr=1e-5))
-    updater = Updater(algorithm, learner)
+    updater = Updater(algorithm, learner, epochs=epochs)
     with tempfile.TemporaryDirectory() as name:
         engine = await open_engine("free" if mode == "free" else "pinned", model, Path(name))
         await engine.set_weights(learner.source(), 0)
@@ -256,11 +256,12 @@ def main() -> None:
     parser.add_argument("mode", choices=("async", "sync", "free", "bounds"))
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=1, help="updates with each rollout")
     parser.add_argument("--hidden", type=int, default=SHAPE["hidden"])
     parser.add_argument("--layers", type=int, default=SHAPE["layers"])
     given = parser.parse_args()
     SHAPE.update(hidden=given.hidden, layers=given.layers)
-    print(json.dumps(asyncio.run(measure(given.mode, given.steps, given.groups))))
+    print(json.dumps(asyncio.run(measure(given.mode, given.steps, given.groups, given.epochs))))
 
 
 if __name__ == "__main__":
