@@ -29,7 +29,7 @@ from ...tools import ToolSpec
 from ..inside.contract import PeerBroken, as_reward
 from .exchange import PeerServer
 
-_RESERVED = ("verify", "seed_session", "aggregate_metrics", "mcp")
+_RESERVED = ("verify", "seed_session", "close_session", "aggregate_metrics", "mcp")
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "assistant": Role.ASSISTANT}
 
 
@@ -98,7 +98,8 @@ class NemoGymClient(TextEnv):
         if status != 200 or not isinstance(told, dict):
             raise self._refusal("/seed_session", status, told)
         given = self._row["responses_create_params"]
-        tools = [_tool(one) for one in given.get("tools") or [] if one.get("type") == "function"]
+        listed = [one for one in given.get("tools") or [] if one.get("type") == "function"]
+        tools = [_tool(one) for one in listed if one.get("name") not in _RESERVED]
         self._tools = {tool.name for tool in tools}
         opening = _messages(given.get("input", ""))
         prompts = [one.text for one in opening if one.role is Role.SYSTEM]
@@ -135,7 +136,7 @@ class NemoGymClient(TextEnv):
         )  # fmt: skip
         if call.error:
             answer = f"this call was not executed: {call.error}"
-        elif call.name not in self._tools or call.name in _RESERVED:
+        elif call.name not in self._tools:
             answer = f"no tool named {call.name[:80]!r}; there is {', '.join(sorted(self._tools))}"
         else:
             status, told = await self._server.ask("POST", f"/{call.name}", call.arguments)
@@ -156,10 +157,9 @@ class NemoGymClient(TextEnv):
         return results or "", self._verdict(told), True, False, {}
 
     def _verdict(self, told: dict[str, Any]) -> Verdict:
-        failure = told.get("_ng_failure_class") or told.get("failure_reason")
-        if failure:
-            detail = told.get("_ng_failure_judge_error") or ""
-            return Verdict.unavailable(f"{self._server.label}: {failure} {detail}"[:600].strip())
+        excluded = _excluded(told)
+        if excluded:
+            return Verdict.unavailable(f"{self._server.label}: {excluded}"[:600])
         if "reward" not in told:
             return Verdict.error(f"{self._server.label}: /verify answers without a reward")
         try:
@@ -185,6 +185,24 @@ class NemoGymClient(TextEnv):
         if status in (429, 502, 503, 504):
             return self._server.unavailable(said)
         return self._server.failed(said)
+
+
+def _excluded(told: dict[str, Any]) -> str:
+    """Say why the server excludes a sample from its own scores; empty where its reward counts.
+
+    Since 0.7 `mask_sample` decides, and a sample that names a failure beside `mask_sample: false`
+    was measured all the same. Servers before 0.7 name a failure, or mask in `instance_config`.
+    """
+    named = [told.get("failure_kind"), told.get("failure_reason"), told.get("_ng_failure_class")]
+    masked = told.get("mask_sample")
+    if masked is None:
+        settings = told.get("instance_config")
+        older = isinstance(settings, dict) and settings.get("mask_sample")
+        masked = older or any(named)
+    if not masked and not told.get("_ng_failure_class"):
+        return ""
+    said = [str(one) for one in (*named, told.get("_ng_failure_judge_error")) if one]
+    return " ".join(dict.fromkeys(said)) or "the server masks this sample and does not say why"
 
 
 def _read_rows(place: str) -> list[NemoRow]:

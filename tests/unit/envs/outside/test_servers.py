@@ -326,6 +326,27 @@ async def test_a_nemo_gym_episode_has_tools_a_cookie_and_a_verdict(rows: str) ->
             Status.UNAVAILABLE,
             "judge_failed 503",
         ),
+        (
+            {
+                "reward": 0.0,
+                "mask_sample": True,
+                "failure_kind": "session_lost",
+                "failure_reason": "no such session",
+            },
+            Status.UNAVAILABLE,
+            "session_lost no such session",
+        ),
+        ({"reward": 1.0, "mask_sample": True}, Status.UNAVAILABLE, "does not say why"),
+        (
+            {"reward": 0.0, "mask_sample": False, "_ng_failure_class": "agent_timeout"},
+            Status.UNAVAILABLE,
+            "agent_timeout",
+        ),
+        (
+            {"reward": 0.0, "instance_config": {"mask_sample": True}, "failure_reason": "OOM"},
+            Status.UNAVAILABLE,
+            "OOM",
+        ),
         ({"score": 1.0}, Status.ERROR, "/verify answers without a reward"),
         ({"reward": "high"}, Status.ERROR, "the reward is 'high', not a number"),
         ({"reward": None}, Status.ERROR, "the reward is None, not a number"),
@@ -341,6 +362,45 @@ async def test_a_nemo_gym_failure_is_no_reward(
             await env.step("It is cold.")
         assert caught.value.verdict.status is status
         assert said in caught.value.verdict.detail
+        await env.close()
+
+
+@pytest.mark.parametrize(
+    "verified",
+    [
+        {"reward": 0.5, "mask_sample": False},
+        {"reward": 0.5, "mask_sample": False, "failure_kind": "judge_unparseable",
+         "failure_reason": "read by the second parser"},
+        {"reward": 0.5, "mask_sample": None, "failure_kind": None, "failure_reason": None},
+    ],
+)  # fmt: skip
+async def test_a_nemo_gym_sample_that_is_not_masked_counts(
+    rows: str, verified: dict[str, Any]
+) -> None:
+    async with served(Weather(**verified).routes()) as url:
+        env = make_async(f"nemo-gym/{url}", data=rows)
+        await env.reset(seed=0)
+        assert (await env.step("It is cold."))[1:3] == (0.5, True)
+        await env.close()
+
+
+async def test_a_route_of_nemo_gyms_protocol_is_no_tool(tmp_path: Path) -> None:
+    """A row that lists them as tools would let the policy score or end its own session."""
+    names = ["close_session", "verify", "seed_session", "aggregate_metrics", "mcp"]
+    row = json.loads(json.dumps(ROW))
+    row["responses_create_params"]["tools"] += [{"type": "function", "name": one} for one in names]
+    place = tmp_path / "rows.jsonl"
+    place.write_text(json.dumps(row) + "\n")
+    server = Weather()
+    async with served(server.routes()) as url:
+        env = make_async(f"nemo-gym/{url}", data=str(place))
+        _, info = await env.reset(seed=0)
+        assert [tool.name for tool in info["briefing"].tools] == ["get_weather"]
+        results, *_ = await env.step(
+            assistant("", [ToolCall(name=name, arguments={}, id=name) for name in names])
+        )
+        assert all("no tool named" in one.text for one in results if isinstance(one, Message))
+        assert [path for path, *_ in server.heard] == ["/seed_session"]
         await env.close()
 
 
