@@ -12,7 +12,7 @@ import tyro
 
 from ludus.errors import ConfigError
 
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 NAMED = 10
 """Number of ordinals that are named."""
@@ -31,12 +31,13 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         AccountsOptions,
         arguments,
-        verb="accounts",
-        about=(
-            "Recompute from rollouts.jsonl what became of every rollout of a run. Rollouts that "
-            "wait or are in flight count as missing while a run goes on, or after an interruption."
+        VerbHelp(
+            verb="accounts",
+            about="Recompute from rollouts.jsonl what became of every rollout of a run. Rollouts "
+            "that wait or are in flight count as missing while a run goes on, or after an "
+            "interruption.",
+            example="ludus accounts runs/mine",
         ),
-        example="ludus accounts runs/mine",
     )
     from ludus.trainer.stream.accounts import FILE, count_rollouts
 

@@ -8,7 +8,8 @@
         seed: int = 0
         '''The seed of the episode.'''
 
-    options = parse(Options, arguments, verb="play", about="Play.", example="ludus play me/echo-v0")
+    help = VerbHelp(verb="play", about="Play.", example="ludus play me/echo-v0")
+    options = parse(Options, arguments, help)
 
 The text under each field is the help of that option.
 """
@@ -87,23 +88,31 @@ def _rows(
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class VerbHelp:
+    """What the help and the errors of a verb say about it."""
+
+    verb: str
+    """The name of the verb, with that of its action if it has several."""
+    about: str
+    """What the verb does, in a sentence."""
+    example: str
+    """A command line that works."""
+
+
 def parse(
     options: type[Options],
     arguments: Sequence[str],
+    help: VerbHelp,
     *,
-    verb: str,
-    about: str,
-    example: str,
     default: Options | None = None,
 ) -> Options:
-    """Read `arguments` as `options`; `--help` prints `about`, the fields and `example`, and exits.
+    """Read `arguments` as `options`; `--help` prints `help` around the fields, and exits.
 
     Args:
         options: the dataclass of the verb's options.
         arguments: the words after the verb.
-        verb: the name of the verb, for the usage line and errors.
-        about: what the verb does, in a sentence.
-        example: a command line that works.
+        help: what the help and the errors say of the verb.
         default: the values of what the arguments do not name; by default those of the class.
 
     Raises:
@@ -116,15 +125,15 @@ def parse(
         with redirect_stderr(complaint), _REGISTRY:
             parsed: Options = tyro.cli(
                 options,
-                prog=f"ludus {verb}",
-                description=f"{about}\n\nexample:\n  {example}",
+                prog=f"ludus {help.verb}",
+                description=f"{help.about}\n\nexample:\n  {help.example}",
                 args=_merged(options, arguments),
                 default=tyro.MISSING_NONPROP if default is None else default,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise ConfigError(one_line(complaint.getvalue(), verb)) from None
+        raise ConfigError(one_line(complaint.getvalue(), help.verb)) from None
     return parsed
 
 

@@ -26,7 +26,7 @@ from ludus.wire.arguments import parse_served
 from ludus.wire.faults import Refused
 from ludus.wire.strict import decode_request
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 from .names import NameKind, ensure_known, kind_of
 
 STYLES = {
@@ -61,9 +61,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         CheckOptions,
         arguments,
-        verb="check",
-        about="Hold an environment or a verifier to its contract.",
-        example="ludus check ludus/arithmetic-v0 --max-return 1",
+        VerbHelp(
+            verb="check",
+            about="Hold an environment or a verifier to its contract.",
+            example="ludus check ludus/arithmetic-v0 --max-return 1",
+        ),
     )
     ensure_known(options.name)
     report = _examine(options)

@@ -21,7 +21,7 @@ from ludus.rewards.judge.card import JudgeCard
 from ludus.rewards.judge.card_cases import LABELLED, load_labelled
 from ludus.rewards.judge.examine import Examiner
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         CheckJudgeOptions,
         arguments,
-        verb="check-judge",
-        about="Measure a judge: agreement, injections, position, length, own answers, noise.",
-        example="ludus check-judge http://127.0.0.1:8000/v1 --model my-judge --out card.json",
+        VerbHelp(
+            verb="check-judge",
+            about="Measure a judge: agreement, injections, position, length, own answers, noise.",
+            example="ludus check-judge http://127.0.0.1:8000/v1 --model my-judge --out card.json",
+        ),
     )
     if options.concurrency < 1:
         raise ConfigError(f"--concurrency must be at least 1, got {options.concurrency}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ludus.errors import MissingExtra
 
+from .arguments import VerbHelp
 from .interruptible import run_interruptible
 from .settings import parse_settings
 
@@ -23,7 +24,10 @@ def main(arguments: list[str]) -> int:
     run_interruptible(
         run_demo(
             parse_settings(
-                DemoConfig, arguments, verb="demo", about=ABOUT, example=EXAMPLE, named=None
+                DemoConfig,
+                arguments,
+                VerbHelp(verb="demo", about=ABOUT, example=EXAMPLE),
+                named=None,
             )
         )
     )

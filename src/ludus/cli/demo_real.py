@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ludus.errors import MissingExtra
 
+from .arguments import VerbHelp
 from .interruptible import run_interruptible
 from .settings import parse_settings
 
@@ -21,7 +22,10 @@ def main(arguments: list[str]) -> int:
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo-real") from error
     settings = parse_settings(
-        RealDemoConfig, arguments, verb="demo-real", about=ABOUT, example=EXAMPLE, named=None
+        RealDemoConfig,
+        arguments,
+        VerbHelp(verb="demo-real", about=ABOUT, example=EXAMPLE),
+        named=None,
     )
     run_interruptible(run_real_demo(settings))
     return 0

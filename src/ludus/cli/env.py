@@ -25,7 +25,7 @@ from ludus.envs.outside.kinds import find_kind, kind_names
 from ludus.envs.outside.process import START_TIMEOUT_S, interpreter
 from ludus.errors import UnknownName
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 
 USAGE = """\
 usage: ludus env install ID [--python PYTHON] [--package SPEC ...]   install an environment
@@ -91,10 +91,12 @@ def _install(arguments: list[str]) -> int:
     options = parse(
         InstallOptions,
         arguments,
-        verb="env install",
-        about="Make the virtual environment of a kind, install its packages by pip, and import "
-        "them once.",
-        example="ludus env install reasoning-gym",
+        VerbHelp(
+            verb="env install",
+            about="Make the virtual environment of a kind, install its packages by pip, and import "
+            "them once.",
+            example="ludus env install reasoning-gym",
+        ),
     )
     kind = find_kind(options.id.partition("/")[0])
     record = install(
@@ -122,9 +124,11 @@ def _list(arguments: list[str]) -> int:
     options = parse(
         EnvListOptions,
         arguments,
-        verb="env list",
-        about="Show the virtual environments of other projects' environments.",
-        example="ludus env list",
+        VerbHelp(
+            verb="env list",
+            about="Show the virtual environments of other projects' environments.",
+            example="ludus env list",
+        ),
     )
     found = {name: installed(name) for name in installed_kinds()}
     if options.json:
@@ -148,9 +152,11 @@ def _remove(arguments: list[str]) -> int:
     options = parse(
         RemoveOptions,
         arguments,
-        verb="env remove",
-        about="Remove the virtual environment of a kind.",
-        example="ludus env remove gem",
+        VerbHelp(
+            verb="env remove",
+            about="Remove the virtual environment of a kind.",
+            example="ludus env remove gem",
+        ),
     )
     remove(options.kind)
     print(f"removed {environments_folder() / options.kind}")

@@ -38,7 +38,7 @@ from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError
 from ludus.messages import Message
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 from .eval_models import open_model
 from .sessions import named, opener
 from .view import page_of_evaluation, write_page
@@ -130,10 +130,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         EvalOptions,
         arguments,
-        verb="eval",
-        about="Measure a policy: mean reward and pass@k with intervals, failures told apart.",
-        example="ludus eval ludus/arithmetic-v0 --policy openai "
-        "--base-url http://127.0.0.1:8000/v1 --model MODEL --tasks 100 --samples 4",
+        VerbHelp(
+            verb="eval",
+            about="Measure a policy: mean reward and pass@k with intervals, failures told apart.",
+            example="ludus eval ludus/arithmetic-v0 --policy openai "
+            "--base-url http://127.0.0.1:8000/v1 --model MODEL --tasks 100 --samples 4",
+        ),
     )
     if min(options.tasks, options.samples, options.concurrency) < 1:
         raise ConfigError("--tasks, --samples and --concurrency must be at least 1")

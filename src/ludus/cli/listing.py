@@ -20,7 +20,7 @@ from ludus.errors import LudusError
 from ludus.rewards import verifier_names
 from ludus.rewards.registry import find_verifier
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 from .listing_available import list_available
 
 
@@ -52,10 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         ListOptions,
         arguments,
-        verb="list",
-        about="List environments, verifiers and context managers: shipped, registered, and of "
-        "installed packages.",
-        example="ludus list --json",
+        VerbHelp(
+            verb="list",
+            about="List environments, verifiers and context managers: shipped, registered, and of "
+            "installed packages.",
+            example="ludus list --json",
+        ),
     )
     if options.available:
         return list_available(json_output=options.json)

@@ -18,7 +18,7 @@ from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
-from .arguments import Flag, Token, parse
+from .arguments import Flag, Token, VerbHelp, parse
 from .listening import cannot_listen
 from .sessions import named
 
@@ -57,9 +57,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         McpOptions,
         arguments,
-        verb="mcp",
-        about="Serve an environment to MCP clients: begin_episode, its tools, say.",
-        example="ludus mcp ludus/arithmetic-v0",
+        VerbHelp(
+            verb="mcp",
+            about="Serve an environment to MCP clients: begin_episode, its tools, say.",
+            example="ludus mcp ludus/arithmetic-v0",
+        ),
     )
     token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
     if options.http and options.host not in LOOPBACK and not token:

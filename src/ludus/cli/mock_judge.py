@@ -10,7 +10,7 @@ from typing import Literal
 
 from ludus.rewards.judge.mock import MockJudge
 
-from .arguments import parse
+from .arguments import VerbHelp, parse
 from .listening import cannot_listen
 
 Mode = Literal["honest", "gullible", "echo", "garbage", "flaky", "slow"]
@@ -42,9 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         MockJudgeOptions,
         arguments,
-        verb="mock-judge",
-        about="Serve a deterministic stand-in for a judge's model, at no cost.",
-        example=EXAMPLE,
+        VerbHelp(
+            verb="mock-judge",
+            about="Serve a deterministic stand-in for a judge's model, at no cost.",
+            example=EXAMPLE,
+        ),
     )
     return asyncio.run(_serve(options))
 

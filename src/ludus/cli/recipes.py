@@ -12,7 +12,7 @@ import tyro
 from ludus.errors import MissingExtra
 
 from .actions import Action, run_action
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 USAGE = """\
 usage: ludus recipes [list]           one line each, with the updates of a step and the source
@@ -48,9 +48,11 @@ def list_recipes(arguments: Sequence[str]) -> int:
     parse(
         ListRecipesOptions,
         arguments,
-        verb="recipes list",
-        about="List the recipes, with the updates of a step and the source.",
-        example="ludus recipes list",
+        VerbHelp(
+            verb="recipes list",
+            about="List the recipes, with the updates of a step and the source.",
+            example="ludus recipes list",
+        ),
     )
     library = _library()
     recipes = [library.load_recipe(name) for name in library.recipe_names()]
@@ -78,9 +80,11 @@ def show(arguments: Sequence[str]) -> int:
     options = parse(
         ShowOptions,
         arguments,
-        verb="recipes show",
-        about="Show every setting of a recipe, defaults included.",
-        example="ludus recipes show grpo",
+        VerbHelp(
+            verb="recipes show",
+            about="Show every setting of a recipe, defaults included.",
+            example="ludus recipes show grpo",
+        ),
     )
     library = _library()
     recipe = library.load_recipe(options.recipe)
@@ -111,9 +115,11 @@ def diff(arguments: Sequence[str]) -> int:
     options = parse(
         DiffOptions,
         arguments,
-        verb="recipes diff",
-        about="Show where two recipes differ.",
-        example="ludus recipes diff grpo dapo",
+        VerbHelp(
+            verb="recipes diff",
+            about="Show where two recipes differ.",
+            example="ludus recipes diff grpo dapo",
+        ),
     )
     library = _library()
     first, second = library.load_recipe(options.left), library.load_recipe(options.right)

@@ -27,7 +27,7 @@ from ludus.rewards.protocol import GroupVerifier, Sample, Verifier
 from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 from .view import episodes_file
 
 CONCURRENCY = 64
@@ -91,9 +91,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         RescoreOptions,
         arguments,
-        verb="rescore",
-        about="Score recorded episodes with another reward: which advantages change sign?",
-        example="ludus rescore runs/grpo --reward new.toml --out rescored.jsonl",
+        VerbHelp(
+            verb="rescore",
+            about="Score recorded episodes with another reward: which advantages change sign?",
+            example="ludus rescore runs/grpo --reward new.toml --out rescored.jsonl",
+        ),
     )
     source = episodes_file(Path(options.path))
     episodes = read_episodes(source)

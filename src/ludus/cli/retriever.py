@@ -18,7 +18,7 @@ from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer
 
-from .arguments import Token, parse
+from .arguments import Token, VerbHelp, parse
 from .listening import cannot_listen
 
 EXAMPLE = """\
@@ -61,9 +61,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         RetrieverOptions,
         arguments,
-        verb="retriever",
-        about="Serve a corpus to search in: BM25 behind Search-R1's POST /retrieve.",
-        example=EXAMPLE,
+        VerbHelp(
+            verb="retriever",
+            about="Serve a corpus to search in: BM25 behind Search-R1's POST /retrieve.",
+            example=EXAMPLE,
+        ),
     )
     if not 1 <= options.topk <= MAX_DOCUMENTS:
         raise ConfigError(f"--topk must be from 1 to {MAX_DOCUMENTS}, got {options.topk}")

@@ -19,7 +19,7 @@ from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings
 
 from .actions import Action, run_action
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 USAGE = """\
 usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which one is chosen
@@ -54,9 +54,11 @@ def run_doctor(arguments: Sequence[str]) -> int:
     options = parse(
         DoctorOptions,
         arguments,
-        verb="sandbox doctor",
-        about="Probe every tier by doing, and say which one is chosen.",
-        example="ludus sandbox doctor remote:http://10.0.0.7:8765",
+        VerbHelp(
+            verb="sandbox doctor",
+            about="Probe every tier by doing, and say which one is chosen.",
+            example="ludus sandbox doctor remote:http://10.0.0.7:8765",
+        ),
     )
     if options.server and not is_address(options.server):
         raise ConfigError(
@@ -80,9 +82,11 @@ def run_shell(arguments: Sequence[str]) -> int:
     options = parse(
         ShellOptions,
         arguments,
-        verb="sandbox shell",
-        about="Open a Python prompt in a sandbox; an empty line ends a block.",
-        example="ludus sandbox shell slots-user",
+        VerbHelp(
+            verb="sandbox shell",
+            about="Open a Python prompt in a sandbox; an empty line ends a block.",
+            example="ludus sandbox shell slots-user",
+        ),
     )
     return asyncio.run(shell(options.tier or None))
 

@@ -24,7 +24,7 @@ from ludus.rewards.score import close_verifier, score_sample
 from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served, read_value
 
-from .arguments import Flag, parse
+from .arguments import Flag, VerbHelp, parse
 from .named_options import from_file, take_options, with_options
 from .score_images import score_images
 
@@ -81,9 +81,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         ScoreOptions,
         take_options(arguments, ScoreOptions),
-        verb="score",
-        about="Score an answer, or a file of answers, with a verifier.",
-        example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain",
+        VerbHelp(
+            verb="score",
+            about="Score an answer, or a file of answers, with a verifier.",
+            example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain",
+        ),
     )
     (verifier_options,) = from_file([options.verifier], options.options)
     name, settings = parse_served(with_options(verifier_options, _settings(options.set)))

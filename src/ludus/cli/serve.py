@@ -32,7 +32,7 @@ from ludus.wire.chaos import Chaos
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
-from .arguments import Token, parse
+from .arguments import Token, VerbHelp, parse
 from .listening import cannot_listen
 from .named_options import from_file, take_options
 from .names import UnknownThing
@@ -117,9 +117,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         ServeOptions,
         take_options(arguments, ServeOptions),
-        verb="serve",
-        about="Serve environments, verifiers and sandboxes over HTTP; protocol: docs/http.md.",
-        example=EXAMPLE,
+        VerbHelp(
+            verb="serve",
+            about="Serve environments, verifiers and sandboxes over HTTP; protocol: docs/http.md.",
+            example=EXAMPLE,
+        ),
     )
     options = replace(options, names=tuple(from_file(options.names, options.options)), options=None)
     _check(options)

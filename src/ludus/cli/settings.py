@@ -17,7 +17,7 @@ from ludus.config import Table, as_table, build, draft, read_toml, to_toml
 from ludus.errors import ConfigError
 from ludus.secret import refuse_credentials_in
 
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 Config = TypeVar("Config")
 
@@ -25,20 +25,16 @@ Config = TypeVar("Config")
 def parse_settings(
     cls: type[Config],
     arguments: Sequence[str],
+    help: VerbHelp,
     *,
-    verb: str,
-    about: str,
-    example: str,
     named: Callable[[str], Table] | None = read_toml,
 ) -> Config:
-    """Read `arguments` as a config; `--help` prints `about`, the settings and `example`, and exits.
+    """Read `arguments` as a config; `--help` prints `help` around the settings, and exits.
 
     Args:
         cls: the config class.
         arguments: the words after the verb.
-        verb: the name of the verb, for the usage line and errors.
-        about: what the verb does.
-        example: command lines that work.
+        help: what the help and the errors say of the verb.
         named: reads the table that a first argument without dashes stands for, by default a TOML
             file; None where the verb takes no such argument.
 
@@ -56,9 +52,7 @@ def parse_settings(
     config = parse(
         cls,
         _with_switches(cls, rest),
-        verb=verb,
-        about=about,
-        example=example,
+        help,
         default=draft(cls, table),
     )
     refuse_credentials_in(as_table(config))

@@ -6,6 +6,7 @@ import sys
 
 from ludus.errors import MissingExtra
 
+from .arguments import VerbHelp
 from .interruptible import run_interruptible
 from .loading import command_line
 from .settings import parse_settings
@@ -28,7 +29,9 @@ def main(arguments: list[str]) -> int:
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
-    config = parse_settings(SFTConfig, arguments, verb="sft", about=ABOUT, example=EXAMPLE)
+    config = parse_settings(
+        SFTConfig, arguments, VerbHelp(verb="sft", about=ABOUT, example=EXAMPLE)
+    )
     try:
         with sft_progress(config.steps) as progress:
             checkpoint = run_interruptible(run_sft(config, progress=progress))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
 
+from .arguments import VerbHelp
 from .interruptible import run_interruptible
 from .loading import command_line
 from .settings import parse_settings
@@ -41,7 +42,10 @@ def main(arguments: list[str]) -> int:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     rest = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
-        TrainConfig, rest, verb="train", about=ABOUT, example=EXAMPLE, named=_recipe_or_settings
+        TrainConfig,
+        rest,
+        VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
+        named=_recipe_or_settings,
     )
     return _run(config) if rest == list(arguments) else _plan(config)
 

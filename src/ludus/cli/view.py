@@ -14,7 +14,7 @@ from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import load_detokenizer, page_of
 from ludus.errors import ConfigError
 
-from .arguments import parse
+from .arguments import VerbHelp, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(
         ViewOptions,
         arguments,
-        verb="view",
-        about="Show episodes: windows, masks, tool calls, rewards by part. Needs no network.",
-        example="ludus view episodes.jsonl",
+        VerbHelp(
+            verb="view",
+            about="Show episodes: windows, masks, tool calls, rewards by part. Needs no network.",
+            example="ludus view episodes.jsonl",
+        ),
     )
     if options.most < 1:
         raise ConfigError(f"--most must be at least 1, got {options.most}")

@@ -14,15 +14,14 @@ train on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from ludus.errors import RewardUnavailable
 from ludus.messages import Role
 
-from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
+from .bridge import BridgedEpisode, EnvBridge, on_background, peer_package, shared_bridge, spoken
 from .replies import TextReplies
 
-Made = TypeVar("Made", bound=type)
 PAGE = 1000
 
 
@@ -43,9 +42,13 @@ def verifiers_plugin(env_id: str, *, url: str = "", tool_format: str = "hermes")
         MissingExtra: verifiers is not installed.
     """
     vf: Any = peer_package("verifiers.v1", "verifiers")
-    null: Any = peer_package("verifiers.v1.harnesses.null", "verifiers")
-    default_url = url
+    return (
+        _placed(_taskset_class(vf, env_id, url, tool_format)),
+        _placed(_env_class(vf, tool_format)),
+    )
 
+
+def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> type:
     class LudusConfig(vf.TasksetConfig):  # type: ignore[misc]
         """Which tasks of which environment."""
 
@@ -74,31 +77,46 @@ def verifiers_plugin(env_id: str, *, url: str = "", tool_format: str = "hermes")
         def load(self) -> Iterator[Any]:
             """Yield the tasks in order."""
             config = self.config
-            bridge = shared_bridge(config.env, config.url)
-            briefing = bridge.card.briefing
-            begun = TextReplies(tool_format).opening([], briefing.tools)
-            told = (briefing.system_prompt, briefing.answer_format, spoken(begun))
-            said = "\n\n".join(part for part in told if part)
-            offset = 0
-            while not config.count or offset < config.count:
-                wanted = min(PAGE, config.count - offset) if config.count else PAGE
-                page = bridge.tasks(config.split, wanted, offset=offset)
-                for task in page:
-                    data = LudusData(
-                        id=task.id,
-                        name=f"{config.env}#{task.id}",
-                        prompt=None,
-                        system_prompt=said or None,
-                        env=config.env,
-                        task=task.id,
-                        seed=config.seed,
-                        url=config.url,
-                    )
-                    yield LudusTask(data, config.task)
-                offset += len(page)
-                if len(page) < wanted:
-                    return
+            said = _system_prompt(shared_bridge(config.env, config.url), tool_format)
+            for task in _pages(config):
+                data = LudusData(
+                    id=task,
+                    name=f"{config.env}#{task}",
+                    prompt=None,
+                    system_prompt=said or None,
+                    env=config.env,
+                    task=task,
+                    seed=config.seed,
+                    url=config.url,
+                )
+                yield LudusTask(data, config.task)
 
+    return LudusTaskset
+
+
+def _system_prompt(bridge: EnvBridge, tool_format: str) -> str:
+    """Return what the policy is told before its first turn: the instructions and the tools."""
+    briefing = bridge.card.briefing
+    begun = TextReplies(tool_format).opening([], briefing.tools)
+    told = (briefing.system_prompt, briefing.answer_format, spoken(begun))
+    return "\n\n".join(part for part in told if part)
+
+
+def _pages(config: Any) -> Iterator[str]:
+    """Yield the ids of `config.count` tasks (0 for all), fetched PAGE at a time."""
+    bridge = shared_bridge(config.env, config.url)
+    offset = 0
+    while not config.count or offset < config.count:
+        wanted = min(PAGE, config.count - offset) if config.count else PAGE
+        page = bridge.tasks(config.split, wanted, offset=offset)
+        yield from (task.id for task in page)
+        offset += len(page)
+        if len(page) < wanted:
+            return
+
+
+def _env_class(vf: Any, tool_format: str) -> type:
+    null: Any = peer_package("verifiers.v1.harnesses.null", "verifiers")
     agent: Any = vf.AgentConfig
 
     class LudusEnvConfig(vf.EnvConfig):  # type: ignore[misc]
@@ -120,28 +138,33 @@ def verifiers_plugin(env_id: str, *, url: str = "", tool_format: str = "hermes")
             data = task.data
             episode = shared_bridge(data.env, data.url).episode()
             try:
-                reward, trace = await _play(episode, task, agents)
+                reward, trace = await _play(episode, TextReplies(tool_format), task, agents)
             finally:
                 await on_background(episode.close())
             trace.record_reward("ludus", reward)
 
-    async def _play(episode: BridgedEpisode, task: Any, agents: Any) -> tuple[float, Any]:
-        player = TextReplies(tool_format)
-        begun = await on_background(episode.begin(task=task.data.task, seed=task.data.seed))
-        _check(episode)
-        shown = [message for message in begun if message.role is not Role.SYSTEM]
-        async with agents.player.interaction(task) as interaction:
-            segment = await interaction.turn(spoken(player.answer(shown)))
-            while not segment.terminated:
-                action = player.action(segment.last_reply, episode.tools)
-                answer = await on_background(episode.act(action))
-                if episode.over:
-                    break
-                segment = await interaction.turn(spoken(player.answer(answer)))
-        _check(episode)
-        return episode.verdict.unwrap(), interaction.trace
+    return LudusUserEnv
 
-    return _placed(LudusTaskset), _placed(LudusUserEnv)
+
+async def _play(
+    episode: BridgedEpisode, player: TextReplies, task: Any, agents: Any
+) -> tuple[float, Any]:
+    """Let verifiers' agent act and the environment answer until the episode or the agent ends;
+    return the reward and the agent's trace.
+    """
+    begun = await on_background(episode.begin(task=task.data.task, seed=task.data.seed))
+    _check(episode)
+    shown = [message for message in begun if message.role is not Role.SYSTEM]
+    async with agents.player.interaction(task) as interaction:
+        segment = await interaction.turn(spoken(player.answer(shown)))
+        while not segment.terminated:
+            action = player.action(segment.last_reply, episode.tools)
+            answer = await on_background(episode.act(action))
+            if episode.over:
+                break
+            segment = await interaction.turn(spoken(player.answer(answer)))
+    _check(episode)
+    return episode.verdict.unwrap(), interaction.trace
 
 
 def _check(episode: BridgedEpisode) -> None:
@@ -149,6 +172,6 @@ def _check(episode: BridgedEpisode) -> None:
         raise RewardUnavailable(episode.verdict)
 
 
-def _placed(made: Made) -> Made:
+def _placed(made: type) -> type:
     made.__qualname__ = made.__name__
     return made

@@ -140,65 +140,69 @@ def _agent_loop() -> Any:
             for attempt in range(self.attempts):
                 episode = told.episode()
                 try:
-                    output = await self._played(told, episode, sampling_params)
+                    fields = await _played(self, told, episode, sampling_params)
                 finally:
                     await on_background(episode.close())
                 if episode.verdict.ok:
-                    return output
+                    return loops.AgentLoopOutput(**fields)
                 why = episode.verdict
                 logger.warning("attempt %d: %s", attempt + 1, why.detail)
             raise RewardUnavailable(why)
 
-        async def _played(
-            self, told: _Row, episode: BridgedEpisode, sampling_params: dict[str, Any]
-        ) -> Any:
-            begun = await told.begin(episode)
-            player = TextReplies(told.tool_format)
-            messages = [_plain(message) for message in begun]
-            tools = [tool.as_openai() for tool in episode.tools] or None
-            metrics: dict[str, Any] = {"num_preempted": -1}
-            ids: list[int] = []
-            mask: list[int] = []
-            logprobs: list[float] = []
-            if not episode.over:
-                ids = await self.ct_build_initial_tokens(messages, tools=tools)
-            request = secrets.token_hex(16)
-            while not episode.over:
-                output = await self.server_manager.generate(
-                    request_id=request, prompt_ids=ids, sampling_params=sampling_params
-                )
-                merged, mask, more = await self.ct_merge_assistant_token(
-                    ids, output.token_ids, mask, logprobs, assistant_logprobs=output.log_probs
-                )
-                ids, logprobs = merged.token_ids, more or []
-                if len(mask) > self.response_length:  # the end of what the policy may write
-                    break
-                text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
-                answer = await on_background(episode.act(player.action(text, episode.tools)))
-                if episode.over or not answer:
-                    break
-                before = [*messages, {"role": "assistant", "content": text}]
-                messages = [*before, *(_plain(message) for message in answer)]
-                merged, new_mask, more = await self.ct_merge_context_msg(
-                    before, messages, ids, mask, logprobs or None, tools=tools
-                )
-                if len(new_mask) >= self.response_length:
-                    break
-                ids, mask, logprobs = merged.token_ids, new_mask, more or []
-            return loops.AgentLoopOutput(
-                prompt_ids=ids[: len(ids) - len(mask)],
-                response_ids=ids[len(ids) - len(mask) :][: self.response_length],
-                response_mask=mask[: self.response_length],
-                response_logprobs=logprobs[: self.response_length] or None,
-                reward_score=episode.verdict.reward,
-                num_turns=2 * episode.turn,
-                metrics=metrics,
-                extra_fields={"turn_scores": [], "tool_rewards": []},
-            )
-
     LudusAgentLoop.__module__ = __name__
     LudusAgentLoop.__qualname__ = LudusAgentLoop.__name__
     return loops.register("ludus_agent")(LudusAgentLoop)
+
+
+async def _played(
+    loop: Any, told: _Row, episode: BridgedEpisode, sampling_params: dict[str, Any]
+) -> dict[str, Any]:
+    """Play an episode by the tokens of an agent loop of verl, and return the fields of its
+    `AgentLoopOutput`.
+    """
+    begun = await told.begin(episode)
+    player = TextReplies(told.tool_format)
+    messages = [_plain(message) for message in begun]
+    tools = [tool.as_openai() for tool in episode.tools] or None
+    metrics: dict[str, Any] = {"num_preempted": -1}
+    ids: list[int] = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    if not episode.over:
+        ids = await loop.ct_build_initial_tokens(messages, tools=tools)
+    request = secrets.token_hex(16)
+    while not episode.over:
+        output = await loop.server_manager.generate(
+            request_id=request, prompt_ids=ids, sampling_params=sampling_params
+        )
+        merged, mask, more = await loop.ct_merge_assistant_token(
+            ids, output.token_ids, mask, logprobs, assistant_logprobs=output.log_probs
+        )
+        ids, logprobs = merged.token_ids, more or []
+        if len(mask) > loop.response_length:  # the end of what the policy may write
+            break
+        text = loop.tokenizer.decode(output.token_ids, skip_special_tokens=True)
+        answer = await on_background(episode.act(player.action(text, episode.tools)))
+        if episode.over or not answer:
+            break
+        before = [*messages, {"role": "assistant", "content": text}]
+        messages = [*before, *(_plain(message) for message in answer)]
+        merged, new_mask, more = await loop.ct_merge_context_msg(
+            before, messages, ids, mask, logprobs or None, tools=tools
+        )
+        if len(new_mask) >= loop.response_length:
+            break
+        ids, mask, logprobs = merged.token_ids, new_mask, more or []
+    return {
+        "prompt_ids": ids[: len(ids) - len(mask)],
+        "response_ids": ids[len(ids) - len(mask) :][: loop.response_length],
+        "response_mask": mask[: loop.response_length],
+        "response_logprobs": logprobs[: loop.response_length] or None,
+        "reward_score": episode.verdict.reward,
+        "num_turns": 2 * episode.turn,
+        "metrics": metrics,
+        "extra_fields": {"turn_scores": [], "tool_rewards": []},
+    }
 
 
 class LudusInteraction:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.cli.arguments import parse
+from ludus.cli.arguments import VerbHelp, parse
 from ludus.cli.named_options import from_file, take_options
 from ludus.cli.score import ScoreOptions
 from ludus.cli.serve import ServeOptions
@@ -79,7 +79,7 @@ def test_a_file_has_options_of_one_thing_or_a_table_for_each(tmp_path: Path) -> 
 
 
 def score_options(line: list[str]) -> ScoreOptions:
-    return parse(ScoreOptions, line, verb="score", about="a", example="e")
+    return parse(ScoreOptions, line, VerbHelp(verb="score", about="a", example="e"))
 
 
 def test_a_repeated_flag_of_several_values_keeps_them_all() -> None:
@@ -104,6 +104,6 @@ def test_settings_and_names_tell_what_is_given_twice() -> None:
         ["--rollout.max-tokens=1", "--rollout.max_tokens=2"],
     ):
         with pytest.raises(ConfigError, match="given twice"):
-            parse_settings(TrainConfig, line, verb="train", about="a", example="e")
+            parse_settings(TrainConfig, line, VerbHelp(verb="train", about="a", example="e"))
     with pytest.raises(ConfigError, match="gives 'n' twice"):
         parse_served("me/echo-v0?n=1&n=2")

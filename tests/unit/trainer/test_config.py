@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ludus.cli.arguments import VerbHelp
 from ludus.cli.settings import parse_settings
 from ludus.config import as_table, build, read_toml, to_toml
 from ludus.errors import ConfigError
@@ -11,7 +12,9 @@ from ludus.trainer.config import RewardConfig, SFTConfig, TrainConfig
 
 
 def parsed(*line: str) -> TrainConfig:
-    return parse_settings(TrainConfig, line, verb="train", about="Trains.", example="ludus train")
+    return parse_settings(
+        TrainConfig, line, VerbHelp(verb="train", about="Trains.", example="ludus train")
+    )
 
 
 def test_the_command_line_holds_numbers_flags_texts_and_lists() -> None:
@@ -86,9 +89,7 @@ def test_a_secret_is_not_shown_by_the_help(capsys: pytest.CaptureFixture[str]) -
         parse_settings(
             TrainConfig,
             ["file.toml", "--help"],
-            verb="train",
-            about="Trains.",
-            example="ludus train",
+            VerbHelp(verb="train", about="Trains.", example="ludus train"),
             named=lambda name: table,
         )
     shown = capsys.readouterr().out
@@ -156,7 +157,7 @@ def test_the_help_shows_the_defaults_that_hold(
     config: type[SFTConfig] | type[TrainConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parse_settings(config, ["--help"], verb="v", about="About.", example="ludus v")
+        parse_settings(config, ["--help"], VerbHelp(verb="v", about="About.", example="ludus v"))
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for section in ("trainer", "run"):
         holds = getattr(config(), section)
