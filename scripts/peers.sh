@@ -19,7 +19,7 @@ wants() { # what a peer's environment holds besides ludus
         inspect_ai) echo "inspect-ai==0.3.285" ;;
         tinker) echo "tinker-cookbook==0.5.8" ;;
         verifiers) echo "verifiers==0.4.0 uv" ;; # starts its agents with uv
-        nemo_gym) echo "httpx" ;; # its protocol alone: the package needs Python 3.13.14
+        nemo_gym) echo "httpx" ;; # the package is in an environment of its own, see build_nemo_gym
         verl) echo "verl==0.9.1 cachetools uvicorn fastapi" ;; # the last three it imports and does not declare
         *) echo "no peer '$1'; known: $all" >&2; exit 2 ;;
     esac
@@ -36,6 +36,7 @@ build() { # one peer's environment, unless it is there already
     at="build/peers/$peer"
     log="build/peers/$peer.log"
     packages="$(wants "$peer")"
+    [ "$peer" != nemo_gym ] || build_nemo_gym >"build/peers/nemo_live.log" 2>&1
     [ "$(cat "$at/ready" 2>/dev/null)" != "$packages" ] || return 0
     [ -x "$at/bin/python" ] || "$python" -m venv "$at"
     pip="$at/bin/python -m pip install --quiet --disable-pip-version-check"
@@ -51,6 +52,22 @@ build() { # one peer's environment, unless it is there already
             echo "the wheel of verl 0.7.0 cannot be had; one test skips"
     fi
     echo "$packages" >"$at/ready"
+}
+
+# NeMo Gym asks for Python 3.13.14 and runs on any 3.13; without such an interpreter its tests skip.
+build_nemo_gym() {
+    at_live="build/peers/nemo_live"
+    live="nemo-gym==0.7.0"
+    [ "$(cat "$at_live/ready" 2>/dev/null)" != "$live" ] || return 0
+    newer=""
+    for one in python3.13 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.13*/bin/python; do
+        if "$one" -c "" 2>/dev/null; then newer="$one"; fi
+    done
+    [ -n "$newer" ] || { echo "there is no Python 3.13 for $live"; return 0; }
+    [ -x "$at_live/bin/python" ] || "$newer" -m venv "$at_live"
+    "$at_live/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --ignore-requires-python "$live" || { echo "$live cannot be installed here"; return 0; }
+    echo "$live" >"$at_live/ready"
 }
 
 chosen="${*:-$all}"
@@ -76,8 +93,14 @@ for peer in $chosen; do
         continue
     fi
     echo "== $peer"
+    if [ "$peer" = nemo_gym ] && [ -e build/peers/nemo_live/ready ]; then
+        LUDUS_NEMO_GYM_PYTHON="$PWD/build/peers/nemo_live/bin/python"
+        export LUDUS_NEMO_GYM_PYTHON
+    elif [ "$peer" = nemo_gym ]; then
+        echo "SKIPPED its package: $(tail -n 1 build/peers/nemo_live.log)"
+    fi
     # warnings of a peer's own packages are no errors of ours
-    "$at/bin/python" -m pytest -q -o filterwarnings=default -p no:cacheprovider "tests/peers/test_$peer.py" ||
+    "$at/bin/python" -m pytest -q -o filterwarnings=default -p no:cacheprovider tests/peers/test_"$peer"*.py ||
         failed="$failed $peer"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }

@@ -1,4 +1,4 @@
-"""NeMo Gym's wire protocol against `ludus serve`; its package needs a newer Python than ours."""
+"""NeMo Gym's wire protocol against `ludus serve`; see `test_nemo_gym_live.py` for its package."""
 
 from __future__ import annotations
 
@@ -94,6 +94,43 @@ def test_nothing_that_is_sent_holds_the_gold(url: str) -> None:
     seen = json.dumps(row) + "".join(answer.text + str(answer.headers) for answer in answers)
     assert games.SECRET not in seen
     assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["add", "submit"]
+
+
+def test_a_session_with_an_id_begins_once_and_not_after_its_close(url: str) -> None:
+    (row,) = rows(ENV, 1)
+    named = {"episode_id": {"rollout_id": "r1", "attempt": 0}, "resources_session_id": "s1"}
+    task = {"task_id": {"taskset": "sums", "task_id": "1"}, "task_data": {"ludus": row["ludus"]}}
+    seed = {**named, **task}
+    with httpx.Client(base_url=url) as client, httpx.Client(base_url=url) as again:
+        for one in (client, again):  # its answer was lost, so it is sent again
+            assert one.post("/seed_session", json=seed).json() == {"resources_session_id": "s1"}
+        assert dict(client.cookies) == dict(again.cookies)
+        for _ in range(2):
+            closed = client.post("/close_session", json=named)
+            assert (closed.status_code, closed.json()) == (200, {"resources_session_id": "s1"})
+        assert "no session" in client.post("/add", json={"first": 1, "second": 2}).text
+        assert client.post(
+            "/close_session", json={**named, "resources_session_id": "s2"}
+        ).is_success
+        for late in ("s1", "s2"):
+            told = client.post("/seed_session", json={**seed, "resources_session_id": late})
+            assert (told.status_code, "was closed" in told.text) == (409, True)
+        for wrong in ({"resources_session_id": 3}, {**named, "task_data": None}, {"ludus": 3}):
+            assert client.post("/seed_session", json=wrong).status_code == 422
+    with httpx.Client(base_url=url) as client:  # without an id, the cookie names the session
+        client.post("/seed_session", json=row)
+        assert client.post("/close_session", json={}).json() == {}
+        assert client.post("/verify", json={**row, "response": says("1")}).status_code == 404
+
+
+def test_what_the_collection_of_rollouts_asks_is_answered(url: str) -> None:
+    assert httpx.get(f"{url}/reverify_mode").json() == "unsupported"
+    samples = [{"_ng_task_index": 0, "reward": 1.0}, {"_ng_task_index": 1, "reward": 0.0}]
+    for root in (url, f"{url}/nemo-gym/{ENV}"):
+        told = httpx.post(f"{root}/aggregate_metrics", json={"verify_responses": samples}).json()
+        assert told["key_metrics"] == {"mean/reward": 0.5}
+    for wrong in ({}, {"verify_responses": 3}, {"verify_responses": [3]}):
+        assert httpx.post(f"{url}/aggregate_metrics", json=wrong).status_code == 422
 
 
 async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving) -> None:

@@ -5,12 +5,14 @@ At the root they play the first environment; under `/nemo-gym/ID` any one of the
 * `POST /seed_session` begins the episode that a row names (`rows` makes rows) and sets a cookie;
 * `POST /TOOL` plays a call of a declared tool in the episode of the cookie;
 * `POST /verify` plays what the policy said last, and answers with the row and the reward;
+* `POST /close_session` ends an episode that nobody will verify;
+* `POST /aggregate_metrics` and `GET /reverify_mode` are what the collection of rollouts asks;
 * `POST /run` plays a whole episode with the model server that `--nemo-gym-model` names.
 
 A verdict that is not ok is a 500, as every failure is in this protocol, and never a reward: the
-placeholder 0.0 beside a mark of failure, which the protocol also has, is a number to whoever does
-not read the mark. Written from the protocol; not measured against the package, which needs a newer
-Python.
+collection of NeMo Gym then keeps a row of the failure, without a reward, beside the rollouts. The
+protocol also has a mask (`mask_sample`) beside a placeholder of 0.0, which is a number to whoever
+does not read the mask (decision 0217).
 """
 
 from __future__ import annotations
@@ -36,11 +38,14 @@ from ludus.wire.routes import Context, Endpoint, Load, Route
 
 from .bridge import shared_bridge
 from .hosted import ClientTable, HostedEpisode
+from .nemo_gym_sessions import SeededSessions, aggregate_metrics
 from .openenv.shapes import text_of
 
 logger = logging.getLogger(__name__)
 COOKIE = "ludus___nemo_gym"
-RESERVED = ("verify", "seed_session", "aggregate_metrics", "mcp", "run")
+RESERVED = (
+    "verify", "seed_session", "close_session", "aggregate_metrics", "reverify_mode", "mcp", "run"
+)  # fmt: skip
 """Names that the protocol itself has taken."""
 TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_batch")
 """Names that other protocols have taken at the root: such a tool has a path by id only."""
@@ -68,7 +73,12 @@ class _Player:
         self.failure: LudusError | None = None
 
     async def begin(self, row: Mapping[str, Any]) -> None:
-        told = msgspec.convert(row.get("ludus") or {}, SeedRow)
+        try:
+            told = msgspec.convert(row.get("ludus") or {}, SeedRow)
+        except msgspec.ValidationError as error:
+            raise Refused(
+                f"the row's 'ludus' names task, split and seed: {error}", "invalid"
+            ) from None
         named = {"task": told.task, "split": None if told.task else told.split}
         options = {name: value for name, value in named.items() if value is not None}
         self.earned, self.failure = 0.0, None
@@ -105,6 +115,7 @@ class NemoGymService:
         self._envs = envs
         self._model_url = model_url.rstrip("/")
         self._players: ClientTable[_Player] = ClientTable(envs.limits)
+        self._seeded = SeededSessions()
 
     def routes(self) -> list[Route]:
         """Return no route: every request needs a cookie, which routes do not see."""
@@ -128,7 +139,13 @@ class NemoGymService:
 
             return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
 
-        made = [post("seed_session", self._seed), post("verify", self._verify)]
+        made = [
+            post("seed_session", self._seed),
+            post("verify", self._verify),
+            post("close_session", self._close),
+            post("aggregate_metrics", _aggregate),
+            Endpoint("GET", f"{root}/reverify_mode", _reverify_mode, token_in_path=True),
+        ]
         if self._model_url:
             made.append(post("run", self._run))
         for tool in card.briefing.tools:
@@ -151,12 +168,35 @@ class NemoGymService:
     # --- endpoints ------------------------------------------------------------------------------
 
     async def _seed(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
-        row = decode(body or b"{}", dict[str, Any])
-        player = _Player(self._envs, card.id)
-        await player.begin(row)
-        answer = web.json_response({})
-        answer.set_cookie(COOKIE, self._players.add(player), httponly=True)
+        told = decode(body or b"{}", dict[str, Any])
+        session = told.get("resources_session_id")
+        row = told if session is None else told.get("task_data")
+        if not isinstance(row, dict) or not isinstance(session, str | None):
+            raise Refused(
+                "a session with a resources_session_id has its row in task_data", "invalid"
+            )
+
+        async def begin() -> str:
+            player = _Player(self._envs, card.id)
+            await player.begin(row)
+            return self._players.add(player)
+
+        cookie = await (begin() if session is None else self._seeded.seed(session, begin))
+        answer = web.json_response({} if session is None else {"resources_session_id": session})
+        answer.set_cookie(COOKIE, cookie, httponly=True)
         return answer
+
+    async def _close(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
+        """End an episode by the id of its session or by its cookie; harmless where it is over."""
+        session = decode(body or b"{}", dict[str, Any]).get("resources_session_id")
+        cookie = request.cookies.get(COOKIE, "")
+        if isinstance(session, str):
+            cookie = await self._seeded.close(session) or cookie
+        player = self._players.remove(cookie)
+        if player is not None:
+            async with player.turn:
+                await player.episode.close()
+        return web.json_response({} if session is None else {"resources_session_id": session})
 
     def _tool(self, name: str) -> Callable[[EnvCard, web.Request, bytes], Any]:
         async def call(card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -232,6 +272,18 @@ class NemoGymService:
         if player.episode.env != card.id:
             raise UnknownEnv(f"this session plays {player.episode.env}, not {card.id}")
         return player
+
+
+async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
+    answers = decode(body, dict[str, Any]).get("verify_responses")
+    if not isinstance(answers, list) or not all(isinstance(one, dict) for one in answers):
+        raise Refused("the body of /aggregate_metrics has 'verify_responses', a list", "invalid")
+    return web.json_response(aggregate_metrics(answers))
+
+
+async def _reverify_mode(request: web.Request, body: bytes) -> web.StreamResponse:
+    """Say that a stored rollout cannot be verified again: its episode is over."""
+    return web.json_response("unsupported")
 
 
 async def _called(player: _Player, item: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,123 @@
+"""What NeMo Gym asks of a resources server beside playing: sessions with ids that its environment
+server gives, and metrics over what was verified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from ludus.errors import LudusError
+from ludus.wire.faults import Refused
+
+TASK = "_ng_task_index"
+ROLLOUT = "_ng_rollout_index"
+REMEMBERED = 10_000
+
+
+class SeededSessions:
+    """The sessions that an environment server has given an id, each with the cookie of its episode.
+
+    A seed that is sent again finds the session that the first has begun; one that arrives after
+    the close of its session begins nothing.
+
+    Args:
+        most: how many open and how many closed ids are remembered; past it the oldest are
+            forgotten, whose sessions have long been reaped.
+    """
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        self._most = most
+        self._open: dict[str, asyncio.Future[str]] = {}
+        self._closed: dict[str, None] = {}
+
+    async def seed(self, session: str, begin: Callable[[], Awaitable[str]]) -> str:
+        """Return the cookie of a session, which `begin` makes where there is none yet.
+
+        Raises:
+            Refused: the session was closed.
+            LudusError: as `begin` raises it; the seed may be sent again.
+        """
+        if session in self._closed:
+            said = f"the session {session!r} was closed; seed one with another id"
+            raise Refused(said, "sequence_conflict")
+        if session not in self._open:
+            self._open[session] = asyncio.ensure_future(begin())
+            _forget_oldest(self._open, self._most)
+        beginning = self._open[session]
+        try:
+            return await asyncio.shield(beginning)  # whoever else waits for it is not cancelled
+        except LudusError:
+            if self._open.get(session) is beginning:
+                del self._open[session]
+            raise
+
+    async def close(self, session: str) -> str:
+        """Close a session for good, and return its cookie; empty where it has none."""
+        self._closed[session] = None
+        _forget_oldest(self._closed, self._most)
+        beginning = self._open.pop(session, None)
+        if beginning is None:
+            return ""
+        try:
+            return await asyncio.shield(beginning)
+        except LudusError:
+            return ""  # nothing had begun
+
+
+def _forget_oldest(kept: dict[str, Any], most: int) -> None:
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+def aggregate_metrics(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return NeMo Gym's aggregate of verified samples: statistics of the reward, for each task and
+    over all.
+
+    A masked sample, and one without a reward, is counted as such and is in no statistic.
+
+    Args:
+        answers: the answers of `/verify`, with the indices that the collection of NeMo Gym adds.
+    """
+    measured = [one for one in answers if not one.get("mask_sample") and _is_number(one)]
+    masked = sum(bool(one.get("mask_sample")) for one in answers)
+    rewards: dict[int, list[float]] = {}
+    for one in measured:
+        rewards.setdefault(one.get(TASK, 0), []).append(float(one["reward"]))
+    over_all = _statistics([reward for task in rewards.values() for reward in task])
+    coverage = {
+        "coverage/measured_rollouts": len(measured),
+        "coverage/masked_rollouts": masked,
+    }
+    told = coverage if len(measured) < len(answers) else {}  # as there, where all were measured
+    repeats = len({one.get(ROLLOUT, 0) for one in answers})
+    return {
+        "group_level_metrics": [
+            {TASK: task, **_statistics(rewards[task]), "num_rollouts": len(rewards[task])}
+            for task in sorted(rewards)
+        ],
+        "agent_metrics": {**over_all, **told, **({"num_repeats": repeats} if measured else {})},
+        "key_metrics": {
+            **{name: value for name, value in over_all.items() if name.startswith("mean/")},
+            **told,
+        },
+    }
+
+
+def _is_number(answer: Mapping[str, Any]) -> bool:
+    reward = answer.get("reward")
+    return isinstance(reward, int | float) and not isinstance(reward, bool)
+
+
+def _statistics(rewards: Sequence[float]) -> dict[str, float]:
+    if not rewards:
+        return {}
+    return {
+        "mean/reward": statistics.fmean(rewards),
+        "max/reward": max(rewards),
+        "min/reward": min(rewards),
+        "median/reward": statistics.median(rewards),
+        "std/reward": statistics.stdev(rewards) if len(rewards) > 1 else 0.0,
+    }
