@@ -166,6 +166,7 @@ async def _servers(
             cpu=pick_device(config.model.device) == "cpu",
             log=folder.path / "vllm.log",
             images=learner.images,
+            steady=learner.steady,
         )
         stack.push_async_callback(engine.close)
         return engine

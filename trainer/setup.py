@@ -158,6 +158,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             stream_state = _restore(start, learner, tasks)
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
         updater = _updater(config, algorithm, learner, tracker, plan)
+    learner.steady.version = first_step
     engine = await open_engine(config, model_path, learner, folder, version=first_step)
     stack.push_async_callback(engine.close)
     evaluating = engine

@@ -186,10 +186,11 @@ class _Run:
         """
         updater, metrics = self.parts.updater, dict[str, float]()
         updater.refusals = []
-        experience = gather(groups)
-        if experience is not None:
-            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)
-            metrics = updater.step(experience, generator=generator)
+        experience = gather(groups, version=self.step)
+        with self.parts.learner.steady.changing(to=self.step + 1):
+            if experience is not None:
+                generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)
+                metrics = updater.step(experience, generator=generator)
         return metrics, fates_of_step(
             updater.algorithm.recipe,
             passing={groups[index].ordinal for index in updater.passing(groups)},

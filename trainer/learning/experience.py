@@ -57,10 +57,14 @@ class Experience:
     """N ids: the task of each trajectory."""
     episodes: tuple[Episode, ...] = ()
     """N episodes, one for each trajectory."""
+    version: int | None = None
+    """The version of the weights that learn from the step; None where it is not known."""
 
 
-def gather(groups: Sequence[Group]) -> Experience | None:
+def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience | None:
     """Flatten a step's groups; None if no trajectory trains a token.
+
+    `version` is that of the weights that learn, where it is known.
 
     A trajectory that is out of the baseline is left out altogether: without a reward there is
     nothing to credit.
@@ -97,6 +101,7 @@ def gather(groups: Sequence[Group]) -> Experience | None:
         states_of=torch.tensor(list(cut), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
+        version=version,
     )
 
 

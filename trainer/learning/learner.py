@@ -35,6 +35,7 @@ from .loss_scale import LossScale
 from .masters import MasterWeights
 from .reader import PolicyReader, Predicted
 from .schedule import learning_rate
+from .steady import SteadyWeights
 
 __all__ = ["SHARDS", "Learner", "Loss", "Predicted"]
 
@@ -86,6 +87,8 @@ class Learner(PolicyReader):
         )
         self.planned_updates = planned_updates
         self.updates = 0
+        self.steady = SteadyWeights()
+        """The version of the policy's weights, as the run counts versions."""
         self.scale = LossScale(autocast)
         """What the loss is multiplied by before the backward pass; 1 but in float16."""
         self._place()
@@ -208,10 +211,11 @@ class Learner(PolicyReader):
         """Put the moving average in the place of the policy's weights inside the block, for an
         evaluation or an export; without an average nothing changes.
         """
-        with self.average.in_place():
+        with self.steady.changing():
+            with self.average.in_place():
+                self.masters.write_back()
+                yield
             self.masters.write_back()
-            yield
-        self.masters.write_back()
 
     def evaluated(self) -> WeightSource:
         """Return the weights that evaluations play with: a copy of the moving average where

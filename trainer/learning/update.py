@@ -90,6 +90,8 @@ class Updater:
         self._moves: list[tuple[float, ...]] = []
         self._gaps: list[tuple[float, ...]] = []
         self._first_update = 0
+        self._version: int | None = None
+        """The version of the weights before the step's first update."""
         self._value_scale = 1.0
         self.refusals: list[Refusal] = []
         """The updates of the last step that were refused."""
@@ -114,7 +116,7 @@ class Updater:
             (how many were made, and were not), `zero_advantage` (share of rows without a signal),
             and those of `update_numbers`.
         """
-        self.refusals = []
+        self.refusals, self._version = [], experience.version
         try:
             batch, metrics = self._credited(experience, generator)
         except UpdateRefused as error:
@@ -221,7 +223,11 @@ class Updater:
         self._value_scale = self._weight_of_values(ready)
         refuse_broken({"weights": corrected.weights}, ready, rollouts)
         return ready, {
-            **({} if known.old_logp is None else mean_gap([gap_of(known.old_logp, batch)])),
+            **(
+                {}
+                if known.old_logp is None
+                else mean_gap([gap_of(known.old_logp, batch, self._version)])
+            ),
             **dropped_shares(
                 experience,
                 kept,
@@ -361,7 +367,7 @@ class Updater:
         if logp.requires_grad:
             self._moves.append(movement_of(self.algorithm.moved(read), batch))
             if self.learner.updates == self._first_update:  # still the weights that sampled
-                self._gaps.append(gap_of(logp.detach(), batch))
+                self._gaps.append(gap_of(logp.detach(), batch, self._version))
         loss = self.algorithm.loss(read)
         if predicted.values is None or given.returns is None:
             return loss.total, loss.weight

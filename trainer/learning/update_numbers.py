@@ -53,25 +53,37 @@ def signal_shares(batch: Batch) -> dict[str, float]:
     return found | ({"positive": float((some > 0).float().mean())} if len(some) else {})
 
 
-def gap_of(logp: Tensor, batch: Batch) -> tuple[float, float]:
-    """Return the summed distance in nats between learner and sampler, and the number of tokens.
+def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[float, ...]:
+    """Return the summed distance in nats between learner and sampler and the number of tokens, and
+    both once more for the tokens that the learner's own version has sampled.
 
     Args:
-        logp: [B, T], the learner's log-probabilities with the weights that sampled.
+        logp: [B, T], the learner's log-probabilities before the step's first update.
         batch: the rows.
+        version: the version of these weights; None where it is not known, and then no token counts
+            as its own.
     """
-    distance = ((logp - batch.sampler_logp).abs() * batch.mask).sum()
-    return float(distance), float(batch.mask.sum())
+    distance, fresh = (logp - batch.sampler_logp).abs() * batch.mask, torch.zeros_like(batch.mask)
+    if batch.versions is not None and version is not None:
+        fresh = batch.mask * (batch.versions == version)
+    sums = (distance.sum(), batch.mask.sum(), (distance * fresh).sum(), fresh.sum())
+    return tuple(float(one) for one in sums)
 
 
 def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
-    """Return the mean distance a token as `old_sampler_gap`; empty where nothing was measured.
+    """Return the mean distance a token as `old_sampler_gap`, and as `fresh_sampler_gap` that of the
+    tokens which the learner's own version has sampled; each only where something was measured.
 
-    >>> mean_gap([(1.0, 3.0), (0.0, 1.0)])
+    >>> mean_gap([(1.0, 3.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)])
     {'old_sampler_gap': 0.25}
+    >>> mean_gap([(1.0, 4.0, 0.5, 1.0)])
+    {'old_sampler_gap': 0.25, 'fresh_sampler_gap': 0.5}
     """
-    tokens = sum(one[1] for one in gaps)
-    return {"old_sampler_gap": sum(one[0] for one in gaps) / tokens} if tokens else {}
+    found = dict[str, float]()
+    for place, name in ((0, "old_sampler_gap"), (2, "fresh_sampler_gap")):
+        if tokens := sum(one[place + 1] for one in gaps):
+            found[name] = sum(one[place] for one in gaps) / tokens
+    return found
 
 
 def movement_of(moved: RatioStatistics, batch: Batch) -> tuple[float, ...]:

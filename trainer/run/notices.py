@@ -265,16 +265,23 @@ def no_rate(facts: StepFacts) -> str | None:
 
 
 def samplers_gap(facts: StepFacts) -> str | None:
-    """Holds if the engine samples from another distribution than the learner's."""
-    gap = facts.get("update/old_sampler_gap")
-    if gap < GAP or facts.get("staleness/max"):  # older weights are another distribution
+    """Holds if the engine samples from another distribution than the learner's.
+
+    Older weights are another distribution, so where some tokens are older than the learner, those
+    of its own version are looked at.
+    """
+    stale = bool(facts.get("staleness/max"))
+    name = "fresh_sampler_gap" if stale else "old_sampler_gap"
+    gap = facts.get(f"update/{name}")
+    if gap < GAP:
         return None
+    which = " on the tokens that its own weights have sampled" if stale else ""
     probe = facts.numbers.get("engine/probe_gap")
     probed = "" if probe is None else f" (the last probe of the server found {probe:.2g} nats)"
     return (
-        f"learner and sampler differ by {gap:.3f} nats a token, more than rounding does: the "
-        f"engine may sample other weights, another temperature or another precision (model.dtype)"
-        f"{probed}"
+        f"learner and sampler differ by {gap:.3f} nats a token{which}, more than rounding does: "
+        "the engine may sample other weights, another temperature or another precision "
+        f"(model.dtype){probed}"
     )
 
 

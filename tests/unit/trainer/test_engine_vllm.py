@@ -42,6 +42,7 @@ from ludus.trainer.engines.vllm.probe import Probe
 from ludus.trainer.engines.vllm.served import inspect
 from ludus.trainer.engines.vllm.server import GUARD, Launch, VllmServer, command, environment
 from ludus.trainer.engines.vllm.worker import EXTENSION
+from ludus.trainer.learning.steady import SteadyWeights
 from ludus.trainer.weight_files import write_weights
 from ludus.trainer.weights import MemoryWeights
 
@@ -375,6 +376,34 @@ async def test_a_probe_finds_weights_that_did_not_arrive():
         documented.apply = False
         with pytest.raises(StaleWeights, match=r"version 1.* differ .* by 1 nats"):
             await engine.set_weights(bias(-1.0), 1)
+
+
+async def test_a_server_that_comes_back_beside_an_update_is_not_compared_with_half_new_weights():
+    """It is given the version before the update, and is compared at the next publish."""
+    now = [-1.0]
+    steady = SteadyWeights()
+    probe = Probe(
+        learner=lambda ids, temperature: learner(now[0])(ids, temperature),
+        prompt=[3, 4],
+        tolerance=1e-3,
+        every=100,
+        steady=steady,
+    )
+    async with serving(probe=probe) as (engine, documented):
+        with steady.changing(to=2):
+            now[0] = -1.5
+            await engine.set_weights(bias(-1.0), 1)
+        assert engine.probed is None
+        await engine.set_weights(bias(-1.0), 1)  # version 2 is not published yet
+        assert engine.probed is None
+        await engine.set_weights(bias(-1.5), 2)
+        assert engine.probed == pytest.approx(0.0, abs=1e-6)
+        engine.publishes, documented.apply = 0, False
+        with steady.changing(to=3):
+            now[0] = 0.5
+            await engine.set_weights(bias(-1.5), 2)
+        with pytest.raises(StaleWeights, match="version 3"):
+            await engine.set_weights(bias(0.5), 3)
 
 
 async def test_a_probe_does_not_take_nan_for_equal():

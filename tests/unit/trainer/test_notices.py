@@ -197,3 +197,13 @@ def test_a_distance_to_the_sampler_is_told_with_what_the_servers_probe_found() -
         "the last probe of the server found 0.0012 nats"
         in notices_of(facts(**numbers))["samplers_gap"]
     )
+
+
+def test_a_distance_to_the_sampler_is_told_beside_older_tokens_by_those_of_the_own_version() -> (
+    None
+):
+    stale = {"update/old_sampler_gap": 0.4, "staleness/max": 2.0}
+    assert "samplers_gap" not in notices_of(facts(**stale))
+    assert "samplers_gap" not in notices_of(facts(**stale, **{"update/fresh_sampler_gap": 0.01}))
+    told = notices_of(facts(**stale, **{"update/fresh_sampler_gap": 0.3}))["samplers_gap"]
+    assert "differ by 0.300 nats a token on the tokens that its own weights have sampled" in told

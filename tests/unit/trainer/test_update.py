@@ -289,6 +289,25 @@ def test_the_distance_to_the_sampler_is_measured_with_one_update_too(recipe: str
     assert numbers["old_sampler_gap"] == pytest.approx(float(apart / batch.mask.sum()), rel=1e-4)
 
 
+@pytest.mark.parametrize("updates", [1, 2])
+def test_the_distance_to_the_sampler_is_told_of_the_tokens_of_the_own_version(updates: int) -> None:
+    made = updater(updates=updates)
+    groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2)) for _ in range(2)]
+    for one in groups:
+        for turn in (episode.trajectories[0].turns[0] for episode in one.episodes):
+            half = len(turn.out_ids) // 2
+            turn.versions = [6] * half + [7] * (len(turn.out_ids) - half)
+    experience = gather(groups, version=7)
+    assert experience is not None
+    assert experience.batch.versions is not None
+    batch, own = experience.batch, experience.batch.mask * (experience.batch.versions == 7)
+    assert 0 < own.sum() < batch.mask.sum()
+    apart = ((made.learner.score(batch) - batch.sampler_logp).abs() * own).sum() / own.sum()
+    numbers = made.step(experience, generator=torch.Generator().manual_seed(0))
+    assert numbers["fresh_sampler_gap"] == pytest.approx(float(apart), rel=1e-4)
+    assert numbers["fresh_sampler_gap"] != pytest.approx(numbers["old_sampler_gap"], rel=1e-4)
+
+
 def test_later_updates_of_a_step_do_not_count_as_a_distance_to_the_sampler() -> None:
     once, thrice = updater(updates=1), updater(updates=1, epochs=3)
     groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))]

@@ -283,15 +283,16 @@ class VLLMEngine:
                 await self._act("/resume")
 
     async def _prove(self) -> None:
-        """Compare the server with the learner when due; while sampling is paused, the comparison is
-        postponed.
+        """Compare the server with the learner when due. The comparison is postponed to a later
+        publish while sampling is paused, and where the learner has other weights by now.
         """
         if self.probe is None:
             return
         self._unproved |= self.probe.due(self.publishes)
         if self._unproved and not self._held:
-            self.probed = await compare(self, self.probe)
-            self._unproved = False
+            found = await compare(self, self.probe)
+            self.probed = self.probed if found is None else found
+            self._unproved = found is None
 
     async def _load(self, path: str) -> None:
         reply = await self.client.post(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from ludus.agent import Engine, Sampling
 from ludus.errors import StaleWeights
 
+from ...learning.steady import SteadyWeights
 from ..models import CausalLM
 
 PROMPT_TOKENS = 48
@@ -42,14 +44,19 @@ class Probe:
     """The largest accepted mean difference, in nats."""
     every: int = 10
     """How many publishes lie between two comparisons."""
+    steady: SteadyWeights | None = None
+    """Says whether the learner has the version that an engine was given: not while an update is
+    made, beside which a lost engine may come back. None takes the learner's to be the engine's.
+    """
 
     def due(self, publishes: int) -> bool:
         """Return whether to compare after this many publishes, counted from 1."""
         return (publishes - 1) % self.every == 0
 
 
-async def compare(engine: Engine, probe: Probe) -> float:
-    """Return the mean difference in nats between engine and learner.
+async def compare(engine: Engine, probe: Probe) -> float | None:
+    """Return the mean difference in nats between engine and learner; None where the learner has
+    moved on from the version of the engine.
 
     The larger of two values counts: over sampled tokens at the probe's temperature, and over all
     tokens at temperature 1.
@@ -62,10 +69,11 @@ async def compare(engine: Engine, probe: Probe) -> float:
     answer = await engine.generate(prompt, sampling)
     ids = prompt + answer.ids
     scored = await engine.logprobs(ids)
-    learner_sampled = await asyncio.to_thread(probe.learner, ids, TEMPERATURE)
-    learner_scored = await asyncio.to_thread(probe.learner, ids, 1.0)
-    sampled_off = mean_difference(answer.logprobs, learner_sampled[len(prompt) :])
-    scored_off = mean_difference(scored[1:], learner_scored[1:])
+    mine = await asyncio.to_thread(_learners, probe, ids, engine.version)
+    if mine is None:
+        return None
+    sampled_off = mean_difference(answer.logprobs, mine[0][len(prompt) :])
+    scored_off = mean_difference(scored[1:], mine[1][1:])
     # `not (a <= b)` rather than `a > b`: a nan must not pass.
     if not (sampled_off <= probe.tolerance and scored_off <= probe.tolerance):
         raise StaleWeights(
@@ -75,6 +83,16 @@ async def compare(engine: Engine, probe: Probe) -> float:
             "the weights it was given"
         )
     return max(sampled_off, scored_off)
+
+
+def _learners(
+    probe: Probe, ids: Sequence[int], version: int
+) -> tuple[list[float], list[float]] | None:
+    """Return the learner's log-probabilities at the probe's temperature and at 1; None where the
+    learner does not have this version.
+    """
+    with nullcontext(True) if probe.steady is None else probe.steady.held(version) as same:
+        return (probe.learner(ids, TEMPERATURE), probe.learner(ids, 1.0)) if same else None
 
 
 def mean_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:

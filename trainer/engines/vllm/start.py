@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...config import VLLMConfig
+from ...learning.steady import SteadyWeights
 from ...vision import ImageReader
 from ..models import CausalLM
 from .client import VllmClient
@@ -23,6 +24,7 @@ async def start_vllm(
     cpu: bool,
     log: Path,
     images: ImageReader | None = None,
+    steady: SteadyWeights | None = None,
 ) -> VLLMEngine:
     """Return an engine that is ready except for weights: a server started here begins with random
     weights.
@@ -35,6 +37,7 @@ async def start_vllm(
         cpu: whether the server runs without a GPU.
         log: the file for the server's output.
         images: the learner's image reader; None for a model that reads no images.
+        steady: says which version the learner has; None if it always has the engine's.
 
     Raises:
         LudusError: the server cannot be started, or cannot be used for training.
@@ -69,6 +72,7 @@ async def start_vllm(
             prompt=probe_prompt(int(text_config.vocab_size)),
             tolerance=settings.probe_tolerance or TOLERANCE[served.dtype],
             every=settings.probe_every,
+            steady=steady,
         )
         return VLLMEngine(
             client,
