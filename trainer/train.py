@@ -168,15 +168,29 @@ class _Run:
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
         settled = self.stream.settle(fate_of)
-        with watch("publish"), self.stages.during("the engine to take the weights"):
-            await self.publish()
-        self.stream.advance()
-        numbers = summarize_step(groups, metrics, watch, self.parts.source.counters()) | settled
-        numbers |= engine_numbers(self.parts.engine)
+        try:
+            with watch("publish"), self.stages.during("the engine to take the weights"):
+                await self.publish()
+            self.stream.advance()
+        finally:
+            self.record(groups, metrics, settled, watch)
+        self.journal.refuse_more(self.step)
+
+    def record(
+        self,
+        groups: list[Group],
+        metrics: Mapping[str, float],
+        settled: Mapping[str, float],
+        watch: Stopwatch,
+    ) -> None:
+        """Write the line of a step: also of one that was learned and whose weights the engine did
+        not take, since a checkpoint has it and the run continues behind it.
+        """
+        numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
+        numbers |= {**settled, **engine_numbers(self.parts.engine)}
         numbers = self.journal.record(self.step, groups, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
-        self.journal.refuse_more(self.step)
 
     def update(self, groups: list[Group]) -> tuple[dict[str, float], FateOf]:
         """Learn from the groups; a step in which every episode failed changes nothing.

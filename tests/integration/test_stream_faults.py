@@ -210,3 +210,34 @@ async def test_a_run_without_progress_says_who_waits_and_ends_at_the_limit(
     on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
     result = await run_training(replace(settings, run=on, steps=3))
     assert count_rollouts(result.folder).trained == 18
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+async def test_a_step_whose_weights_no_engine_takes_has_its_line_and_is_not_made_again(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staleness: int
+) -> None:
+    take = LocalEngine.set_weights
+
+    async def deaf(engine: Any, source: Any, version: int) -> None:
+        if version == 3:
+            await asyncio.sleep(300)
+        await take(engine, source, version)
+
+    monkeypatch.setattr(LocalEngine, "set_weights", deaf)
+    overlap = AsyncConfig(max_staleness=staleness, publish_timeout_s=0.5)
+    settings = config(model, tmp_path / "run", overlap=overlap)
+    with pytest.raises(TrainingFailed, match=r"not taken the weights of step 3 within 0\.5 s"):
+        await asyncio.wait_for(run_training(settings), 100)
+    lines = [
+        one for one in read_metrics(tmp_path / "run" / "metrics.jsonl") if "time/update_s" in one
+    ]
+    assert [one["step"] for one in lines] == [1, 2, 3]
+    assert lines[2]["rollouts/trained"] == 18
+    assert lines[2]["time/publish_s"] > 0.4
+    monkeypatch.setattr(LocalEngine, "set_weights", take)
+    on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
+    result = await run_training(replace(settings, run=on))
+    lines = [one for one in read_metrics(result.folder / "metrics.jsonl") if "time/update_s" in one]
+    assert [one["step"] for one in lines] == [1, 2, 3, 4, 5, 6]
+    found = count_rollouts(result.folder)
+    assert (found.issued, found.trained, found.holds) == (36, 36, True)

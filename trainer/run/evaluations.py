@@ -134,6 +134,8 @@ class Evaluations:
         self._heard = heard
         self._started = history.last_step
         """The step of the newest evaluation that was started."""
+        self._late = False
+        """Whether an evaluation was told to start late."""
         self._beside: asyncio.Task[HeldOutScores] | None = None
         if history.best is not None and settings.keep_best:
             saver.pinned = {history.best.step}
@@ -164,8 +166,10 @@ class Evaluations:
                 "one is due: that one starts late. Raise eval.every, or lower eval.tasks"
             )
             self._tell(step, "evaluation_late", late)
+            self._late = True
             return
-        self._started = step
+        self._tell_of_a_cut(step)
+        self._started, self._late = step, False
         if self._waits:
             await self._record(step, await self._play())
             return
@@ -174,6 +178,21 @@ class Evaluations:
             self._saver.pinned |= {step}  # its score is known when the weights have moved on
             await self._saver.try_save(step)
         self._beside = asyncio.create_task(self._play(), name=f"evaluation of step {step}")
+
+    def _tell_of_a_cut(self, step: int) -> None:
+        """Say so where an evaluation beside training had not ended when the run did, and the run
+        continues from a later step: the weights of the earlier one are gone.
+        """
+        every = self._settings.every
+        cut = step - step % every if every else 0
+        if self._started < cut < step and not self._late:
+            self._tell(
+                step,
+                "evaluation_cut",
+                f"the evaluation of step {cut} had not ended when the run did, and the run "
+                f"continues from step {step}: these weights are scored instead, and the line says "
+                f"step {step}. eval.beside = 'no' lets a checkpoint wait for the score",
+            )
 
     async def finish(self, step: int) -> None:
         """Wait for the evaluation that runs, and play the one that is due after the last step.

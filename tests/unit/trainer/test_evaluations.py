@@ -41,7 +41,14 @@ def scores(*rewards: float, versions: tuple[int, ...] = ()) -> HeldOutScores:
 class Played:
     """A run without training: evaluations with the given means."""
 
-    def __init__(self, path: Path, settings: EvalConfig, steps: int, *means: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: EvalConfig,
+        steps: int,
+        *means: float,
+        history: ScoreHistory | None = None,
+    ) -> None:
         self.means = list(means)
         self.gate = asyncio.Event()
         self.gate.set()
@@ -67,7 +74,7 @@ class Played:
         self.evaluations = Evaluations(
             settings,
             steps,
-            ScoreHistory(),
+            history or ScoreHistory(),
             prepare=self.prepare,
             play=self.play,
             folder=self.folder,
@@ -160,6 +167,7 @@ async def test_training_goes_on_beside_an_evaluation_and_a_late_one_is_told(
         await at(step)
     assert played.heard == []
     (told, *_) = [one for one in read_notices(tmp_path) if one.name == "evaluation_late"]
+    assert {one.name for one in read_notices(tmp_path)} == {"evaluation_late"}
     assert "the evaluation of step 0 still runs at step 2" in told.text
     played.gate.set()
     await asyncio.sleep(0.01)
@@ -176,6 +184,26 @@ async def test_training_goes_on_beside_an_evaluation_and_a_late_one_is_told(
     await played.saver.save(20)
     assert played.saved == ["step-000005", "step-000020"]
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step-000005"
+    played.folder.close()
+
+
+@pytest.mark.parametrize(("last", "resumed", "cut"), [(0, 7, 5), (0, 5, None), (-1, 3, 0)])
+async def test_an_evaluation_that_a_kill_cut_is_told_with_the_step_that_is_scored_instead(
+    tmp_path: Path, last: int, resumed: int, cut: int | None
+) -> None:
+    history = ScoreHistory()
+    if last >= 0:
+        history.add(last, 0.1)
+    settings = EvalConfig(every=5, beside="shared")
+    played = Played(tmp_path, settings, 20, 0.3, history=history)
+    await played.evaluations.at(resumed)
+    assert played.prepared == [resumed]
+    told = [one.text for one in read_notices(tmp_path) if one.name == "evaluation_cut"]
+    assert len(told) == (cut is not None)
+    for text in told:
+        assert f"evaluation of step {cut} had not ended" in text
+        assert f"the line says step {resumed}" in text
+    await played.evaluations.cancel()
     played.folder.close()
 
 
