@@ -2,12 +2,16 @@
 
     python benchmarks/async_rollout.py virtual             # deterministic, minutes of one core
     python benchmarks/async_rollout.py virtual --quick
+    python benchmarks/async_rollout.py oracle              # a minute
     python benchmarks/async_rollout.py real --rounds 5     # two idle cores
     python benchmarks/async_rollout.py rewards --out FOLDER
 
 `virtual` drives the trainer's own scheduling with scripted engines under a virtual clock
 (async_virtual.py): tokens of issued rollouts as a share of the bound min(generation, training), the
 ages of the trained tokens, and for a hard bound of two versions the loss and the bias of lengths.
+
+`oracle` compares the trainer's schedule for the longest tail, over windows of steps and seeds, with
+orders of play that pause rollouts at no cost or know their lengths (async_oracle.py).
 
 `real` runs a real engine and learner on scripted lengths (async_real.py): asynchronous and
 synchronous with one core a stage, and synchronous with both cores free to each stage, in turns; and
@@ -27,6 +31,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from async_oracle import ORDERS, oracle
 from async_rewards import compare_rewards
 from async_virtual import Measured, Schedule, simulate
 
@@ -42,7 +47,7 @@ def virtual(*, quick: bool) -> None:
     least = 1.0
     for sigma in SIGMAS:
         for engines in (1, 8) if quick else (1, 8, 64):
-            steps = (80, 30) if engines < 64 else (40, 22)  # many engines, many rollouts a step
+            steps = _window(sigma, engines)
             for batches in (2.0,) if quick or engines == 64 else (1.0, 2.0):
                 found = simulate(
                     Schedule(
@@ -66,6 +71,35 @@ def virtual(*, quick: bool) -> None:
     for sigma in SIGMAS:
         for late in ("wait", "mask", "drop"):
             print(_bounded(sigma, late), flush=True)
+
+
+def _window(sigma: float, engines: int) -> tuple[int, int]:
+    """Return the steps of a schedule, and those before the clock is read.
+
+    With one engine and a long tail the longest rollouts take ten steps, and 50 steps show more of
+    the draw than of the schedule. Many engines have many rollouts a step.
+    """
+    if engines >= 64:
+        return 40, 22
+    return (330, 30) if engines == 1 and sigma > 1 else (80, 30)
+
+
+def compare_orders(seeds: int) -> None:
+    """Print the share of the bound at sigma = 1.6 with one engine, beside that of other orders."""
+    print("trained tokens / bound; sigma = 1.6, one engine, a step of 2 x its slots, eta = 4\n")
+    print(f"| steps | seeds | trainer | {' | '.join(ORDERS)} |\n|---|---|---|---|---|---|")
+    for steps, count in ((80, seeds), (330, max(1, seeds // 4))):
+        shares: dict[str, list[float]] = {}
+        for seed in range(count):
+            schedule = Schedule(sigma=1.6, steps=steps, seed=seed)
+            shares.setdefault("trainer", []).append(simulate(schedule).trained)
+            for order in ORDERS:
+                shares.setdefault(order, []).append(oracle(schedule, order))
+        cells = (
+            f"{statistics.fmean(one):.1%} ({min(one):.1%} to {max(one):.1%})"
+            for one in shares.values()
+        )
+        print(f"| {steps - 30} | {count} | {' | '.join(cells)} |", flush=True)
 
 
 def _bounded(sigma: float, late: str) -> str:
@@ -113,15 +147,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("virtual", "real", "rewards"))
+    parser.add_argument("part", choices=("virtual", "oracle", "real", "rewards"))
     parser.add_argument("--quick", action="store_true", help="virtual: fewer engines")
     parser.add_argument("--rounds", type=int, default=5, help="real: rounds of all modes")
     parser.add_argument("--steps", type=int, default=12, help="real: measured steps")
     parser.add_argument("--out", type=Path, default=Path("runs/async-rewards"))
-    parser.add_argument("--seeds", type=int, default=3, help="rewards: number of seeds")
+    parser.add_argument("--seeds", type=int, default=3, help="rewards, oracle x 4: seeds")
     given, more = parser.parse_known_args()
     if given.part == "virtual":
         virtual(quick=given.quick)
+    elif given.part == "oracle":
+        compare_orders(4 * given.seeds)
     elif given.part == "real":
         real(given.rounds, given.steps, more)
     else:
