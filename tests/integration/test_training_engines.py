@@ -1,8 +1,10 @@
 """Training with engines in processes of their own, one of which is killed."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from ludus.agent import Episode
 from ludus.agent.episodes import read_episodes
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, EngineLost, TrainingFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
     AsyncConfig,
@@ -23,6 +25,8 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
+from ludus.trainer.engines.process import ProcessEngine
+from ludus.trainer.stream.accounts import count_rollouts
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 
@@ -104,6 +108,42 @@ async def test_a_run_survives_the_loss_of_an_engine_and_leaves_none_behind(tmp_p
     # The first groups are sampled from the first weights in both runs; later weights may differ in
     # their last bits.
     assert all(sampled(apart[ordinal]) == sampled(within[ordinal]) for ordinal in range(9))
+
+
+async def test_a_run_whose_engines_are_all_gone_for_good_ends_and_loses_no_rollout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_tiny_policy(tmp_path / "model", hidden=32, layers=2, heads=2)
+    settings = config(
+        model,
+        tmp_path / "run",
+        local=LocalConfig(engines=1),
+        overlap=AsyncConfig(max_staleness=2),
+        steps=8,
+    )
+    revive = ProcessEngine.revive
+
+    async def never(engine: ProcessEngine) -> None:
+        raise EngineLost("no such machine any more")
+
+    class KillsAll(Killer):
+        def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
+            if step == 1:
+                monkeypatch.setattr(ProcessEngine, "revive", never)
+                for pid in engine_processes():
+                    os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(
+        TrainingFailed, match=r"nothing samples any more.* process 0 was lost 5 times"
+    ):
+        await asyncio.wait_for(run_training(settings, watcher=KillsAll()), 120)
+    assert engine_processes() == []
+    monkeypatch.setattr(ProcessEngine, "revive", revive)
+    on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
+    result = await run_training(replace(settings, run=on))
+    count = count_rollouts(result.folder)
+    assert (result.step, count.issued, count.trained, count.masked) == (8, 72, 72, {})
+    assert count.holds
 
 
 def test_settings_of_engine_processes_that_cannot_work_are_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ludus.agent import Stop
-from ludus.errors import ServerUnreachable, TrainingFailed
+from ludus.errors import NoEngineLeft, ServerUnreachable, TrainingFailed
 
 from ..rollout.collect import Group
 
@@ -58,3 +58,19 @@ def unreachable(group: Group) -> str:
         for stop, verdict in zip(stops, verdicts, strict=True)
     )
     return verdicts[0].detail if verdicts and lost else ""
+
+
+def refuse_without_engine(group: Group) -> None:
+    """Stop if a rollout of a group has met no engine: the pool has waited for one already, and the
+    group is played again when the run continues.
+
+    Raises:
+        TrainingFailed: with the fate of each engine.
+    """
+    verdicts = [one.trajectories[0].verdict for one in group.episodes]
+    for verdict in verdicts:
+        if verdict.detail.startswith(NoEngineLeft.__name__):
+            raise TrainingFailed(
+                f"nothing samples any more, {verdict.detail}. Mend that, and go on with "
+                "--run.resume"
+            )

@@ -30,7 +30,7 @@ from .deadlines import owed_groups
 from .fates import LATE, SMALL_GROUP, records_of
 from .issue_rule import IssueRule
 from .length_bias import LengthBias
-from .outage import Outage, unreachable
+from .outage import Outage, refuse_without_engine, unreachable
 from .plan import Play, StreamPlan
 from .shelf import GroupInFlight, Shelf
 from .staleness import staleness_numbers
@@ -102,7 +102,7 @@ class RolloutStream:
         The groups that the recipe's filter has dropped since the last step are among them.
 
         Raises:
-            TrainingFailed: the environment cannot be reached.
+            TrainingFailed: the environment cannot be reached, or no engine is left.
         """
         self._asked = True
         self._issuer = self._issuer or asyncio.create_task(self._issue())
@@ -288,6 +288,7 @@ class RolloutStream:
         try:
             while True:
                 group = await self._play(one.ticket, done=done, cut=one.cut, stages=self.stages)
+                refuse_without_engine(group)
                 if not (why := unreachable(group)):
                     break
                 with self.stages.during("the environment's servers, none of which answers"):
