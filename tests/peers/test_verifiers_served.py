@@ -2,12 +2,14 @@
 
 prime-rl is not in the package index. What it does with an environment is in verifiers: it starts
 `serve_env`, loads the tasks itself, sends each rollout of a group by `EnvClient.run` with a client
-that samples tokens, and trains on the traces without an error.
+that samples tokens, and trains on the traces without an error. Where its source is at hand, its own
+orchestrator does it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import socket
@@ -17,7 +19,8 @@ from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -35,6 +38,11 @@ transformers: Any = pytest.importorskip("transformers")
 ENV = "peers/sums-v0"
 CALL = '<tool_call>\n{"name": "add", "arguments": {"first": 1, "second": 2}}\n</tool_call>'
 LOGPROB = -0.5
+SOURCE_VARIABLE = "LUDUS_PRIME_RL"
+"""Names a checkout of prime-rl, for an interpreter that has what its orchestrator imports.
+Played: that of 2026-08-21 (559b447) with verifiers 0.3.2.dev140; it does not read the traces of
+verifiers 0.4.0.
+"""
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -146,6 +154,16 @@ def config_of(**settings: Any) -> Any:
     return config(taskset={"id": "served_sums", **settings})
 
 
+def sampling_client(url: str, folder: Path) -> Any:
+    """The client that prime-rl gives to a rollout: it samples tokens, and keeps them."""
+    return vf.TrainClientConfig(
+        base_url=url,
+        api_key_var="PEER_KEY",
+        renderer=renderers.DefaultRendererConfig(),
+        renderer_model_name=str(folder / "model"),
+    )
+
+
 def excluding(episode: Any) -> Any:
     """Mark the traces of an episode that failed, as prime-rl's orchestrator does."""
     for trace in episode.traces:
@@ -163,12 +181,7 @@ async def test_groups_of_rollouts_are_trained_without_those_that_failed(plugin: 
         client = serve.EnvClient(address)
         await client.wait_for_server_startup(timeout=120)
         async with engine.serving() as url:
-            sampled = vf.TrainClientConfig(
-                base_url=url,
-                api_key_var="PEER_KEY",
-                renderer=renderers.DefaultRendererConfig(),
-                renderer_model_name=str(plugin / "model"),
-            )
+            sampled = sampling_client(url, plugin)
             runs = [
                 client.run(
                     task_data=task.data.model_dump(mode="json"),
@@ -211,3 +224,73 @@ async def test_groups_of_rollouts_are_trained_without_those_that_failed(plugin: 
             assert trace.has_error
             assert trace.rewards == {}
     assert not [shown for shown in engine.seen if games.SECRET in shown]
+
+
+@pytest.fixture
+def prime_rl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make prime-rl importable from its source; skip the test where it is not at hand."""
+    place = os.environ.get(SOURCE_VARIABLE, "")
+    if not place:
+        pytest.skip(f"prime-rl is not in the package index; {SOURCE_VARIABLE} names its source")
+    for folder in ("src", "packages/prime-rl-configs/src"):
+        monkeypatch.syspath_prepend(str(Path(place) / folder))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prime_rl")
+async def test_prime_rl_itself_learns_from_what_has_a_reward(plugin: Path) -> None:
+    """Its dispatcher, its sources of tasks, GRPO and its train sink, up to a batch for the trainer.
+
+    Of four rollouts two have no reward, so the advantages are those of a group of two.
+    """
+    configs: Any = importlib.import_module("prime_rl.configs.orchestrator")
+    module = {
+        name: cast("Any", importlib.import_module(f"prime_rl.orchestrator.{name}"))
+        for name in ("dispatcher", "envs", "train_sink", "train_source", "types")
+    }
+    config, engine, size = config_of(), Engine(plugin / "model"), 4
+    with env_server(plugin, config) as address:
+        source = {
+            "env": {"taskset": {"id": "served_sums"}},
+            "serve": {"address": address},
+            "group_size": size,
+        }
+        settings = configs.OrchestratorConfig(train={"source": [source]}, batch_size=2)
+        async with engine.serving() as url:
+            sampled = sampling_client(url, plugin)
+            pool = SimpleNamespace(train_client=sampled, model_name="policy")
+            envs = module["envs"].TrainEnvs(
+                settings.train.source, settings.env_addresses, policy_pool=pool
+            )
+            await envs.start()
+            tasks = module["train_source"].TrainSource(envs)
+            progress = module["types"].Progress()
+            dispatcher = module["dispatcher"].Dispatcher(
+                train_envs=envs, eval_envs=None, train_source=tasks, eval_source=None,
+                policy_pool=pool, policy=module["types"].Policy(model_name="policy"),
+                progress=progress, initial_max_inflight=size, max_inflight_ceiling=size,
+                tasks_per_minute=None, max_off_policy_steps=4, run_id="r", run_name="r",
+            )  # fmt: skip
+            sink = module["train_sink"].TrainSink(
+                settings, tokenizer=engine.tokenizer, train_envs=envs,
+                mm_token_type_ids_mapping=None, progress=progress, batch_size=2,
+                token_batch_size=None, on_result=tasks.on_result,
+            )  # fmt: skip
+            running = asyncio.create_task(dispatcher.start())
+            batch: Any = None
+            while batch is None:
+                episode = await asyncio.wait_for(dispatcher.out_q.get(), 240)
+                batch = await sink.add(episode)
+            await dispatcher.stop()
+            await running
+
+    credited = dict[float, str]()
+    for sample in batch.samples:
+        trained = [n for n, trainable in enumerate(sample.mask) if trainable]
+        (advantage,) = {sample.advantages[n] for n in trained}
+        credited[advantage] = engine.tokenizer.decode([sample.token_ids[n] for n in trained])
+        assert {sample.logprobs[n] for n in trained} == {LOGPROB}
+    assert set(credited) == {-0.5, 0.5}  # with two zeros more they would be -0.25 and 0.75
+    assert "no idea" in credited[-0.5]
+    assert all(CALL in text for text in credited.values())
+    assert not [text for text in credited.values() if "break" in text or "crash" in text]
