@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,9 @@ def test_a_session_with_an_id_begins_once_and_not_after_its_close(url: str) -> N
         for one in (client, again):  # its answer was lost, so it is sent again
             assert one.post("/seed_session", json=seed).json() == {"resources_session_id": "s1"}
         assert dict(client.cookies) == dict(again.cookies)
+        others = {**seed, "episode_id": {"rollout_id": "r2"}}
+        told = again.post("/seed_session", json=others)
+        assert (told.status_code, "another episode" in told.text) == (409, True)
         for _ in range(2):
             closed = client.post("/close_session", json=named)
             assert (closed.status_code, closed.json()) == (200, {"resources_session_id": "s1"})
@@ -133,15 +137,44 @@ def test_what_the_collection_of_rollouts_asks_is_answered(url: str) -> None:
         assert httpx.post(f"{url}/aggregate_metrics", json=wrong).status_code == 422
 
 
+def test_a_response_that_is_none_is_refused_and_no_empty_answer(url: str) -> None:
+    (row,) = rows(ENV, 1)
+    with httpx.Client(base_url=url) as client:
+        client.post("/seed_session", json=row)
+        for wrong in ({}, [], {"output": None}, {"output": "4"}, {"output": ["4"]}):
+            told = client.post("/verify", json={**row, "response": wrong})
+            assert (told.status_code, "'output' is a list" in told.text) == (422, True)
+        silent = client.post("/verify", json={**row, "response": {"output": []}})
+        assert silent.json()["reward"] == 0.0  # the policy said nothing
+
+
+def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Serving) -> None:
+    (row,) = rows(ENV, 1)
+    with serving(ENV, "--lease-s", "1", "--max-sessions", "1") as url, httpx.Client() as client:
+        client.base_url = url
+        assert client.post("/seed_session", json=row).status_code == 200
+        assert httpx.post(f"{url}/seed_session", json=row).status_code == 429
+        deadline = time.monotonic() + 30
+        while httpx.post(f"{url}/seed_session", json=row).status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert not client.post("/verify", json={**row, "response": says("1")}).is_success
+
+
 async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving) -> None:
     (row,) = rows(ENV, 1)
-    said = [WIRE["call"], says(games.answer_to(question_of(row))), says("break"), WIRE["call"]]
+    said = [WIRE["call"], says(games.answer_to(question_of(row))), says("break")]
+    plain = {**row, "responses_create_params": {"input": question_of(row)}}  # a text is an input
+    nonsense: list[Any] = [{}, [], {"output": "4"}, {"output": [], "error": {"code": "overloaded"}}]
+    said += nonsense
     asked: list[dict[str, Any]] = []
 
     async def answer(request: web.Request) -> web.Response:
         asked.append(await request.json())
         return (
-            web.json_response(said[len(asked) - 1]) if len(asked) < 4 else web.Response(status=503)
+            web.json_response(said[len(asked) - 1])
+            if len(asked) <= len(said)
+            else web.Response(status=503)
         )
 
     app = web.Application()
@@ -153,9 +186,11 @@ async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving)
 
     def rollouts() -> list[httpx.Response]:
         with serving(ENV, "--nemo-gym-model", model) as url:
-            return [httpx.post(f"{url}/run", json=row, timeout=60) for _ in range(3)]
+            return [
+                httpx.post(f"{url}/run", json=plain, timeout=60) for _ in range(3 + len(nonsense))
+            ]
 
-    good, broken, down = await asyncio.to_thread(rollouts)
+    good, *bad = await asyncio.to_thread(rollouts)
     await runner.cleanup()
     assert good.json()["reward"] == 1.0
     kinds = [item["type"] for item in good.json()["response"]["output"]]
@@ -165,4 +200,7 @@ async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving)
         "call_id": "call_7",
         "output": "3",
     }
-    assert (broken.status_code, down.status_code) == (500, 500)
+    assert [one.status_code for one in bad] == [500] * (2 + len(nonsense))
+    assert all("model server" in one.text for one in bad[1:])
+    assert asked[0]["input"] == [{"role": "user", "content": question_of(row)}]
+    assert len(asked) == len(said) + 1

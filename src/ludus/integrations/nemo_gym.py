@@ -181,7 +181,11 @@ class NemoGymService:
             await player.begin(row)
             return self._players.add(player)
 
-        cookie = await (begin() if session is None else self._seeded.seed(session, begin))
+        if session is None:
+            cookie = await begin()
+        else:
+            episode = msgspec.json.encode(told.get("episode_id"), order="sorted")
+            cookie = await self._seeded.seed(session, episode, begin)
         answer = web.json_response({} if session is None else {"resources_session_id": session})
         answer.set_cookie(COOKIE, cookie, httponly=True)
         return answer
@@ -210,12 +214,15 @@ class NemoGymService:
 
     async def _verify(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
         asked = decode(body, dict[str, Any])
-        response = asked.get("response")
-        if not isinstance(response, dict):
-            raise Refused("the body of /verify has the model's 'response'", "invalid")
+        output = _output_of(asked.get("response"))
+        if output is None:
+            raise Refused(
+                "the body of /verify has the model's 'response', whose 'output' is a list",
+                "invalid",
+            )
         player = self._of(request, card)
         async with player.turn:
-            said = last_words(response.get("output") or [])
+            said = last_words(output)
             if player.failure is not None:
                 raise player.failure
             if said is not None and not player.episode.over:
@@ -231,12 +238,14 @@ class NemoGymService:
             raise Refused("a row has 'responses_create_params' for the model", "invalid")
         player = _Player(self._envs, card.id)
         await player.begin(row)
+        told = asked.get("input") or []
+        begun = [{"role": "user", "content": told}] if isinstance(told, str) else told
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
         try:
             for _ in range(MAX_TURNS):
-                response = await self._ask({**asked, "input": [*asked.get("input", []), *output]})
-                said = response.get("output") or []
+                response = await self._ask({**asked, "input": [*begun, *output]})
+                said = response["output"]
                 output += said
                 calls = [item for item in said if item.get("type") == "function_call"]
                 if not calls:
@@ -261,6 +270,9 @@ class NemoGymService:
                 made: dict[str, Any] = await answer.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ServerFault(f"the model server {self._model_url}: {error!r}") from error
+        if _output_of(made) is None or made.get("error"):
+            said = msgspec.json.encode(made)[:200].decode("utf-8", "replace")
+            raise ServerFault(f"the model server {self._model_url} answers no response: {said}")
         return made
 
     def _of(self, request: web.Request, card: EnvCard) -> _Player:
@@ -296,6 +308,14 @@ async def _called(player: _Player, item: Mapping[str, Any]) -> dict[str, Any]:
         call = ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
     told = await player.act(assistant("", [call]))
     return {"type": "function_call_output", "call_id": identity, "output": told}
+
+
+def _output_of(response: Any) -> list[dict[str, Any]] | None:
+    """Return the items of a response; None where it is none, which no policy has said."""
+    output = response.get("output") if isinstance(response, dict) else None
+    if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+        return None
+    return output
 
 
 def last_words(output: Sequence[Mapping[str, Any]]) -> str | None:

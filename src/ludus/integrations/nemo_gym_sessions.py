@@ -30,27 +30,35 @@ class SeededSessions:
 
     def __init__(self, most: int = REMEMBERED) -> None:
         self._most = most
-        self._open: dict[str, asyncio.Future[str]] = {}
+        self._open: dict[str, tuple[bytes, asyncio.Future[str]]] = {}
         self._closed: dict[str, None] = {}
 
-    async def seed(self, session: str, begin: Callable[[], Awaitable[str]]) -> str:
+    async def seed(self, session: str, episode: bytes, begin: Callable[[], Awaitable[str]]) -> str:
         """Return the cookie of a session, which `begin` makes where there is none yet.
 
+        Args:
+            session: the id.
+            episode: names the episode; a seed of the same id for another one is somebody else's.
+            begin: begins the episode and returns its cookie.
+
         Raises:
-            Refused: the session was closed.
+            Refused: the session was closed, or has another episode.
             LudusError: as `begin` raises it; the seed may be sent again.
         """
         if session in self._closed:
             said = f"the session {session!r} was closed; seed one with another id"
             raise Refused(said, "sequence_conflict")
         if session not in self._open:
-            self._open[session] = asyncio.ensure_future(begin())
+            self._open[session] = (episode, asyncio.ensure_future(begin()))
             _forget_oldest(self._open, self._most)
-        beginning = self._open[session]
+        first, beginning = self._open[session]
+        if first != episode:
+            said = f"the session {session!r} plays another episode; seed one with another id"
+            raise Refused(said, "sequence_conflict")
         try:
             return await asyncio.shield(beginning)  # whoever else waits for it is not cancelled
         except LudusError:
-            if self._open.get(session) is beginning:
+            if self._open.get(session, (b"", None))[1] is beginning:
                 del self._open[session]
             raise
 
@@ -58,11 +66,11 @@ class SeededSessions:
         """Close a session for good, and return its cookie; empty where it has none."""
         self._closed[session] = None
         _forget_oldest(self._closed, self._most)
-        beginning = self._open.pop(session, None)
-        if beginning is None:
+        begun = self._open.pop(session, None)
+        if begun is None:
             return ""
         try:
-            return await asyncio.shield(beginning)
+            return await asyncio.shield(begun[1])
         except LudusError:
             return ""  # nothing had begun
 

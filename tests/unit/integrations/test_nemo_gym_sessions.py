@@ -10,6 +10,8 @@ from ludus.errors import LudusError, ServerFault
 from ludus.integrations.nemo_gym_sessions import SeededSessions, aggregate_metrics
 from ludus.wire.faults import Refused
 
+EPISODE = b"r1"
+
 
 class Beginnings:
     """Begins sessions when it is let, and counts them."""
@@ -30,14 +32,23 @@ class Beginnings:
 
 async def test_a_seed_that_is_sent_again_finds_its_session() -> None:
     sessions, beginnings = SeededSessions(), Beginnings()
-    first = asyncio.ensure_future(sessions.seed("a", beginnings.begin))
-    second = asyncio.ensure_future(sessions.seed("a", beginnings.begin))
+    first = asyncio.ensure_future(sessions.seed("a", EPISODE, beginnings.begin))
+    second = asyncio.ensure_future(sessions.seed("a", EPISODE, beginnings.begin))
     await asyncio.sleep(0)
     first.cancel()  # a client that went away ends nothing for the one that asks again
     beginnings.let.set()
     assert await second == "cookie 1"
-    assert await sessions.seed("a", beginnings.begin) == "cookie 1"
-    assert await sessions.seed("b", beginnings.begin) == "cookie 2"
+    assert await sessions.seed("a", EPISODE, beginnings.begin) == "cookie 1"
+    assert await sessions.seed("b", EPISODE, beginnings.begin) == "cookie 2"
+
+
+async def test_two_clients_of_one_id_do_not_share_an_episode() -> None:
+    sessions, beginnings = SeededSessions(), Beginnings()
+    beginnings.let.set()
+    await sessions.seed("a", b"r1", beginnings.begin)
+    with pytest.raises(Refused, match="plays another episode"):
+        await sessions.seed("a", b"r2", beginnings.begin)
+    assert beginnings.count == 1
 
 
 async def test_a_seed_that_failed_may_be_sent_again() -> None:
@@ -45,14 +56,14 @@ async def test_a_seed_that_failed_may_be_sent_again() -> None:
     beginnings.let.set()
     beginnings.error = ServerFault("the worker was lost")
     with pytest.raises(ServerFault):
-        await sessions.seed("a", beginnings.begin)
+        await sessions.seed("a", EPISODE, beginnings.begin)
     beginnings.error = None
-    assert await sessions.seed("a", beginnings.begin) == "cookie 2"
+    assert await sessions.seed("a", EPISODE, beginnings.begin) == "cookie 2"
 
 
 async def test_nothing_begins_after_the_close_of_its_session() -> None:
     sessions, beginnings = SeededSessions(), Beginnings()
-    seeding = asyncio.ensure_future(sessions.seed("raced", beginnings.begin))
+    seeding = asyncio.ensure_future(sessions.seed("raced", EPISODE, beginnings.begin))
     await asyncio.sleep(0)
     closing = asyncio.ensure_future(sessions.close("raced"))
     beginnings.let.set()
@@ -61,7 +72,7 @@ async def test_nothing_begins_after_the_close_of_its_session() -> None:
     assert await sessions.close("never seeded") == ""
     for closed in ("raced", "never seeded"):
         with pytest.raises(Refused, match="was closed"):
-            await sessions.seed(closed, beginnings.begin)
+            await sessions.seed(closed, EPISODE, beginnings.begin)
     assert beginnings.count == 1
 
 
@@ -70,9 +81,9 @@ async def test_only_so_many_ids_are_remembered() -> None:
     beginnings.let.set()
     for name in "abc":
         await sessions.close(name)
-    assert await sessions.seed("a", beginnings.begin) == "cookie 1"
+    assert await sessions.seed("a", EPISODE, beginnings.begin) == "cookie 1"
     with pytest.raises(Refused):
-        await sessions.seed("b", beginnings.begin)
+        await sessions.seed("b", EPISODE, beginnings.begin)
 
 
 def test_metrics_leave_out_what_is_masked_or_has_no_reward() -> None:

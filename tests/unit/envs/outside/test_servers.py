@@ -369,6 +369,8 @@ async def test_a_nemo_gym_failure_is_no_reward(
     "verified",
     [
         {"reward": 0.5, "mask_sample": False},
+        {"reward": -2.5},
+        {"reward": 7},
         {"reward": 0.5, "mask_sample": False, "failure_kind": "judge_unparseable",
          "failure_reason": "read by the second parser"},
         {"reward": 0.5, "mask_sample": None, "failure_kind": None, "failure_reason": None},
@@ -380,7 +382,7 @@ async def test_a_nemo_gym_sample_that_is_not_masked_counts(
     async with served(Weather(**verified).routes()) as url:
         env = make_async(f"nemo-gym/{url}", data=rows)
         await env.reset(seed=0)
-        assert (await env.step("It is cold."))[1:3] == (0.5, True)
+        assert (await env.step("It is cold."))[1:3] == (verified["reward"], True)
         await env.close()
 
 
@@ -423,6 +425,30 @@ async def test_a_nemo_gym_server_that_fails_is_told(rows: str) -> None:
             assert caught.value.verdict.status is Status.ERROR
             assert said in caught.value.verdict.detail
             await env.close()
+
+
+async def test_a_nemo_gym_server_that_is_down_or_slow_is_unavailable(rows: str) -> None:
+    async def slow(_: web.Request) -> web.Response:
+        await asyncio.sleep(5)
+        return web.json_response({"reward": 1.0})
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        down = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    env = make_async(f"nemo-gym/{down}", data=rows)
+    with pytest.raises(RewardUnavailable, match="/seed_session") as caught:
+        await env.reset(seed=0)
+    assert caught.value.verdict.status is Status.UNAVAILABLE
+    await env.close()
+    async with served({**Weather().routes(), ("POST", "/verify"): slow}) as url:
+        env = make_async(f"nemo-gym/{url}", data=rows, timeout_s=0.3)
+        await env.reset(seed=0)
+        with pytest.raises(
+            RewardUnavailable, match=r"no answer to /verify within 0\.3 s"
+        ) as caught:
+            await env.step("It is cold.")
+        assert caught.value.verdict.status is Status.UNAVAILABLE
+        assert caught.value.verdict.retryable
+        await env.close()
 
 
 @pytest.mark.parametrize(
