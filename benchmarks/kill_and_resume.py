@@ -62,6 +62,11 @@ def breaches(folder: Path) -> list[str]:
         terms = [row[f"rollouts/{name}"] for name in ("trained", "masked", "waiting", "in_flight")]
         if row["rollouts/issued"] != sum(terms):
             found.append(f"step {row['step']:.0f}: {row['rollouts/issued']} issued, not {terms}")
+        final = [fate for fate in fates if fate["step"] <= row["step"]]
+        reasons = Counter(fate["reason"] for fate in final if fate["fate"] == "masked")
+        told = {name[16:]: row[name] for name in row if name.startswith("rollouts/masked/")}
+        if told != reasons or row["rollouts/trained"] != len(final) - reasons.total():
+            found.append(f"step {row['step']:.0f}: its row and the final rollouts differ: {told}")
     numbers = Counter(int(row["step"]) for row in steps)
     if numbers != Counter(range(1, max(numbers) + 1)):
         found.append(f"steps are missing or doubled in metrics.jsonl: {sorted(numbers.elements())}")
@@ -202,6 +207,8 @@ max_turns = 2
 lr = 1e-3
 [overlap]
 max_staleness = {options.staleness}
+late = "{options.late}"
+deadline_s = {0.0 if options.late == "wait" else options.deadline_s}
 [eval]
 tasks = 2
 every = 4
@@ -242,7 +249,7 @@ def measure(options: argparse.Namespace, work: Path) -> list[str]:
     found = [f"whole: {text}" for text in breaches(work / "whole")]
     found += [f"cut: {text}" for text in breaches(folder)]
     whole, cut = trained(work / "whole"), trained(folder)
-    filters = options.recipe != "grpo"
+    filters = options.recipe != "grpo" or options.late != "wait"
     if not filters and whole != cut:
         found.append(f"other ordinals were trained: {sorted((whole - cut) + (cut - whole))[:10]}")
     same = weights(work / "whole") == weights(folder)
@@ -266,6 +273,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--staleness", type=int, default=0)
     parser.add_argument("--recipe", default="grpo")
+    parser.add_argument("--late", default="wait", help="mask or drop what is late (with staleness)")
+    parser.add_argument("--deadline-s", type=float, default=0.25, help="for --late")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--life-s", type=float, default=1.5, help="mean seconds before a kill")
     parser.add_argument("--keep", help="a folder for the runs, which stays")

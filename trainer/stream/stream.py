@@ -84,6 +84,8 @@ class RolloutStream:
         self._frontier = 0
         self._asked = False
         """Whether `batch` is waiting."""
+        self._step = version + 1
+        """The step that is under way: the last that was settled, and one."""
         self._refilled = 0
         """Groups that the filter has dropped since the last step."""
         self._unpublished = 0
@@ -134,11 +136,12 @@ class RolloutStream:
         Raises:
             AccountsBroken: a rollout was lost or counted twice.
         """
-        shelf, step = self._shelf, self.version + 1
+        shelf = self._shelf
         groups = [*shelf.training.values(), *shelf.reported.values()]
         numbers = staleness_numbers(groups, self.version)
         for group in groups:
-            self._close(group, fate_of, step)
+            self._close(group, fate_of)
+        self._step += 1
         self._unpublished = len(shelf.training)
         shelf.training, shelf.reported = {}, {}
         self._refilled = 0
@@ -311,7 +314,7 @@ class RolloutStream:
             def fate_of(_group: Group, _episode: Episode) -> str:
                 return reason
 
-            self._close(group, fate_of, self.version)
+            self._close(group, fate_of)
             self._lost += 1
             if self._lost > (self.plan.refills + 1) * self.plan.groups:
                 raise TrainingFailed(
@@ -327,8 +330,8 @@ class RolloutStream:
         else:
             self._shelf.waiting[group.ordinal] = group
 
-    def _close(self, group: Group, fate_of: Callable[[Group, Episode], str], step: int) -> None:
-        records = records_of(group, self.plan.group_size, step, fate_of)
+    def _close(self, group: Group, fate_of: Callable[[Group, Episode], str]) -> None:
+        records = records_of(group, self.plan.group_size, self._step, fate_of)
         self.accounts.close(group.ordinal, records)
         self.bias.add(records)
 

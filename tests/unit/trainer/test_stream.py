@@ -381,6 +381,7 @@ def test_a_group_that_is_cut_below_its_smallest_size_is_replaced(tmp_path: Path)
     virtually(main())
     records = {one.ordinal: one for one in read_rollouts(tmp_path / FILE)}
     assert [records[n].reason for n in range(3)] == ["late", "late", "small_group"]
+    assert {records[n].step for n in range(3)} == {1}  # the row of this step counts them
     assert records[0].tokens is None
     assert records[0].seconds == pytest.approx(10)
     assert sum(one.fate == "trained" for one in records.values()) == 2 * 2 * 3
