@@ -222,18 +222,17 @@ class Updater:
         )
         self._value_scale = self._weight_of_values(ready)
         refuse_broken({"weights": corrected.weights}, ready, rollouts)
-        return ready, {
-            **(
-                {}
-                if known.old_logp is None
-                else mean_gap([gap_of(known.old_logp, batch, self._version)])
-            ),
-            **dropped_shares(
-                experience,
-                kept,
-                ready,
-                overlong_in_loss=algorithm.recipe.algorithm.overlong.in_loss,
-            ),
+        return ready, self._numbers_of_credit(known, experience, kept, ready)
+
+    def _numbers_of_credit(
+        self, known: Inputs, experience: Experience, kept: Tensor, ready: Batch
+    ) -> dict[str, float]:
+        """Return how far the sampler was, what left the loss, and what has a signal."""
+        old_logp, overlong = known.old_logp, self.algorithm.recipe.algorithm.overlong
+        gaps = [] if old_logp is None else [gap_of(old_logp, experience.batch, self._version)]
+        return {
+            **mean_gap(gaps),
+            **dropped_shares(experience, kept, ready, overlong_in_loss=overlong.in_loss),
             **signal_shares(ready),
         }
 
