@@ -204,7 +204,8 @@ def overrides_of(name: str, kind: str, options: Mapping[str, object]) -> tuple[s
     if kind == "_advantages":
         base = "ppo" if "values" in inspect.signature(getattr(algorithms, name)).parameters else ""
         table: dict[str, Any] = {"advantage": name, "advantage_options": given}
-        if name == "egae_advantages":  # it has its own idea of what a truncated state is worth
+        if name in ("egae_advantages", "compaction_advantages"):
+            # these have their own idea of what a truncated state is worth, or none
             table["credit"] = {"truncation": "zero"}
         return base or "grpo", {"algorithm": table}
     if kind == "_weights":

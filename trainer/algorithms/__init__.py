@@ -7,6 +7,7 @@ by `divide`; `*_weights` and `*_mask` correct and filter; `*_rewards` shape rewa
 
 from .advantages import (
     Holes,
+    compaction_advantages,
     dr_grpo_advantages,
     egae_advantages,
     gae_advantages,
@@ -235,6 +236,7 @@ __all__ = [
     "cispo_loss",
     "clip",
     "clip_cov_mask",
+    "compaction_advantages",
     "concise_r_rewards_as_read",
     "cosine_rewards",
     "covariance_mask",

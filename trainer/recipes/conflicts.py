@@ -34,7 +34,7 @@ WHITENED = frozenset(
 """Estimators whose advantages already have mean 0 and variance 1 over the batch."""
 TOKEN_REWARDED = frozenset({"reinforce_pp_advantages", "gae_advantages", "egae_advantages"})
 """Estimators that take a reward at every token."""
-WITH_VALUES = frozenset({"gae_advantages", "egae_advantages"})
+WITH_VALUES = frozenset({"gae_advantages", "egae_advantages", "compaction_advantages"})
 """Estimators that need a value head."""
 BOOTSTRAPPED = frozenset({"gae_advantages"})
 """Estimators that take the value of the state after truncation."""

@@ -98,7 +98,7 @@ def _placed(found: Tensor, where: Tensor) -> Tensor:
 def _by_token(estimator: Bound, given: Rollouts) -> Credit:
     """Return a number for each token, from rewards of whole rollouts."""
     rows = replace(given.inputs.by_row(given.owners), mask=_counted_mask(given))
-    return Credit(one_tensor(estimator(rows), estimator.name), None)
+    return _called(estimator, rows)
 
 
 def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:

@@ -15,8 +15,10 @@ calls an expert needs. No answer can be guessed from what is shown.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -81,6 +83,12 @@ def calls_of(game: FunctionGame) -> int:
     return sum(1 for _ in game.expert())
 
 
+def said_by(game: FunctionGame, made: ToolCall) -> str:
+    """Return what `game` says to a call, which may change it."""
+    said = getattr(game, made.name)(**made.arguments)
+    return said if isinstance(said, str) else json.dumps(said)
+
+
 class Functions(TextEnv):
     """An environment for small algorithms, whose data can be reached through primitive steps alone.
 
@@ -127,6 +135,8 @@ class Functions(TextEnv):
         self.max_calls = calls_per_turn
         self.game: FunctionGame | None = None
         self._expert: Iterator[ToolCall] = iter(())
+        self._made: list[ToolCall] = []
+        self._repeated = 0  # calls up to which the expert has made one again
         for split in SPLITS:
             self.tasks(split).at(0)
 
@@ -140,6 +150,8 @@ class Functions(TextEnv):
         """Show the problem, and offer the tools of the problem as tools of the episode."""
         self.game = self.tasks(self.task.split).game(self.task)
         self._expert = self.game.expert()
+        self._made = []
+        self._repeated = 0
         briefing = Briefing(
             system_prompt=self.system_prompt,
             tools=[tool.spec for tool in self.game.tools.values()],
@@ -163,4 +175,24 @@ class Functions(TextEnv):
     def demonstrate(self) -> Message | None:
         """Return the expert's next call, for a policy that has made all calls before."""
         proposed = next(self._expert, None)
-        return None if proposed is None else assistant("", [proposed])
+        if proposed is None:
+            return None
+        self._made.append(proposed)
+        return assistant("", [proposed])
+
+    def demonstrate_summary(self, *, newest: bool) -> str | None:
+        """Say which calls the expert has made and what they said.
+
+        A call whose result the window does not show is left out, and made again where that changes
+        nothing, but once: where the result is carried into the next window instead, the expert has
+        to get on. Where a call changes the data the expert goes on, which is right under
+        `last_pair = "carry"` alone: a policy that loses a change cannot know of it.
+        """
+        if self.game is None:
+            return None
+        known = self._made if newest else self._made[:-1]
+        if not newest and self.game.repeatable and self._repeated < len(self._made):
+            self._repeated = len(self._made)
+            self._expert = chain([self._made.pop()], self._expert)
+        copy = self.tasks(self.task.split).game(self.task)
+        return copy.summary([(made, said_by(copy, made)) for made in known])

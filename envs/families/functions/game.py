@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 from ludus.errors import ToolError
@@ -17,6 +17,8 @@ class FunctionGame(ABC):
     """A kind of problem; the `@tool` methods, such as `done`, are the policy's tools."""
 
     name: ClassVar[str]
+    repeatable: ClassVar[bool] = True
+    """Whether a call may be made again, which changes nothing."""
     question: str
     """The instruction, as the policy reads it."""
 
@@ -36,6 +38,18 @@ class FunctionGame(ABC):
     @abstractmethod
     def text(self) -> str:
         """Return the whole problem as text, to tell problems apart."""
+
+    def summary(self, calls: Sequence[tuple[ToolCall, str]]) -> str | None:
+        """Return what the expert notes down when a context window is full: the calls made so far
+        with what each said.
+
+        Args:
+            calls: the expert's calls in order, each with its result.
+        """
+        return "; ".join(
+            f"{made.name}({', '.join(str(value) for value in made.arguments.values())}) = {said}"
+            for made, said in calls
+        )
 
     @property
     def tools(self) -> dict[str, Tool]:

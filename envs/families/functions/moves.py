@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, Self
 
@@ -21,6 +22,7 @@ class Merge(FunctionGame):
     """The merge problem: take the cards of two sorted piles in sorted order."""
 
     name = "merge"
+    repeatable = False
     question = (
         "Two hidden piles of numbered cards, each sorted with its smallest card on top. Take all "
         "cards from the tops so that they come out sorted, smallest first; then say done."
@@ -91,6 +93,7 @@ class Sort(FunctionGame):
     """The sorting problem, by comparing and swapping."""
 
     name = "sort"
+    repeatable = False
     question = (
         "A hidden row of different numbers, which you cannot see. Compare and swap them until they "
         "rise from the first position to the last; then say done."
@@ -172,6 +175,7 @@ class Shorten(FunctionGame):
     """The run-length encoding problem, letter by letter."""
 
     name = "shorten"
+    repeatable = False
     question = (
         "A hidden word. Write it down shortened: each run of the same letter as the letter and how "
         "often it comes, so that aaab is a3b1; then say done. What is written stays."
@@ -235,6 +239,18 @@ class Shorten(FunctionGame):
                 yield call("letter", index=index)
             yield call("write", text=f"{letter}{len(places)}")
         yield call("done")
+
+    def summary(self, calls: Sequence[tuple[ToolCall, str]]) -> str:
+        """Return the length, how many letters were read, and those that are not written yet."""
+        read = [said for made, said in calls if made.name == "letter"]
+        written = sum(
+            int(count)
+            for made, _ in calls
+            if made.name == "write"
+            for count in re.findall(r"\d+", str(made.arguments["text"]))
+        )
+        size = next((said for made, said in calls if made.name == "length"), "unknown")
+        return f"length {size}; read {len(read)}; to write: {''.join(read[written:])}"
 
     def text(self) -> str:
         """Return the whole problem as text, to tell problems apart."""

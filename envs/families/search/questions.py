@@ -12,6 +12,7 @@ comparison has the two pages it compares, then one for each relation after the f
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -207,3 +208,31 @@ class QuestionMaker:
 def shapes_for(hops: int, wanted_shapes: Sequence[QuestionShape]) -> list[QuestionShape]:
     """Return the shapes in `wanted_shapes` that are possible with so many hops."""
     return [shape for shape in wanted_shapes if hops > 1 or shape is QuestionShape.CHAIN]
+
+
+def notes_of(question: SearchQuestion, found: Sequence[tuple[str, str]], searched: int) -> str:
+    """Return what a good searcher notes down when a context window is full.
+
+    Each search is noted with the names on the way to the answer that its result showed, and, where
+    a question starts from more than one name, with the numbers that may be compared. Then follows
+    the next search, or the answer.
+
+    Args:
+        question: the question.
+        found: each query so far with the result it was shown.
+        searched: how many of the question's searches were made.
+
+    >>> question = SearchQuestion("Where was the founder of Ab born?", ("Oldham",), ("Ab", "Cy"))
+    >>> notes_of(question, [("Ab", "Ab is a company. It was founded by Cy.")], 1)
+    'Found Ab: Cy. Next: Cy.'
+    """
+    wanted = (*question.searches, *question.golds)
+    compares = sum(name in question.text for name in question.searches) > 1
+    facts: list[str] = []
+    for query, told in found:
+        names = [name for name in dict.fromkeys(wanted) if name != query and name in told]
+        numbers = re.findall(r"\b\d{2,}\b", told) if compares else []
+        facts.append(f"{query}: {', '.join([*names, *numbers]) or 'nothing'}")
+    noted = f"Found {'; '.join(facts)}. " if facts else ""
+    left = question.searches[searched:]
+    return noted + (f"Next: {left[0]}." if left else f"Answer: {question.golds[0]}.")

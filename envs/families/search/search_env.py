@@ -28,7 +28,7 @@ from ...tools import Tool, tool
 from .answers import MAX_ANSWER_CHARS, exact_match, f1, read_answer
 from .documents import shown
 from .engines import SearchSession
-from .questions import QuestionShape, SearchQuestion
+from .questions import QuestionShape, SearchQuestion, notes_of
 from .settings import (
     SearchSettings,
     Source,
@@ -132,6 +132,9 @@ class Search(TextEnv):
 
     def _begin(self) -> None:
         self._searches = self._noisy = self._faults = self._shown = 0
+        self._repeated = 0  # searches up to which the expert has made one again
+        self._found: list[tuple[str, str]] = []
+        """The queries that were searched for, and what each was shown, in order."""
 
     @property
     def tools(self) -> dict[str, Tool]:
@@ -190,7 +193,9 @@ class Search(TextEnv):
         search_result = await self.engine.find(request)
         self._searches += 1
         self._noisy += noisy
-        return shown(search_result, MAX_TEXT_CHARS) or NOTHING_FOUND
+        told = shown(search_result, MAX_TEXT_CHARS) or NOTHING_FOUND
+        self._found.append((query, told))
+        return told
 
     async def step(self, action: str | Message) -> Stepped:
         """Score an answer, which ends the episode; in the style `tags`, also run a search."""
@@ -269,3 +274,17 @@ class Search(TextEnv):
         if self.settings.style == Style.TAGS:
             return f"<search>{query}</search>"
         return assistant("", [ToolCall(name="search", arguments={"query": query})])
+
+    def demonstrate_summary(self, *, newest: bool) -> str:
+        """Say what each search has found of the way to the answer, and what comes next.
+
+        A search whose result the window does not show is left out and made again, but once: where
+        the result is carried into the next window instead, the expert has to get on.
+        """
+        found, searched = self._found, self._shown
+        if not newest and found:
+            found, searched = found[:-1], max(0, searched - 1)
+            if self._repeated < searched + 1:
+                self._repeated = searched + 1
+                self._found, self._shown = found, searched
+        return notes_of(self.question, found, searched)

@@ -156,6 +156,28 @@ def test_egae_bootstraps_a_truncated_row_with_its_last_value() -> None:
     same(found, [[0.585, 0.3, 0.0], [-0.137, -0.46, -0.8]])
 
 
+def test_compaction_shrinks_segments_by_the_tokens_that_came_after() -> None:
+    values, mask = rows([0.0, 9, 0.5], [0.6, 9, 9]), rows([1, 0, 1], [1, 0, 0])
+    owners, rewards = torch.tensor([4, 4]), f64(1, 1)
+    # L = 2: lam = 1 - 1/3; GAE .5 + 2/3 * .5 = 5/6 and .5, once 2/3 for the one token after
+    # L = 1: lam = 1 - 1/1.5; the last segment is not shrunk: 1 - .6
+    found, returns = A.compaction_advantages(rewards, values, mask, owners)
+    same(found, [[5 / 9, 0.0, 1 / 3], [0.4, 0.0, 0.0]])
+    # targets of the value head know nothing of the factor: 5/6 + 0, .5 + .5, .4 + .6
+    same(returns, [[5 / 6, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    # segments of two rollouts do not shrink each other
+    apart = A.compaction_advantages(rewards, values, mask, torch.tensor([0, 1]))[0]
+    same(apart, [[5 / 6, 0.0, 0.5], [0.4, 0.0, 0.0]])
+
+
+def test_one_segment_of_compaction_is_gae() -> None:
+    values, mask = rows([0.2, 0.5, 0.8]), torch.ones(1, 3)
+    found = A.compaction_advantages(f64(1), values, mask, torch.tensor([0]), lam=0.95)[0]
+    same(found, A.gae_advantages(rows([0, 0, 1]), values, mask)[0].tolist())
+    with pytest.raises(ValueError, match="above 0"):
+        A.compaction_advantages(f64(1), values, mask, torch.tensor([0]), length_factor=0)
+
+
 def test_segments_carry_the_change_of_value() -> None:
     same(A.vine_ppo_advantages(f64(0.2, 0.6, 0.5, 1.0)), [0.4, -0.1, 0.5])
     mask = A.spo_probability_mask(rows([0.95, 0.5]).log(), BOTH)

@@ -14,6 +14,7 @@ from .group import (
 )
 from .returns import (
     Holes,
+    compaction_advantages,
     egae_advantages,
     gae_advantages,
     reinforce_pp_advantages,
@@ -48,6 +49,7 @@ from .tree import (
 
 __all__ = [
     "Holes",
+    "compaction_advantages",
     "dr_grpo_advantages",
     "egae_advantages",
     "gae_advantages",

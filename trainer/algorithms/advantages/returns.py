@@ -174,20 +174,8 @@ def gae_advantages(
     Raises:
         ValueError: `holes` is neither "skip" nor "step".
     """
-    rewards = blank(floating(token_rewards).detach(), mask)
-    state_values = blank(values.detach(), mask)
     steps = _steps(mask, holes)
-    next_value = rewards.new_zeros(len(rewards)) if bootstrap is None else bootstrap.detach()
-    running = torch.zeros_like(next_value)
-    columns: list[Tensor] = []
-    for t in reversed(range(rewards.shape[1])):
-        delta = rewards[:, t] + gamma * next_value - state_values[:, t]
-        # An untrained slot keeps the running values: the hole is skipped.
-        running = torch.where(steps[:, t], delta + gamma * lam * running, running)
-        next_value = torch.where(steps[:, t], state_values[:, t], next_value)
-        columns.append(running)
-    advantages = blank(torch.stack(columns[::-1], dim=1), mask) if columns else rewards
-    return advantages, advantages + state_values
+    return _estimated(token_rewards, values, mask, steps, gamma=gamma, lam=lam, bootstrap=bootstrap)
 
 
 def egae_advantages(
@@ -231,6 +219,94 @@ def egae_advantages(
     return gae_advantages(
         token_rewards, values, mask, gamma=gamma, lam=lam, holes=holes, bootstrap=bootstrap
     )
+
+
+def compaction_advantages(
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    rollouts: Tensor,
+    *,
+    gamma: float = 1.0,
+    lam: float = 0.0,
+    length_factor: float = 1.5,
+) -> tuple[Tensor, Tensor]:
+    """Cross-trajectory GAE of CompactionRL: GAE inside each segment, as if the reward came at its
+    end, shrunk by the tokens that came after the segment.
+
+    `A_{s,t} = (gamma lam_s)^{N_s} GAE_{s,t}`, with N_s the trained tokens in later segments of the
+    rollout and `lam_s = 1 - 1 / (length_factor L_s)`, L_s the segment's trained tokens.
+
+    Args:
+        rewards: [B], the reward of each row's rollout.
+        values: [B, T], of the state before each token; detached.
+        mask: [B, T] in {0, 1}; holes are skipped.
+        rollouts: [B] int, the rollout each row is a segment of; the rows of one are in time order.
+        gamma: discount a step.
+        lam: a fixed lambda for all segments; 0, the default, takes lam_s, as the paper has it.
+        length_factor: 1.5 in the paper.
+
+    Returns:
+        (advantages, returns), both [B, T] and 0 in untrained slots. The returns are those of the
+        segments alone, without the factor; the paper's targets of the value head were not read.
+
+    Source: arXiv 2607.05378, through two notes that quote it. `gae_advantages` in a recipe sees the
+    rows of a rollout joined instead, with values read on both sides of each boundary.
+
+    Segments of 2 and 1 tokens with lam = 0.5: the later one has 1 - 0.6; inside the earlier one
+    `0.5 + 0.5 * (1 - 0.5)` and `0.5`, halved once since one token came after.
+
+    >>> values, mask = torch.tensor([[0.0, 0.5], [0.6, 0.0]]), torch.tensor([[1, 1], [1, 0]])
+    >>> owners = torch.tensor([0, 0])
+    >>> compaction_advantages(torch.ones(2), values, mask, owners, lam=0.5)[0]
+    tensor([[0.3750, 0.2500],
+            [0.4000, 0.0000]])
+
+    Raises:
+        ValueError: `length_factor` is not above 0. Below 1, lam_s of a single token is 0.
+    """
+    if length_factor <= 0:
+        raise ValueError(f"length_factor is above 0, got {length_factor}")
+    trained = mask.bool()
+    tokens = trained.sum(1)
+    scale = floating(values)
+    own = (1 - 1 / (length_factor * tokens.clamp(min=1).to(scale.dtype))).clamp(min=0)
+    traces = torch.full_like(own, lam) if lam else own
+    is_last = trained & (trained.flip(1).cumsum(1).flip(1) == 1)
+    token_rewards = blank(rewards.to(scale.dtype).unsqueeze(1).expand_as(scale), is_last)
+    local, returns = _estimated(
+        token_rewards, values, mask, trained, gamma=gamma, lam=traces, bootstrap=None
+    )
+    order = torch.arange(len(rollouts), device=rollouts.device)
+    is_later = (rollouts.unsqueeze(1) == rollouts) & (order.unsqueeze(1) < order)
+    after = (is_later * tokens).sum(1)
+    return local * (gamma * traces).pow(after).unsqueeze(1), returns
+
+
+def _estimated(
+    token_rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    steps: Tensor,
+    *,
+    gamma: float,
+    lam: float | Tensor,
+    bootstrap: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return (advantages, returns) over `steps`, [B, T] bool; lam is one number, or [B]."""
+    rewards = blank(floating(token_rewards).detach(), mask)
+    state_values = blank(values.detach(), mask)
+    next_value = rewards.new_zeros(len(rewards)) if bootstrap is None else bootstrap.detach()
+    running = torch.zeros_like(next_value)
+    columns: list[Tensor] = []
+    for t in reversed(range(rewards.shape[1])):
+        delta = rewards[:, t] + gamma * next_value - state_values[:, t]
+        # An untrained slot keeps the running values: the hole is skipped.
+        running = torch.where(steps[:, t], delta + gamma * lam * running, running)
+        next_value = torch.where(steps[:, t], state_values[:, t], next_value)
+        columns.append(running)
+    advantages = blank(torch.stack(columns[::-1], dim=1), mask) if columns else rewards
+    return advantages, advantages + state_values
 
 
 def _steps(mask: Tensor, holes: str) -> Tensor:

@@ -1,0 +1,246 @@
+"""The trained rows of `context.py` on functions and search: a world, its size and its tokens.
+
+Each world has a window that holds no whole episode. One set of weights is taught by the expert in
+the windows of `summarize`; every arm is then shown its own windows and trained by `supo`.
+A run whose result is in the folder is not made again.
+
+    python benchmarks/context_games.py functions --folder FOLDER
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from context_training import TRAINED, Arm
+from supo_runs import longest_row, one_thread
+from supo_setting import CONTINUATION, INSTRUCTION
+
+from ludus.agent.context import ContextSettings, ReSum, register_context
+
+HEAD = '<tool_call>\n{"name": "'
+TURNS = (
+    "<|im_end|>\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n",
+    INSTRUCTION, f"\n\n{INSTRUCTION}", "\n\nSummary: ", "\n\nMemory:\n",
+)  # fmt: skip
+"""What every episode repeats, one token each."""
+SHORTEN = (
+    "\n<|im_start|>user\n<tool_response>\n",
+    "\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    HEAD + 'letter", "arguments": {"index": ', HEAD + 'write", "arguments": {"text": "',
+    '"}}\n</tool_call>', "}}\n</tool_call>",
+    HEAD + 'length", "arguments": {}}\n</tool_call>',
+    HEAD + 'done", "arguments": {}}\n</tool_call>',
+    "length() letter(index) write(text) done() ", "written so far: ", " letters",
+    "length ", "; read ", "; to write: ",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Game:
+    """The sizes of a world's runs."""
+
+    env: str
+    window: int
+    action_tokens: int
+    summary_tokens: int
+    phrases: tuple[str, ...] = ()
+    taught: int = 260
+    """Updates of the clean start, at most; the loss at which it ends is `taught_loss`."""
+    taught_loss: float = 0.015
+    shown: int = 15
+    """Updates in the arm's own windows."""
+    steps: int = 6
+    tasks: int = 10
+    group: int = 8
+    eval_tasks: int = 48
+    lr: float = 5e-4
+    shape: dict[str, int] = field(default_factory=lambda: {"hidden": 64, "layers": 2, "heads": 4})
+
+    @property
+    def full_at(self) -> float:
+        """L as a share of W: what is left after it holds a turn, the question and the summary."""
+        room = 2 * self.action_tokens + self.summary_tokens
+        return (self.window - room + 0.5) / self.window
+
+
+class LetterClerk:
+    """The separate summariser of `resum` on shorten: a program that reads without error."""
+
+    async def write(self, messages, max_tokens: int) -> str:
+        """The summary that the environment's expert writes."""
+        text = re.sub(r"^\[\w+\] ", "", messages[-1].text, flags=re.MULTILINE)
+        before = re.search(r"length (\d+); read (\d+); to write: ([a-h]*)", text)
+        size, read, left = before.groups() if before else ("unknown", "0", "")
+        new = text[before.end() :] if before else text
+        found = re.findall(r"^([a-h])$", new, re.MULTILINE)
+        told = re.findall(r"^(\d+)$", new, re.MULTILINE)
+        written = sum(int(count) for count in re.findall(r'"text": ?"[a-h](\d)"', new))
+        left = (left + "".join(found))[written:]
+        return (
+            f"length {told[0] if told else size}; read {int(read) + len(found)}; to write: {left}"
+        )
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@register_context("benchmark/letters")
+def letters(threshold: float, max_summaries: int, summary_tokens: int) -> ReSum:
+    """ReSum with the program above in place of a server."""
+    return ReSum(
+        LetterClerk(), threshold=threshold, max_summaries=max_summaries,
+        summary_tokens=summary_tokens, carry=True, continuation=CONTINUATION,
+    )  # fmt: skip
+
+
+def functions() -> Game:
+    """Run-length encoding of a hidden word of seven to nine letters."""
+    from ludus.envs.families.functions.moves import Shorten
+
+    return Game(
+        env='ludus/functions-v0?games=["shorten"]&min_calls=9&max_calls=13',
+        window=60, action_tokens=5, summary_tokens=11,
+        phrases=(*TURNS, *SHORTEN, Shorten.question),
+    )  # fmt: skip
+
+
+GAMES = {"functions": functions}
+PROGRAMS = {"functions": "benchmark/letters"}
+
+
+def arm_of(where: str, name: str, game: Game) -> Arm:
+    """The settings of a trained manager."""
+    if name == "none":
+        return Arm({}, game.action_tokens)
+    shared: dict[str, object] = {"manager": name, "max_summaries": 32}
+    shared |= {"threshold": game.full_at, "summary_tokens": game.summary_tokens}
+    if name == "resum":
+        return Arm(shared | {"manager": PROGRAMS[where]}, game.action_tokens)
+    if name == "summarize":
+        shared |= {"last_pair": "carry", "continuation": CONTINUATION}
+    return Arm(shared | {"instruction": INSTRUCTION}, game.action_tokens)
+
+
+def show(game: Game, folder: Path, start: Path, arm: Arm, seed: int, steps: int, lr: float) -> Path:
+    """Warm weights up on the expert in an arm's windows."""
+    from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
+    from ludus.trainer.sft import run_sft
+
+    config = SFTConfig(
+        env=game.env, steps=steps, batch_size=16, seed=seed, window=game.window,
+        stop_loss=game.taught_loss if lr > 1e-3 else 0.0,
+        context=ContextSettings(**arm.context),
+        model=ModelConfig(path=str(start), device="cpu"),
+        trainer=TrainerConfig(lr=lr, warmup_steps=20),
+        run=RunConfig(folder=str(folder), tensorboard=False, episodes_every=0),
+    )  # fmt: skip
+    return asyncio.run(run_sft(config))
+
+
+def taught(where: str, game: Game, folder: Path) -> Path:
+    """Weights that the expert has taught in the windows of `summarize`."""
+    from ludus.envs import make_async
+    from ludus.trainer.run.checkpoint import newest_checkpoint
+    from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
+    from ludus.wire.arguments import parse_served
+
+    if (folder / "taught.done").exists():
+        return newest_checkpoint(folder / "taught" / "checkpoints")
+    name, arguments = parse_served(game.env)
+    phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *game.phrases]
+    model = write_tiny_policy(
+        folder / "model", phrases=list(dict.fromkeys(phrases)), seed=0, max_length=4096,
+        **game.shape,
+    )  # fmt: skip
+    arm = arm_of(where, "summarize", game)
+    made = show(game, folder / "taught", model, arm, 0, game.taught, 3e-3)
+    (folder / "taught.done").touch()
+    return made
+
+
+def train(where: str, game: Game, folder: Path, clean: Path, name: str, seed: int) -> dict:
+    """Show an arm its own windows, train it and test it; a finished run is read."""
+    from ludus.metrics import read_metrics
+    from ludus.trainer.config import (
+        EvalConfig,
+        ModelConfig,
+        RolloutConfig,
+        RunConfig,
+        TrainConfig,
+        TrainerConfig,
+    )
+    from ludus.trainer.train import run_training
+
+    finished = folder / f"{name}-{seed}.json"
+    if finished.exists():
+        return json.loads(finished.read_text())
+    started, arm, run = time.process_time(), arm_of(where, name, game), folder / f"{name}-{seed}"
+    warm = clean
+    if name != "none" and game.shown:  # whose expert would run out of its window
+        warm = show(game, run / "demo", clean, arm, seed + 1, game.shown, 1e-3)
+    config = TrainConfig(
+        env=game.env,
+        recipe="supo",
+        steps=game.steps,
+        seed=seed,
+        model=ModelConfig(path=str(warm), device="cpu"),
+        rollout=RolloutConfig(
+            tasks_per_step=game.tasks,
+            group_size=game.group,
+            max_tokens=arm.max_tokens,
+            window=game.window,
+            concurrency=game.tasks * game.group,
+        ),
+        context=ContextSettings(**arm.context),
+        trainer=TrainerConfig(lr=game.lr, warmup_steps=2, lr_decay="linear", updates_per_step=1),
+        eval=EvalConfig(tasks=game.eval_tasks),
+        run=RunConfig(folder=str(run / "rl"), tensorboard=False, save_every=0, episodes_every=0),
+    )
+    asyncio.run(run_training(config))
+    rows = read_metrics(run / "rl" / "metrics.jsonl")
+    evals = [row["eval/mean"] for row in rows if "eval/mean" in row]
+    sampled = [row["reward/mean"] for row in rows if "reward/mean" in row]
+    made = {
+        "env": where, "manager": name, "seed": seed, "before": evals[0], "after": evals[-1],
+        "sampled_before": sampled[0], "sampled": statistics.fmean(sampled[-3:]),
+        "row_tokens": longest_row(run / "rl"), "cpu_s": time.process_time() - started,
+    }  # fmt: skip
+    finished.write_text(json.dumps(made))
+    return made
+
+
+def trained(where: str, folder: Path, seeds: Sequence[int], arms=TRAINED):
+    """Yield a row for each arm and seed of a world, as soon as it is there."""
+    one_thread()
+    game = GAMES[where]()
+    folder.mkdir(parents=True, exist_ok=True)
+    clean = taught(where, game, folder)
+    for seed in seeds:
+        for name in arms:
+            yield train(where, game, folder, clean, name, seed)
+
+
+def main() -> int:
+    """Print a row for each run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("where", choices=list(GAMES))
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, help="this one alone; -1 teaches the first weights")
+    parser.add_argument("--arms", default=",".join(TRAINED))
+    options = parser.parse_args()
+    arms = options.arms.split(",")
+    seeds = range(options.seeds) if options.seed is None else range(options.seed, options.seed + 1)
+    for row in trained(options.where, options.folder, seeds, arms if seeds[0] >= 0 else ()):
+        print(json.dumps(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
