@@ -22,9 +22,10 @@ from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
 from ..parsing.protocol import WritesTurns
 from . import cases
 from .cases import Case, Continuation
+from .continuing import continued
 from .fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
 from .report import Origin, Outcome, TemplateFinding, TemplateReport
-from .telling import first_change, kinds_of, roles_of, short_reason
+from .telling import kinds_of, roles_of, short_reason
 from .text import FROZEN, TemplateRefused, apply_template
 
 AUTO = "auto"
@@ -326,58 +327,13 @@ class _Probe:
         return chat
 
     def _continue(self, chat: ChatFormat, step: Continuation) -> None:
-        """Append messages to a turn as an episode does, and compare with the whole conversation."""
-        feature = f"prefix: {step.name}"
-        try:
-            prompt, sampled_ids = chat.prompt([cases.ASKED], []), self._sampled(chat, step)
-            if not step.ended:
-                sampled_ids = sampled_ids[:-1]
-            added = chat.extension(
-                step.new,
-                ended=step.ended,
-                thought=step.thought,
-                last=sampled_ids[-1] if sampled_ids else None,
-            )
-            full_prompt = chat.prompt([cases.ASKED, self._message_of(step), *step.new], [])
-        except TemplateRefused as error:
-            self._report(feature, Outcome.REFUSED, short_reason(error))
-            return
-        if added is None:
-            reason = "the template rewrites the turn, so that a new segment (row) begins"
-            self._report(feature, Outcome.REPAIRED, reason, ["new segment"])
-            return
-        grown = [*prompt, *sampled_ids, *added]
-        texts = [
-            self.tokenizer.decode(ids, skip_special_tokens=False) for ids in (grown, full_prompt)
-        ]
-        if texts[0] != texts[1]:
-            detail = f"the turn stays as sampled; the template would write {first_change(*texts)}"
-            self._report(feature, Outcome.SUPPORTED, detail)
-        elif not getattr(self.tokenizer, "verified", True):
-            self._report(feature, Outcome.SUPPORTED, "text alike; tokens unverified: no tokenizer")
-        elif grown == full_prompt:
-            self._report(feature, Outcome.SUPPORTED, "text and tokens alike")
-        else:
-            self._report(feature, Outcome.SUPPORTED, "text alike; tokens split otherwise at a seam")
-
-    def _message_of(self, step: Continuation) -> Message:
-        return cases.thinking(step.said, apart=self._thoughts_apart) if step.thought else step.said
+        outcome, detail, repairs = continued(chat, step, apart=self._thoughts_apart)
+        self._report(f"prefix: {step.name}", outcome, detail, repairs)
 
     @property
     def _thoughts_apart(self) -> bool:
         """Whether thoughts stand in a field of their own, as in formats that mark whole turns."""
         return isinstance(self.format, WritesTurns)
-
-    def _sampled(self, chat: ChatFormat, step: Continuation) -> list[int]:
-        """Return a turn as the policy would sample it: without the tag that the template opened."""
-        answer, thought_open = self._message_of(step), chat.opening.rstrip().endswith("<think>")
-        if thought_open and step.thought and not self._thoughts_apart:
-            answer = Message(
-                role=answer.role,
-                content=answer.text[len("<think>\n") :],
-                tool_calls=answer.tool_calls,
-            )
-        return chat.answer(answer, [cases.TOOL])
 
     def _thoughts(self) -> None:
         """Record which thoughts the template shows."""

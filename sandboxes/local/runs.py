@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from ..guest.run.request import QUIET, Request, memory_file
 from ..guest.run.slot import REPORT
-from ..protocol import ExecutionStatus, Limits, Usage
+from ..protocol import Execution, ExecutionStatus, Limits, Usage
 from . import process_tree
 from .control_groups import ControlGroup
 
@@ -59,6 +61,29 @@ class RunOutcome:
     stderr: bytes
     usage: Usage
     detail: str = ""
+
+    def as_execution(
+        self, tier: str, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
+    ) -> Execution:
+        """Return the outcome as a caller of the sandbox sees it.
+
+        Args:
+            tier: the isolation tier of the slot.
+            queue_s: how long the run waited for a slot, in seconds.
+            files: the content of the files that were fetched, by path.
+            refused: why other files were not fetched, by path.
+        """
+        return Execution(
+            status=self.status,
+            stdout=self.stdout.decode("utf-8", "replace"),
+            stderr=self.stderr.decode("utf-8", "replace"),
+            exit_code=self.exit_code,
+            usage=msgspec.structs.replace(self.usage, queue_s=queue_s),
+            files=files,
+            refused=refused,
+            detail=self.detail,
+            tier=tier,
+        )
 
 
 @dataclass(slots=True)

@@ -35,7 +35,6 @@ from ..protocol import (
     Program,
     ProgramInputs,
     Sandbox,
-    Usage,
 )
 from .companions import Companions
 from .control_groups import ControlGroups
@@ -43,7 +42,7 @@ from .fetching import fetch_back
 from .missing_tools import blame_missing_tool
 from .mounts import certificate_places, package_folders, readable_places
 from .slot_pool import SlotPool, default_size
-from .slots import RunOutcome, Slot, SlotLost
+from .slots import Slot, SlotLost
 from .user_ids import first_user_id, user_ids
 
 SLOT_TIERS = (ROOT, USERNS, LANDLOCK, UNSAFE)
@@ -299,7 +298,7 @@ class SlotSandbox(Sandbox):
                             request, limits, stdin=stdin, peers=peers, preserve=bool(fetch)
                         )
                     fetched = await fetch_back(slot, fetch, limits) if fetch else ({}, {})
-                return _execution(self._tier, outcome, waited, *fetched)
+                return outcome.as_execution(self._tier, waited, *fetched)
             except SlotLost as error:
                 problem = str(error)
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem, tier=self._tier)
@@ -383,26 +382,3 @@ class SlotSandbox(Sandbox):
             emptying.empty(str(self._work))
             self._work.rmdir()
             self._work = None
-
-
-def _execution(
-    tier: str,
-    outcome: RunOutcome,
-    queue_s: float,
-    files: dict[str, bytes],
-    refused_files: dict[str, str],
-) -> Execution:
-    usage = outcome.usage
-    return Execution(
-        status=outcome.status,
-        stdout=outcome.stdout.decode("utf-8", "replace"),
-        stderr=outcome.stderr.decode("utf-8", "replace"),
-        exit_code=outcome.exit_code,
-        usage=Usage(
-            wall_s=usage.wall_s, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, queue_s=queue_s
-        ),
-        files=files,
-        refused=refused_files,
-        detail=outcome.detail,
-        tier=tier,
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from . import nodes
-from .nodes import Node, TooBig, Unreadable
-from .operators import SETS, argument, call
+from .nodes import SETS, Node, TooBig, Unreadable
+from .operators import argument, call
 from .powers import ARROW, BINARY, LAND, LOR, RATIO, RELATION, SET
 from .pratt import Parser
 from .spellings import OPPOSITE

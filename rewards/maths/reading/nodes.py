@@ -196,6 +196,8 @@ INFINITY = const("inf")
 
 EXACT = frozenset({"num", "dec"})
 """Kinds of nodes that are a single exact number."""
+SETS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
+"""Kinds of nodes that are sets, or, as an interval in brackets, may be one."""
 SCALAR_OPS = frozenset({"num", "dec", "sym", "const", "add", "mul", "pow", "func", "call"})
 
 

@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from . import nodes
+from .directions import has_direction, is_directed
 from .measures import (
     arc_minutes,
     ends_in_unit,
@@ -24,20 +25,16 @@ from .measures import (
     temperature,
     words_in_brackets,
 )
-from .nodes import EXACT, Exact, Node, Unreadable
+from .nodes import EXACT, SETS, Exact, Node, Unreadable
 from .powers import BINARY, POWER, PRODUCT, SUM
 from .pratt import Parser
 
-SETS = frozenset({"set", "such", "union", "inter", "minus", "bracket"})
-"""Kinds of nodes that are sets, or, as an interval in brackets, may be one."""
 STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})
 """Kinds of tokens that can begin a factor."""
 STOPS = frozenset(
     {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
 )
 """Commands that end a value. All other unknown commands are taken for operators."""
-_DECORATIONS = ("vec ", "bold ", "hat ", "overrightarrow ", "set ")
-"""How the names of vectors and sets begin: `\\vec u` is the name "vec u"."""
 
 
 def call(name: str, *sides: Node) -> Node:
@@ -169,7 +166,7 @@ def _read_signed_factor(parser: Parser, factors: list[Node]) -> None:
     factor = _signed(parser, PRODUCT) if negative else parser.expression(PRODUCT)
     last = factors[-1]
     # After a vector, a number is the beginning of the right side: u · 2v is u · (2v).
-    if operator in "·×" and factor.op in EXACT and _has_direction(last):
+    if operator in "·×" and factor.op in EXACT and has_direction(last):
         while starts_factor(parser, factor):
             factor = nodes.mul(factor, parser.expression(PRODUCT))
     if operator == "/" and last.op == factor.op == "num" and factor.value != 0:
@@ -177,43 +174,12 @@ def _read_signed_factor(parser: Parser, factors: list[Node]) -> None:
         factors[-1] = nodes.num(Fraction(last.value) / factor.value)
     elif operator == "/":
         factors.append(nodes.power(factor, nodes.MINUS_ONE))
-    elif operator != "*" and _is_directed(parser, operator, last, factor):
+    elif operator != "*" and is_directed(parser, operator, last, factor):
         # Matching may swap the sides of a dot product, but not those of a divergence.
         prefix = "nabla" if nodes.sym("nabla") in {last, factor} else ""
         factors[-1] = call(prefix + operator, last, factor)
     else:
         factors.append(factor)
-
-
-def _is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool:
-    """Return whether a cross or dot between these nodes is a product of vectors or sets.
-
-    It is one if a side is nabla or both sides are marked as vectors or sets. Between plain names,
-    it is one if a cross stands between capitals or if the text uses both operators, as only vector
-    algebra does.
-    """
-    sides = (left, right)
-    if nodes.sym("nabla") in sides or all(map(_has_direction, sides)):
-        return True
-    if not all(side.op in {"sym", "call"} for side in sides):
-        return False
-    capitals = all(side.note.isupper() for side in sides)
-    return (capitals and operator == "×") or _uses_both(parser)
-
-
-def _uses_both(parser: Parser) -> bool:
-    r"""Return whether the text has both crosses and dots and no number: `(u \times v) \cdot w`."""
-    operators = {token.value for token in parser.tokens if token.kind == "op"}
-    return {"·", "×"} <= operators and not any(token.kind == "num" for token in parser.tokens)
-
-
-def _has_direction(node: Node) -> bool:
-    """Return whether `node` is written as a vector or a set, or combines such values."""
-    if node.op == "sym":
-        return node.note.startswith(_DECORATIONS)
-    if node.op in {"add", "mul"}:
-        return any(_has_direction(part) for part in node.args)
-    return node.op in SETS or (node.op == "call" and node.note == "×")
 
 
 def starts_factor(parser: Parser, last: Node) -> bool:

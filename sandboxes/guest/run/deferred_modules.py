@@ -11,8 +11,8 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
-_NAMES = ("interface", "rewriting", "idioms", "surroundings", "cases", "derived_values", "syntax",
-          "marked")  # fmt: skip
+_NAMES = ("interface", "names", "rewriting", "idioms", "surroundings", "cases", "derived_values",
+          "syntax", "marked")  # fmt: skip
 _PACKAGE = f"{__name__.rsplit('.', 2)[0]}.testing"
 _CODE: dict[str, CodeType] = {}
 

@@ -13,15 +13,12 @@ or `pop` on anything else means a text or a list.
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterable, Mapping
 
+from .names import NamesOfTests
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
-from .syntax import last_name, mentions, variable_of
-from .traceless import ALIASES, MODULE_NAMES
+from .syntax import last_name
 
-_BUILTINS = frozenset(dir(builtins))
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _CATCHING = (
     "raises", "assertRaises", "assertRaisesRegex", "isinstance", "issubclass", "assertIsInstance",
     "suppress",
@@ -32,7 +29,7 @@ _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, 
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 
 
-class Interface:
+class Interface(NamesOfTests):
     """The tests' use of the solution's names.
 
     Args:
@@ -49,11 +46,7 @@ class Interface:
         module: str,
         entry_point: str = "",
     ) -> None:
-        self.module = module
-        self.modules: set[str] = set()
-        """The names under which the tests import the module of the solution."""
-        self.bound: set[str] = set()
-        """Names to which the tests themselves assign a value."""
+        super().__init__(trees, module)
         self.classes: set[str] = set(declared)
         self.makers: set[str] = set(declared)
         self.attributes: set[str] = {name for names in declared.values() for name in names}
@@ -65,161 +58,12 @@ class Interface:
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
         self._function = entry_point if entry_point not in declared else ""
-        self._renamed: dict[str, str] = {}
-        self._values: dict[str, list[ast.expr | None]] = {}
-        self._helpers: dict[str, list[ast.expr | None]] = {}
-        self._nodes = [node for tree in trees for node in ast.walk(tree)]
-        self._parents = {
-            child: node for node in self._nodes for child in ast.iter_child_nodes(node)
-        }
-        self._read_names()
-        self.names = {self.free(n) for n in self._nodes if isinstance(n, (ast.Name, ast.Attribute))}
-        """Every name of the solution that the tests use."""
-        self.names.discard("")
+        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self._read_uses()
-
-    # --- names ----------------------------------------------------------------
-
-    def _read_names(self) -> None:
-        for node in self._nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    (self.modules if alias.name == self.module else self.bound).add(name)
-            elif isinstance(node, ast.ImportFrom):
-                self._import_from(node)
-            elif isinstance(node, _SCOPES):
-                self.bound.add(node.name)
-                if not isinstance(node, ast.ClassDef):
-                    inside = list(ast.walk(node))
-                    returned = [
-                        part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))
-                    ]
-                    self._helpers[node.name] = returned
-                    for argument in (part for part in inside if isinstance(part, ast.arg)):
-                        self.bound.add(argument.arg)
-                    if any(
-                        isinstance(mark, ast.AST) and "fixture" in ast.dump(mark)
-                        for mark in node.decorator_list
-                    ):
-                        self._values.setdefault(node.name, []).extend(returned)
-            elif isinstance(node, ast.ExceptHandler) and node.name:
-                self.bound.add(node.name)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-                self.bound.add(node.id)
-            self._read_binding(node)
-
-    def _import_from(self, node: ast.ImportFrom) -> None:
-        for alias in node.names:
-            if node.module != self.module:
-                self.bound.add(alias.asname or alias.name)
-            elif alias.asname:
-                self._renamed[alias.asname] = alias.name
-
-    def _read_binding(self, node: ast.AST) -> None:
-        """Record what a name, or an attribute of `self`, is given."""
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                self._bind(target, node.value)
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-            self._bind(node.target, node.value)
-        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            is_literal = isinstance(node.iter, (ast.List, ast.Tuple, ast.Set))
-            for value in node.iter.elts if is_literal else [None]:  # type: ignore[attr-defined]
-                self._bind(node.target, value)
-        elif isinstance(node, ast.withitem) and node.optional_vars:
-            self._bind(node.optional_vars, node.context_expr)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            self._bind_arguments(node)
-
-    def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            elements = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-            same = len(elements) == len(target.elts)
-            for number, part in enumerate(target.elts):
-                self._bind(part, elements[number] if same else None)
-        elif key := variable_of(target):
-            self._values.setdefault(key, []).append(value)
-
-    def _bind_arguments(self, call: ast.Call) -> None:
-        """Record that `check(f)` passes the solution's `f` as the parameter `candidate`."""
-        for node in self._nodes:
-            if isinstance(node, ast.FunctionDef) and node.name == call.func.id:  # type: ignore[attr-defined]
-                for parameter, argument in zip(node.args.args, call.args, strict=False):
-                    if isinstance(argument, ast.Name) and argument.id != parameter.arg:
-                        self._renamed[parameter.arg] = argument.id
-
-    def free(self, node: ast.expr) -> str:
-        """Return the solution's name that an expression is; empty for other expressions."""
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            return node.attr if node.value.id in self.modules else ""
-        if not isinstance(node, ast.Name):
-            return ""
-        name = self._renamed.get(node.id, node.id)
-        if name != node.id:
-            return name
-        is_defined = name in self.bound or name in _BUILTINS or name in self.modules
-        return "" if is_defined or name in MODULE_NAMES or name in ALIASES else name
-
-    # --- where a value comes from ---------------------------------------------
-
-    def origin(self, node: ast.expr | None, depth: int = 8) -> str:
-        """Return the solution's name whose call made the value of `node`; empty if that is not
-        sure.
-        """
-        if node is None or depth == 0:
-            return ""
-        if isinstance(node, (ast.Await, ast.NamedExpr)):
-            return self.origin(node.value, depth - 1)
-        if isinstance(node, ast.Call):
-            name = self.free(node.func)
-            if last_name(node.func) in ("copy", "deepcopy") and len(node.args) == 1:
-                return self.origin(node.args[0], depth - 1)
-            if not name and isinstance(node.func, ast.Name) and node.func.id in self._helpers:
-                return self._same(self._helpers[node.func.id], depth)
-            return name
-        key = variable_of(node)
-        return self._same(self._values_given(key), depth) if key else ""
-
-    def _values_given(self, key: str) -> list[ast.expr | None]:
-        """Return what a variable is given, except values reached from itself: `node =
-        node.next`.
-        """
-        return [
-            value
-            for value in self._values.get(key, [])
-            if not (isinstance(value, ast.Attribute) and variable_of(value.value) == key)
-        ]
-
-    def given(self, name: str) -> list[ast.expr]:
-        """Return what the tests give a variable."""
-        return [
-            value
-            for value in self._values_given(name)
-            if value is not None and variable_of(value) != name
-        ]
-
-    def _same(self, values: list[ast.expr | None], depth: int) -> str:
-        origins = {self.origin(value, depth - 1) for value in values}
-        return origins.pop() if len(origins) == 1 else ""
 
     def is_object(self, node: ast.expr) -> bool:
         """Return whether an expression is sure to be an object of a class or maker under test."""
         return self.origin(node) in self._shown
-
-    def _loose_origin(self, node: ast.expr) -> str:
-        """Return the origin of an expression, also if the value is calculated from an object."""
-        if isinstance(node, ast.Name):
-            values = [
-                value for value in self._values_given(node.id) if not mentions(value, node.id)
-            ]
-            origins = {self._loose_origin(value) if value else "" for value in values}
-            return origins.pop() if len(origins) == 1 else ""
-        if isinstance(node, ast.BinOp):
-            return self._loose_origin(node.left) or self._loose_origin(node.right)
-        if isinstance(node, ast.UnaryOp):
-            return self._loose_origin(node.operand)
-        return self.origin(node)
 
     # --- what it is used for --------------------------------------------------
 
@@ -227,10 +71,10 @@ class Interface:
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         everywhere = self.said
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Attribute):
                 everywhere.add(node.attr)
-                origin = self._loose_origin(node.value)
+                origin = self.loose_origin(node.value)
                 uses.setdefault(origin, set()).add(node.attr)
                 if self._of_an_object(node):
                     objects.add(origin)
@@ -242,17 +86,17 @@ class Interface:
         )
         objects |= {name for name, places in uses.items() if places - plain}
         same_kind = {
-            self._compares_its_like(node) for node in self._nodes if isinstance(node, ast.Compare)
+            self._compares_its_like(node) for node in self.nodes if isinstance(node, ast.Compare)
         }
         objects |= same_kind - self._compared()
         self._decide(objects - {"", self._function} | (objects & {self._function} & set(uses)))
         self.attributes |= everywhere - plain
         for name in self._shown:
             self.attributes |= uses.get(name, set())
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Attribute) and self._gives_data(node):
                 self.data_methods.add(node.attr)
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Attribute) and self.free(node.value):
                 self.attributes.add(node.attr)
 
@@ -316,17 +160,17 @@ class Interface:
         compared: set[str] = set()
         same_kind = {
             inner
-            for node in self._nodes
+            for node in self.nodes
             if isinstance(node, ast.Compare) and self._compares_its_like(node)
             for inner in ast.walk(node)
         }
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Assert):
                 compared.add(self.origin(node.test))
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
                 compared.add(self.origin(node.left))
             elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-                origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
+                origins = {self.loose_origin(side) for side in (node.left, *node.comparators)}
                 compared |= origins if len(origins) > 1 else set()
             elif isinstance(node, ast.BinOp) and node not in same_kind:
                 origins = {self.origin(node.left), self.origin(node.right)}
@@ -337,7 +181,7 @@ class Interface:
         """Return the CapWords name whose results (or values calculated from results) are on all
         sides.
         """
-        origins = {self._loose_origin(side) for side in (node.left, *node.comparators)}
+        origins = {self.loose_origin(side) for side in (node.left, *node.comparators)}
         name = origins.pop() if len(origins) == 1 else ""
         return name if name[:1].isupper() else ""
 
@@ -357,7 +201,7 @@ class Interface:
     @property
     def compares_objects(self) -> bool:
         """Whether the tests are sure to compare or to look up objects under test."""
-        return any(map(self._compares, self._nodes))
+        return any(map(self._compares, self.nodes))
 
     def _compares(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Compare):
@@ -379,7 +223,7 @@ class Interface:
         exception.
         """
         return name.endswith(("Error", "Exception", "Warning")) or any(
-            self._catches(node, name) for node in self._nodes
+            self._catches(node, name) for node in self.nodes
         )
 
     def _catches(self, node: ast.AST, name: str) -> bool:
@@ -395,8 +239,8 @@ class Interface:
 
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""
-        raised = {node.exc for node in self._nodes if isinstance(node, ast.Raise)}
+        raised = {node.exc for node in self.nodes if isinstance(node, ast.Raise)}
         return any(
             isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name
-            for node in self._nodes
+            for node in self.nodes
         )
