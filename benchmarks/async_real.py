@@ -28,7 +28,7 @@ import torch
 from ludus.agent import Episode, Sampling, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.engines.models import write_shell
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
 from ludus.trainer.learning.experience import gather
@@ -109,9 +109,9 @@ def playing(engine: Any) -> Any:
 async def open_engine(kind: str, model: Any, folder: Path) -> Any:
     """Open an engine: of this process, or of its own process on the second core."""
     if kind == "free":
-        return LocalEngine(build_model(VOCABULARY, **SHAPE), max_rows=ROWS)
+        return LocalEngine(build_model(VOCABULARY, **SHAPE), EngineLimits(max_rows=ROWS))
     write_shell(folder, folder, model)
-    spec = EngineSpec(folder=str(folder), max_rows=ROWS, keep_cache=True)
+    spec = EngineSpec(limits=EngineLimits(max_rows=ROWS), folder=str(folder), keep_cache=True)
     engine = ProcessEngine(spec, log=folder / "engine.log")
     os.sched_setaffinity(0, {CORES[-1]})  # inherited by the process
     await engine.revive()

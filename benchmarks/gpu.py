@@ -31,7 +31,7 @@ import torch
 
 from ludus.agent import Sampling
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.memory import cached_bytes
@@ -151,7 +151,7 @@ def engine(device: str, shape: str, sizes: Sizes) -> dict[str, Any]:
 
 async def sampling_seconds(model: Any, sizes: Sizes) -> float:
     """Return the seconds in which all rows are sampled, after a first round."""
-    made_engine = LocalEngine(model, max_rows=sizes.rows, kept_tokens=0)
+    made_engine = LocalEngine(model, EngineLimits(max_rows=sizes.rows, kept_tokens=0))
     sampling = Sampling(max_tokens=sizes.sampled, temperature=1.0)
     try:
         seconds = 0.0

@@ -20,6 +20,8 @@ import msgspec
 import torch
 from aiohttp import web
 
+from ludus.trainer.engines import EngineLimits
+
 REASON_TOKENS = 24
 """Of a string in a guided answer."""
 
@@ -36,7 +38,7 @@ class ModelServer:
         self.tokenizer = load_tokenizer(folder)
         self.stops = tuple(load_stop_ids(folder))
         self.model = load_model(folder, device="cpu")
-        self.engine = LocalEngine(self.model, max_rows=64, kept_tokens=20_000)
+        self.engine = LocalEngine(self.model, EngineLimits(max_rows=64, kept_tokens=20_000))
 
     async def complete(self, request: web.Request) -> web.Response:
         """One answer."""

@@ -38,7 +38,7 @@ from ludus.trainer.engines import LocalEngine, load_model
 from ludus.trainer.engines.models import write_shell
 from ludus.trainer.engines.pool import EnginePool
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
-from ludus.trainer.engines.vllm import start_vllm
+from ludus.trainer.engines.vllm import ServerSite, start_vllm
 from ludus.trainer.engines.vllm.probe import scorer_of
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.weights import MemoryWeights, bytes_of
@@ -189,11 +189,8 @@ async def vllm(folder: Path, model: Path, models: list[Any], publishes: int) -> 
     async with AsyncExitStack() as stack:
         engine = await start_vllm(
             VLLMConfig(python=os.environ.get("LUDUS_VLLM_PYTHON", ""), probe_every=1),
-            folder=str(model),
-            model=models[0],
-            dtype="float32",
-            cpu=True,
-            log=folder / "vllm.log",
+            ServerSite(folder=str(model), dtype="float32", cpu=True, log=folder / "vllm.log"),
+            models[0],
         )
         stack.push_async_callback(engine.close)
         await engine.set_weights(MemoryWeights.of(models[0]), 0)  # the first is probed

@@ -152,7 +152,9 @@ async def truth(checkpoint: str, folder: Path, tasks: int) -> dict:
     )
     parts = await assemble(config)
     try:
-        episodes = (await evaluate(parts.evaluator, "train", tasks)).episodes
+        episodes = (
+            await evaluate(parts.evaluator, EvalConfig(split="train", tasks=tasks))
+        ).episodes
     finally:
         await parts.closing.aclose()
     verdicts = [episode.trajectories[0].verdict for episode in episodes]

@@ -213,7 +213,7 @@ async def test(config, checkpoint: Path, env: str, turns: int) -> float:
         )
     )
     try:
-        return (await evaluate(parts.evaluator, "test", config.eval.tasks)).mean
+        return (await evaluate(parts.evaluator, config.eval)).mean
     finally:
         await parts.closing.aclose()
 

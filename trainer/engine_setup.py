@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,11 +15,11 @@ import torch
 from ludus.agent import Engine
 
 from .config import LoraConfig, TrainConfig
-from .engines import LocalEngine
+from .engines import EngineLimits, LocalEngine
 from .engines.models import write_shell
-from .engines.pool import EnginePool, PooledEngine
+from .engines.pool import EnginePool, PooledEngine, Publishing
 from .engines.process import EngineSpec, ProcessEngine
-from .engines.vllm import VLLMEngine, start_vllm
+from .engines.vllm import ServerSite, VLLMEngine, start_vllm
 from .learning.devices import pick_device
 from .learning.learner import Learner
 from .learning.policy_model import load_policy
@@ -33,39 +33,46 @@ TAIL_ROWS = 8
 """The most running answers that engine processes on one CPU pass on to one of them."""
 
 
-async def open_engine(
-    config: TrainConfig,
-    path: str,
-    learner: Learner,
-    folder: RunFolder,
-    *,
-    version: int,
-    beside: bool = False,
-) -> Engine:
+@dataclass(frozen=True, kw_only=True)
+class EngineStart:
+    """What the engines of a run start from."""
+
+    config: TrainConfig
+    """The settings of the run."""
+    path: str
+    """The model's folder."""
+    learner: Learner
+    """Whose weights the engine samples from."""
+    folder: RunFolder
+    """The run's folder, for logs."""
+    version: int
+    """The version of the weights."""
+
+
+async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
     """Return an engine that has the learner's weights.
 
     Args:
-        config: the settings of the run.
-        path: the model's folder.
-        learner: whose weights the engine samples from.
-        folder: the run's folder, for logs.
-        version: the version of the weights.
+        start: the settings, the model, the learner, and where logs are written.
         beside: whether the engine plays evaluations beside the one of training: it has one process.
 
     Raises:
         LudusError: an engine does not start, or cannot be used for training.
     """
     if beside:
-        config = replace(config, local=replace(config.local, engines=min(1, config.local.engines)))
+        local = start.config.local
+        local = replace(local, engines=min(1, local.engines))
+        start = replace(start, config=replace(start.config, local=local))
+    config = start.config
     if config.engine == "local" and not config.local.engines:
-        return _local_engine(config, path, learner, version)
-    log = folder.path / ("evaluation" if beside else "engine")
+        return _local_engine(start)
+    log = start.folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
-            pool = await _servers(config, path, learner, folder, version, stack)
+            pool = await _servers(start, stack)
         else:
-            pool = await _processes(config, path, learner, log, version, stack)
-        await pool.set_weights(learner.source(), version)
+            pool = await _processes(start, log, stack)
+        await pool.set_weights(start.learner.source(), start.version)
         stack.pop_all()
     return pool
 
@@ -77,10 +84,11 @@ def engine_numbers(engine: Engine) -> dict[str, float]:
     return numbers if probed is None else {**numbers, "engine/probe_gap": probed}
 
 
-def _local_engine(config: TrainConfig, path: str, learner: Learner, version: int) -> LocalEngine:
+def _local_engine(start: EngineStart) -> LocalEngine:
+    config = start.config
     lora = config.trainer.lora
     model = load_policy(
-        path,
+        start.path,
         lora if lora.publish == "adapter" else LoraConfig(),
         dtype=DTYPES[config.model.dtype],
         device=pick_device(config.model.device),
@@ -88,27 +96,26 @@ def _local_engine(config: TrainConfig, path: str, learner: Learner, version: int
     )
     return LocalEngine(
         model,
-        max_rows=config.rollout.concurrency,
-        max_length=row_length(config),
-        kept_tokens=config.local.kept_tokens,
-        prefill_tokens=config.local.prefill_tokens,
-        version=version,
-        images=learner.images,
+        _limits(config),
+        version=start.version,
+        images=start.learner.images,
         keep_cache=config.local.keep_cache,
     )
 
 
-async def _processes(
-    config: TrainConfig,
-    path: str,
-    learner: Learner,
-    log: Path,
-    version: int,
-    stack: AsyncExitStack,
-) -> EnginePool:
+def _limits(config: TrainConfig) -> EngineLimits:
+    return EngineLimits(
+        max_rows=config.rollout.concurrency,
+        max_length=row_length(config),
+        kept_tokens=config.local.kept_tokens,
+        prefill_tokens=config.local.prefill_tokens,
+    )
+
+
+async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> EnginePool:
     """Start engine processes, and share the cores of this machine among them and the learner."""
-    shell = log / "model"
-    await asyncio.to_thread(write_shell, shell, path, learner.model, learner.images)
+    config, learner, shell = start.config, start.learner, log / "model"
+    await asyncio.to_thread(write_shell, shell, start.path, learner.model, learner.images)
     device = pick_device(config.model.device)
     count, cores = config.local.engines, len(os.sched_getaffinity(0))
     threads = config.local.threads or max(1, cores // (count + 1))
@@ -122,20 +129,21 @@ async def _processes(
                 dtype=config.model.dtype,
                 device=_device(device, index),
                 threads=threads,
-                max_rows=config.rollout.concurrency,
-                max_length=row_length(config),
-                kept_tokens=config.local.kept_tokens,
-                prefill_tokens=config.local.prefill_tokens,
+                limits=_limits(config),
                 keep_cache=config.local.keep_cache,
                 max_image_pixels=config.model.max_image_pixels,
-                version=version,
+                version=start.version,
             ),
             name=f"{log.name} process {index}",
             log=log / f"process-{index}.log",
         )
         for index in range(count)
     ]
-    pool = EnginePool(engines, version=version, repack_rows=TAIL_ROWS if device == "cpu" else 0)
+    pool = EnginePool(
+        engines,
+        publishing=Publishing(version=start.version),
+        repack_rows=TAIL_ROWS if device == "cpu" else 0,
+    )
     stack.push_async_callback(pool.close)
     await _all([one.revive() for one in engines])
     return pool
@@ -147,37 +155,36 @@ def _device(name: str, index: int) -> str:
     return f"cuda:{(index + 1) % count}" if count > 1 else name
 
 
-async def _servers(
-    config: TrainConfig,
-    path: str,
-    learner: Learner,
-    folder: RunFolder,
-    version: int,
-    stack: AsyncExitStack,
-) -> EnginePool:
+async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
     """Start a vLLM server, or connect to those that run."""
+    config = start.config
+    site = ServerSite(
+        folder=start.path,
+        dtype=config.model.dtype,
+        cpu=pick_device(config.model.device) == "cpu",
+        log=start.folder.path / "vllm.log",
+    )
 
-    async def start(url: str) -> PooledEngine:
+    async def started(url: str) -> PooledEngine:
         engine = await start_vllm(
             replace(config.vllm, url=url),
-            folder=path,
-            model=learner.model,
-            dtype=config.model.dtype,
-            cpu=pick_device(config.model.device) == "cpu",
-            log=folder.path / "vllm.log",
-            images=learner.images,
-            steady=learner.steady,
+            site,
+            start.learner.model,
+            images=start.learner.images,
+            steady=start.learner.steady,
         )
         stack.push_async_callback(engine.close)
         return engine
 
-    engines = await _all([start(url) for url in config.vllm.urls or ("",)])
+    engines = await _all([started(url) for url in config.vllm.urls or ("",)])
     return EnginePool(
         engines,
-        version=version,
+        publishing=Publishing(
+            version=start.version,
+            timeout_s=2 * config.vllm.request_timeout_s,  # loading, then the probe
+            folder=config.vllm.weights_folder,
+        ),
         patience_s=config.vllm.startup_timeout_s,
-        publish_timeout_s=2 * config.vllm.request_timeout_s,  # loading, then the probe
-        folder=config.vllm.weights_folder,
     )
 
 

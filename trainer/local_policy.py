@@ -11,7 +11,7 @@ from ludus.agent.context import ContextManager
 
 from .chat_template import open_chat
 from .config import ModelConfig
-from .engines import LocalEngine, load_images, load_model, load_tokenizer
+from .engines import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
 from .engines.model_paths import locate_model
 from .learning.devices import pick_device
 from .learning.precision import DTYPES, slow_precision
@@ -63,7 +63,7 @@ async def local_policy(
         logger.warning("%s", notice)
     engine = LocalEngine(
         load_model(folder, dtype=DTYPES[dtype], device=pick_device(device)),
-        max_rows=max_rows,
+        EngineLimits(max_rows=max_rows),
         images=images,
     )
     try:

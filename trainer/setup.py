@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ludus.agent import ChatFormat, Engine, EpisodeLimits, Sampling, TokenPolicy
-from ludus.agent.context import ContextManager, make_context
+from ludus.agent import Engine, EpisodeLimits, Sampling, TokenPolicy
+from ludus.agent.context import make_context
 from ludus.errors import ConfigError
 
 from .chat_template import open_chat
-from .config import TrainConfig
-from .engine_setup import open_engine
+from .config import RolloutConfig, TrainConfig
+from .engine_setup import EngineStart, open_engine
 from .engines import load_images, load_tokenizer
 from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
@@ -159,21 +159,34 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
         updater = _updater(config, algorithm, learner, tracker, plan)
     learner.steady.version = first_step
-    engine = await open_engine(config, model_path, learner, folder, version=first_step)
+    start_of_engines = EngineStart(
+        config=config, path=model_path, learner=learner, folder=folder, version=first_step
+    )
+    engine = await open_engine(start_of_engines)
     stack.push_async_callback(engine.close)
     evaluating = engine
     if config.eval.beside == "own":
-        evaluating = await open_engine(
-            config, model_path, learner, folder, version=first_step, beside=True
-        )
+        evaluating = await open_engine(start_of_engines, beside=True)
         stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
     hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
-    collector, evaluator = _collectors(
-        config, (engine, evaluating), chat_format, source, scorer, context
+    exploring, greedy = (
+        TokenPolicy(
+            one,
+            chat_format,
+            Sampling(max_tokens=config.rollout.max_tokens, temperature=temperature),
+            window=config.rollout.window or None,
+            context=context,
+        )
+        for one, temperature in (
+            (engine, config.rollout.temperature),
+            (evaluating, config.eval.temperature),
+        )
     )
+    collector = _collector(config.rollout, source, exploring, scorer)
+    evaluator = _collector(config.rollout, source, greedy, scorer.without_groups())
     await check_context(config, collector)
     return Parts(
         config=config,
@@ -339,37 +352,16 @@ def _updater(
     )
 
 
-def _collectors(
-    config: TrainConfig,
-    engines: tuple[Engine, Engine],
-    chat_format: ChatFormat,
-    source: EnvSource,
-    scorer: EpisodeScorer,
-    context: ContextManager,
-) -> tuple[Collector, Collector]:
-    """Make two collectors: the first explores for training, the second plays as evaluation asks."""
-    rollout = config.rollout
-    limits = EpisodeLimits(max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s)
-
-    def collector(engine: Engine, temperature: float, scorer: EpisodeScorer) -> Collector:
-        sampling = Sampling(max_tokens=rollout.max_tokens, temperature=temperature)
-        policy = TokenPolicy(
-            engine,
-            chat_format,
-            sampling,
-            window=rollout.window or None,
-            context=context,
-        )
-        return Collector(
-            source,
-            policy,
-            scorer=scorer,
-            limits=limits,
-            concurrency=rollout.concurrency,
-            retries=rollout.retries,
-        )
-
-    return (
-        collector(engines[0], rollout.temperature, scorer),
-        collector(engines[1], config.eval.temperature, scorer.without_groups()),
+def _collector(
+    rollout: RolloutConfig, source: EnvSource, policy: TokenPolicy, scorer: EpisodeScorer
+) -> Collector:
+    return Collector(
+        source,
+        policy,
+        scorer=scorer,
+        limits=EpisodeLimits(
+            max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s
+        ),
+        concurrency=rollout.concurrency,
+        retries=rollout.retries,
     )

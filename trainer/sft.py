@@ -38,7 +38,7 @@ from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
 from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
 from .run.changes import refuse_changes
-from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
+from .run.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
 from .run.claim import RunClaim
 from .run.folder import RunFolder
 from .shield import shielded
@@ -222,11 +222,9 @@ class _WarmUp:
         return save_checkpoint(
             self.folder.checkpoints,
             self.step,
-            self.learner.model,
-            self.tokenizer,
+            SavedModel(self.learner.model, self.tokenizer, images=self.learner.images),
             self.learner.state(),
-            keep=self.config.run.keep,
-            images=self.learner.images,
+            Retention(self.config.run.keep),
         )
 
 

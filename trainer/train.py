@@ -26,10 +26,10 @@ from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.outcomes import refuse_failure, solved
 from .rollout.stages import Stages
 from .rollout.task_pool import TaskPool
-from .run.evaluations import Evaluations
+from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
-from .run.saver import Saver
+from .run.saver import LearnedPolicy, Saver
 from .setup import Parts, assemble
 from .shield import shielded
 from .stream.fates import FateOf, fates_of_step
@@ -108,8 +108,7 @@ class _Run:
         self.saver = Saver(
             self.config.run,
             parts.folder,
-            parts.learner,
-            parts.tokenizer,
+            LearnedPolicy(parts.learner, parts.tokenizer),
             lambda: {"stream": self.stream.state().to_plain()},
             self.journal.tell,
         )
@@ -117,12 +116,12 @@ class _Run:
             self.config.eval,
             self.config.steps,
             self.journal.scores,
-            prepare=self.bring_weights,
-            play=self.evaluate,
-            folder=parts.folder,
-            saver=self.saver,
-            tell=self.journal.tell,
-            heard=watcher.on_evaluation if watcher else lambda step, found: None,
+            EvaluationCalls(
+                prepare=self.bring_weights,
+                play=self.evaluate,
+                heard=watcher.on_evaluation if watcher else lambda step, found: None,
+            ),
+            self.saver,
         )
 
     async def loop(self) -> TrainResult:
@@ -270,15 +269,9 @@ class _Run:
 
     async def evaluate(self) -> HeldOutScores:
         """Play held-out tasks."""
-        settings = self.config.eval
         with self.stages.during("held-out tasks"):
             found = await evaluate(
-                self.parts.evaluator,
-                settings.split,
-                settings.tasks,
-                samples=settings.samples,
-                passing=settings.passing,
-                done=lambda _: self.stages.move(),
+                self.parts.evaluator, self.config.eval, done=lambda _: self.stages.move()
             )
         refuse_failure(found.episodes)
         return found

@@ -67,7 +67,7 @@ async def plain_loop(config: TrainConfig) -> tuple[list[torch.Tensor], list[dict
     parts = await assemble(config)
     rollout, rows, sampled = parts.config.rollout, list[dict[str, float]](), list[Any]()
     try:
-        await evaluate(parts.evaluator, config.eval.split, config.eval.tasks)
+        await evaluate(parts.evaluator, config.eval)
         for step in range(config.steps):
             watch = Stopwatch()
             with watch("generate"):

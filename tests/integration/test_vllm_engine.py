@@ -35,7 +35,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.engines import load_model
 from ludus.trainer.engines.pool import EnginePool
-from ludus.trainer.engines.vllm import VLLMEngine, start_vllm
+from ludus.trainer.engines.vllm import ServerSite, VLLMEngine, start_vllm
 from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.probe import mean_difference, scorer_of
 from ludus.trainer.tiny import build_model, write_tiny_policy
@@ -79,7 +79,7 @@ def learner(folder):
 async def engine(folder, learner, settings, tmp_path_factory):
     log = tmp_path_factory.mktemp("server") / "vllm.log"
     made = await start_vllm(
-        settings, folder=str(folder), model=learner, dtype="float32", cpu=True, log=log
+        settings, ServerSite(folder=str(folder), dtype="float32", cpu=True, log=log), learner
     )
     yield made
     await made.close()
@@ -262,7 +262,9 @@ async def test_the_probe_finds_a_head_that_was_left_behind(folder, learner, tmp_
     new = moved(learner, seed=4)
     new.save_pretrained(tmp_path / "new")
     stock = await start_vllm(
-        settings, folder=str(folder), model=new, dtype="float32", cpu=True, log=tmp_path / "log"
+        settings,
+        ServerSite(folder=str(folder), dtype="float32", cpu=True, log=tmp_path / "log"),
+        new,
     )
     try:
         stock.__class__, StockReload.folder = StockReload, str(tmp_path / "new")
@@ -334,7 +336,9 @@ def server_process(port):
 
 async def test_a_killed_server_comes_back_with_todays_weights(folder, learner, settings, tmp_path):
     made = await start_vllm(
-        settings, folder=str(folder), model=learner, dtype="float32", cpu=True, log=tmp_path / "log"
+        settings,
+        ServerSite(folder=str(folder), dtype="float32", cpu=True, log=tmp_path / "log"),
+        learner,
     )
     pool = EnginePool([made])
     try:

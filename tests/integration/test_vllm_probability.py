@@ -18,7 +18,7 @@ from ludus.rewards.learned.text.probability import ProbabilityReward, SelfAligne
 from ludus.trainer.config import VLLMConfig
 from ludus.trainer.engines import load_model, load_tokenizer
 from ludus.trainer.engines.policy_text import EngineText, hand_over
-from ludus.trainer.engines.vllm import start_vllm
+from ludus.trainer.engines.vllm import ServerSite, start_vllm
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.weights import MemoryWeights
 
@@ -49,11 +49,8 @@ async def test_the_probability_reward_is_the_teacher_forced_one(tmp_path) -> Non
 
     engine = await start_vllm(
         VLLMConfig(python=PYTHON),
-        folder=str(folder),
-        model=model,
-        dtype="float32",
-        cpu=True,
-        log=tmp_path / "vllm.log",
+        ServerSite(folder=str(folder), dtype="float32", cpu=True, log=tmp_path / "vllm.log"),
+        model,
     )
     try:
         await engine.set_weights(MemoryWeights.of(model), 0)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
 
+import msgspec
 import torch
 
 from ludus.agent import Finish, Generation, Sampling, WeightSource
@@ -47,18 +48,34 @@ class EngineClosed(LudusError, RuntimeError):
     """The engine was closed, or the engine's thread has ended; no request is answered any more."""
 
 
+class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests and tokens a local engine computes and keeps at once."""
+
+    max_rows: int = 256
+    """The most requests in the batch at once; others wait."""
+    max_length: int | None = None
+    """The most tokens of prompt and answer; None, or more than the model has positions, uses the
+    limit in the model's config.
+    """
+    kept_tokens: int | None = None
+    """How many tokens of keys and values are kept between turns; None follows the model's size and
+    the free memory.
+    """
+    prefill_tokens: int | None = None
+    """The most padded prompt tokens in a forward pass; longer prompts are split. None follows the
+    model's size and the free memory.
+    """
+
+
+DEFAULT_LIMITS = EngineLimits()
+
+
 class LocalEngine:
     """Samples from a transformers causal LM with full attention.
 
     Args:
         model: the engine's own copy; its weights change only through `set_weights`.
-        max_rows: the most requests in the batch at once; others wait.
-        max_length: the most tokens of prompt and answer; None, or more than the model has
-            positions, uses the limit in the model's config.
-        kept_tokens: how many tokens of keys and values are kept between turns; None follows the
-            model's size and the free memory.
-        prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
-            None follows the model's size and the free memory.
+        limits: how many requests and tokens are computed and kept at once.
         version: the version of the initial weights; a resumed run continues counting from there.
         images: reads the images of prompts; None for a model that reads none.
         keep_cache: whether running requests keep the keys and values of older weights when new
@@ -69,11 +86,8 @@ class LocalEngine:
     def __init__(
         self,
         model: CausalLM,
+        limits: EngineLimits = DEFAULT_LIMITS,
         *,
-        max_rows: int = 256,
-        max_length: int | None = None,
-        kept_tokens: int | None = None,
-        prefill_tokens: int | None = None,
         version: int = 0,
         images: ImageReader | None = None,
         keep_cache: bool = False,
@@ -86,14 +100,16 @@ class LocalEngine:
                 "--engine vllm"
             )
         self.model = model.eval()
-        self.max_rows = max_rows
+        self.max_rows = limits.max_rows
         positions = int(config.max_position_embeddings)
-        self._max_length = min(max_length or positions, positions)
+        self._max_length = min(limits.max_length or positions, positions)
         self.images = images
         self.keep_cache = keep_cache
         self._batch = RunningBatch(
-            CachedModel(self.model, prefill_tokens or fitting_prefill(self.model), images),
-            PrefixStore(fitting_cache(self.model) if kept_tokens is None else kept_tokens),
+            CachedModel(self.model, limits.prefill_tokens or fitting_prefill(self.model), images),
+            PrefixStore(
+                fitting_cache(self.model) if limits.kept_tokens is None else limits.kept_tokens
+            ),
             version,
         )
         self._torn = ""

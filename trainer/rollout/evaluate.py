@@ -13,6 +13,7 @@ from ludus.envs import Task
 from ludus.envs.tasks import distinct
 from ludus.estimates import Estimate
 
+from ..config import EvalConfig
 from .collect import Collector
 from .scoring import mean_metrics
 from .source import EnvSource
@@ -133,32 +134,28 @@ class HeldOutScores:
 
 async def evaluate(
     collector: Collector,
-    split: str,
-    count: int,
+    settings: EvalConfig,
     *,
-    samples: int = 1,
-    passing: float = 1.0,
     seed: int = 0,
     done: Callable[[Episode], None] | None = None,
 ) -> HeldOutScores:
-    """Play `count` different problems of `split`, `samples` times each.
+    """Play `settings.tasks` different problems of a split, `settings.samples` times each.
 
     The same split and count give the same tasks, whatever the seed of the run, so that results
     compare across runs.
 
     Args:
         collector: plays the episodes.
-        split: the split that the tasks are from.
-        count: number of tasks; fewer are played where the split has fewer, with a note.
-        samples: episodes of each task, which share the environment's seed.
-        passing: the reward from which an episode passes.
+        settings: the split, the number of tasks (fewer are played where the split has fewer, with
+            a note), the episodes of each task, which share the environment's seed, and the reward
+            from which an episode passes.
         seed: seed of the sampling.
         done: called with each finished episode.
     """
-    tasks, note = await held_out(collector.source, split, count)
-    groups = await collector.collect(tasks, group_size=samples, seed=seed, done=done)
+    tasks, note = await held_out(collector.source, settings.split, settings.tasks)
+    groups = await collector.collect(tasks, group_size=settings.samples, seed=seed, done=done)
     episodes = [episode for group in groups for episode in group.episodes]
-    found = HeldOutScores(episodes, note, samples, passing)
+    found = HeldOutScores(episodes, note, settings.samples, settings.passing)
     if not note and len(found.by_task) == 1:
         one = "one episode" if len(found.rewards) == 1 else "one task"
         note = f"held-out tasks: the error of a mean is unknown from {one}; raise eval.tasks"

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,30 +42,54 @@ class WeightsWriter(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SavedModel:
+    """The model of a run, and what is saved in the same folder."""
+
+    model: CausalLM
+    tokenizer: object
+    _: KW_ONLY
+    images: ImageReader | None = None
+    """The model's image processor."""
+    writer: WeightsWriter | None = None
+    """Writes the model where ranks share its weights; None writes `model`."""
+
+    def broken(self) -> list[str]:
+        """Return the names of weights that are not finite."""
+        if self.writer is not None:
+            return self.writer.broken()
+        named = self.model.named_parameters()
+        return [name for name, one in named if not bool(one.isfinite().all())]
+
+    def write(self, folder: Path) -> None:
+        """Write the files of the model into an existing folder."""
+        if self.writer is not None:
+            self.writer.write(folder)
+        else:
+            save_model(self.model, self.tokenizer, folder, images=self.images)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which checkpoints stay when a newer one is written."""
+
+    keep: int
+    """The number of newest checkpoints that stay."""
+    pinned: Collection[int] = ()
+    """Steps whose checkpoints stay however old they are."""
+
+
 def save_checkpoint(
-    folder: Path,
-    step: int,
-    model: CausalLM,
-    tokenizer: object,
-    state: Mapping[str, Any],
-    *,
-    keep: int,
-    images: ImageReader | None = None,
-    pinned: Collection[int] = (),
-    writer: WeightsWriter | None = None,
+    folder: Path, step: int, saved: SavedModel, state: Mapping[str, Any], retention: Retention
 ) -> Path:
-    """Write the checkpoint of `step`, and remove all but the newest `keep` checkpoints.
+    """Write the checkpoint of `step`, and remove older checkpoints that are not to stay.
 
     Args:
         folder: the folder of all checkpoints.
         step: the number of finished steps.
-        model: the model that is saved.
-        tokenizer: saved beside the model.
+        saved: the model that is saved, with its tokenizer.
         state: what the trainer needs besides the model to continue; plain values and tensors.
-        keep: the number of newest checkpoints that stay.
-        images: the model's image processor, saved beside the model.
-        pinned: steps whose checkpoints stay however old they are.
-        writer: writes the model where ranks share its weights; None writes `model`.
+        retention: which older checkpoints stay.
 
     Raises:
         RankLost: a rank that holds a part of the weights is gone.
@@ -72,11 +97,7 @@ def save_checkpoint(
         SaveFailed: the disk is full or failing; what was written is removed, and the older
             checkpoints stay.
     """
-    if writer is not None:
-        broken = writer.broken()
-    else:
-        broken = [name for name, one in model.named_parameters() if not bool(one.isfinite().all())]
-    if broken:
+    if broken := saved.broken():
         raise UpdateRefused(
             f"the weights of step {step} are not finite ({', '.join(broken[:3])}"
             f"{', ...' if len(broken) > 3 else ''}): no checkpoint is written, the older ones stay"
@@ -85,10 +106,7 @@ def save_checkpoint(
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        if writer is not None:
-            writer.write(partial)
-        else:
-            save_model(model, tokenizer, partial, images=images)
+        saved.write(partial)
         torch.save(dict(state), partial / STATE_FILE)
         _flush(partial)
         _swap(partial, target)
@@ -98,14 +116,14 @@ def save_checkpoint(
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have own ones
         shutil.rmtree(partial, ignore_errors=True)
         raise SaveFailed(_told(folder, step, error)) from error
-    prune(folder, keep=keep, pinned=pinned)
+    prune(folder, retention)
     return target
 
 
-def prune(folder: Path, *, keep: int, pinned: Collection[int] = ()) -> None:
-    """Remove all but the newest `keep` checkpoints and those of the `pinned` steps."""
-    for old in checkpoints(folder)[:-keep]:
-        if step_of(old) not in pinned:
+def prune(folder: Path, retention: Retention) -> None:
+    """Remove the checkpoints that are not to stay."""
+    for old in checkpoints(folder)[: -retention.keep]:
+        if step_of(old) not in retention.pinned:
             remove(old)
 
 

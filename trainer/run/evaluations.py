@@ -13,8 +13,7 @@ from typing import Any
 
 from ..config import EvalConfig
 from ..rollout.evaluate import HeldOutScores
-from .folder import RunFolder
-from .saver import Saver, Tell
+from .saver import Saver
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,18 @@ class ScoreHistory:
         return ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluationCalls:
+    """How an evaluation is played, and who hears of it."""
+
+    prepare: Callable[[int], Awaitable[None]]
+    """Called with the step before an evaluation; brings the weights to the engine."""
+    play: Callable[[], Coroutine[Any, Any, HeldOutScores]]
+    """Plays the held-out tasks."""
+    heard: Callable[[int, HeldOutScores], None]
+    """Called with the step and the scores of each evaluation."""
+
+
 class Evaluations:
     """Plays held-out tasks when they are due.
 
@@ -98,12 +109,8 @@ class Evaluations:
         settings: the settings of evaluations.
         steps: the steps of the run, after which held-out tasks are played in any case.
         history: the scores so far.
-        prepare: called with the step before an evaluation; brings the weights to the engine.
-        play: plays the held-out tasks.
-        folder: where scores and episodes are written.
-        saver: saves the best checkpoint.
-        tell: shows a person a notice: step, name and text.
-        heard: called with the step and the scores of each evaluation.
+        calls: how an evaluation is played, and who hears of it.
+        saver: saves the best checkpoint; scores and episodes are written to the saver's folder.
     """
 
     def __init__(
@@ -111,13 +118,8 @@ class Evaluations:
         settings: EvalConfig,
         steps: int,
         history: ScoreHistory,
-        *,
-        prepare: Callable[[int], Awaitable[None]],
-        play: Callable[[], Coroutine[Any, Any, HeldOutScores]],
-        folder: RunFolder,
+        calls: EvaluationCalls,
         saver: Saver,
-        tell: Tell,
-        heard: Callable[[int, HeldOutScores], None],
     ) -> None:
         self.history = history
         self.stopped = history.reason_to_stop(settings)
@@ -126,12 +128,8 @@ class Evaluations:
         self._waits = settings.beside in ("no", "auto")
         """Whether training waits for an evaluation."""
         self._steps = steps
-        self._prepare = prepare
-        self._play = play
-        self._folder = folder
+        self._calls = calls
         self._saver = saver
-        self._tell = tell
-        self._heard = heard
         self._started = history.last_step
         """The step of the newest evaluation that was started."""
         self._late = False
@@ -165,19 +163,19 @@ class Evaluations:
                 f"the evaluation of step {self._started} still runs at step {step}, where the next "
                 "one is due: that one starts late. Raise eval.every, or lower eval.tasks"
             )
-            self._tell(step, "evaluation_late", late)
+            self._saver.tell(step, "evaluation_late", late)
             self._late = True
             return
         self._tell_of_a_cut(step)
         self._started, self._late = step, False
         if self._waits:
-            await self._record(step, await self._play())
+            await self._record(step, await self._calls.play())
             return
-        await self._prepare(step)
+        await self._calls.prepare(step)
         if self._settings.keep_best and step and step < self._steps:
             self._saver.pinned |= {step}  # its score is known when the weights have moved on
             await self._saver.try_save(step)
-        self._beside = asyncio.create_task(self._play(), name=f"evaluation of step {step}")
+        self._beside = asyncio.create_task(self._calls.play(), name=f"evaluation of step {step}")
 
     def _tell_of_a_cut(self, step: int) -> None:
         """Say so where an evaluation beside training had not ended when the run did, and the run
@@ -186,7 +184,7 @@ class Evaluations:
         every = self._settings.every
         cut = step - step % every if every else 0
         if self._started < cut < step and not self._late:
-            self._tell(
+            self._saver.tell(
                 step,
                 "evaluation_cut",
                 f"the evaluation of step {cut} had not ended when the run did, and the run "
@@ -204,8 +202,8 @@ class Evaluations:
             await self._collect()
         if not self._waits and step > self._started:
             self._started = step
-            await self._prepare(step)
-            await self._record(step, await self._play())
+            await self._calls.prepare(step)
+            await self._record(step, await self._calls.play())
 
     async def cancel(self) -> None:
         """End the evaluation that runs; nothing of it is recorded."""
@@ -224,17 +222,17 @@ class Evaluations:
         await self._record(step, found)
 
     async def _record(self, step: int, found: HeldOutScores) -> None:
-        self._folder.keep_episodes(f"eval-{step:06d}", found.episodes)
-        self._folder.log(step, found.numbers)
+        self._saver.folder.keep_episodes(f"eval-{step:06d}", found.episodes)
+        self._saver.folder.log(step, found.numbers)
         best = self.history.add(step, found.mean)
         if self._settings.keep_best:
             await self._keep_best(step, new=best)
         if found.note:
-            self._tell(step, "evaluation", found.note)
-        self._heard(step, found)
+            self._saver.tell(step, "evaluation", found.note)
+        self._calls.heard(step, found)
         self.stopped = self.history.reason_to_stop(self._settings)
         if self.stopped and step < self._steps:
-            self._tell(step, "early_stop", f"the run ends early: {self.stopped}")
+            self._saver.tell(step, "early_stop", f"the run ends early: {self.stopped}")
 
     async def _keep_best(self, step: int, *, new: bool) -> None:
         """Keep the checkpoint of the best step alone; the weights before the first step are those

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,28 @@ from ludus.errors import SaveFailed
 from ..config import RunConfig
 from ..learning.learner import Learner
 from ..shield import shielded
-from .checkpoint import checkpoints, save_checkpoint, step_of
+from .checkpoint import Retention, SavedModel, checkpoints, save_checkpoint, step_of
 from .folder import RunFolder
 
 Tell = Callable[[int, str, str], None]
 """Shows a person a notice, by the step, its name and its text."""
 BEST = "best"
 """The link to the best checkpoint, beside the checkpoints."""
+
+
+@dataclass(frozen=True)
+class LearnedPolicy:
+    """The learner of a run, and the tokenizer that is saved beside its model."""
+
+    learner: Learner
+    tokenizer: object
+
+    def saved(self) -> SavedModel:
+        """Return the model as it is now."""
+        learner, tokenizer = self.learner, self.tokenizer
+        return SavedModel(
+            learner.model, tokenizer, images=learner.images, writer=learner.writer(tokenizer)
+        )
 
 
 class Saver:
@@ -33,8 +49,7 @@ class Saver:
     Args:
         settings: the settings of the run folder.
         folder: where the checkpoints are written.
-        learner: brings the model and its own state.
-        tokenizer: saved beside the model.
+        learned: brings the model, the tokenizer and the learner's own state.
         state: returns the rest of the trainer's state.
         tell: shows a person a notice: step, name and text.
     """
@@ -43,19 +58,17 @@ class Saver:
         self,
         settings: RunConfig,
         folder: RunFolder,
-        learner: Learner,
-        tokenizer: object,
+        learned: LearnedPolicy,
         state: Callable[[], Mapping[str, Any]],
         tell: Tell,
     ) -> None:
         self.pinned: set[int] = set()
         """Steps whose checkpoints stay however old they are."""
         self._settings = settings
-        self._folder = folder
-        self._learner = learner
-        self._tokenizer = tokenizer
+        self.folder = folder
+        self.tell = tell
+        self._learned = learned
         self._state = state
-        self._tell = tell
         self._failed = 0
         self._saved = -1
 
@@ -69,8 +82,8 @@ class Saver:
             SaveFailed: the disk is full or failing; the older checkpoints stay.
             UpdateRefused: the weights are not finite.
         """
-        self._folder.sync()  # what a checkpoint counts as told must not be lost with the power
-        state = {"learner": self._learner.state(), "step": step, **self._state()}
+        self.folder.sync()  # what a checkpoint counts as told must not be lost with the power
+        state = {"learner": self._learned.learner.state(), "step": step, **self._state()}
         path = await shielded(asyncio.to_thread(self._write, step, state))
         self._failed, self._saved = 0, step
         return path
@@ -95,31 +108,25 @@ class Saver:
                     f"(run.max_failed_saves): {error}"
                 ) from error
             goes_on = f"The run goes on; after {most} in a row it stops (run.max_failed_saves)"
-            self._tell(step, "save_failed", f"{error}. {goes_on}")
+            self.tell(step, "save_failed", f"{error}. {goes_on}")
             return False
         return True
 
     def _write(self, step: int, state: Mapping[str, Any]) -> Path:
         return save_checkpoint(
-            self._folder.checkpoints,
+            self.folder.checkpoints,
             step,
-            self._learner.model,
-            self._tokenizer,
+            self._learned.saved(),
             state,
-            keep=self._settings.keep,
-            images=self._learner.images,
-            pinned=self.pinned,
-            writer=self._learner.writer(self._tokenizer),
+            Retention(self._settings.keep, self.pinned),
         )
 
     def mark_best(self, step: int) -> None:
         """Let `checkpoints/best` lead to the checkpoint of `step`, where file systems have links;
         no link is left if that checkpoint was not written.
         """
-        link, new = self._folder.checkpoints / BEST, self._folder.checkpoints / f".{BEST}"
-        target = next(
-            (p for p in checkpoints(self._folder.checkpoints) if step_of(p) == step), None
-        )
+        link, new = self.folder.checkpoints / BEST, self.folder.checkpoints / f".{BEST}"
+        target = next((p for p in checkpoints(self.folder.checkpoints) if step_of(p) == step), None)
         with suppress(OSError):
             if target is None:
                 link.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from ludus.agent import EpisodeLimits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
 from ludus.messages import Message
 from ludus.rewards import Sample, make_verifier
+from ludus.trainer.config import EvalConfig
 from ludus.trainer.rollout import Collector, EpisodeScorer, Ticket, source as sources
 from ludus.trainer.rollout.cut import Cut
 from ludus.trainer.rollout.evaluate import evaluate
@@ -101,7 +102,7 @@ async def test_an_evaluation_counts_failures_apart(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("ludus.trainer.rollout.collect.BACKOFF_S", 0.001)
     Guess.failures = 1
     made = collector(retries=0)
-    found = await evaluate(made, "test", 4)
+    found = await evaluate(made, EvalConfig(tasks=4))
     assert (found.mean, found.failed, len(found.rewards)) == (1.0, 1, 3)
     await made.source.close()
 

@@ -12,7 +12,7 @@ import torch
 
 from ludus.agent import Finish, Generation, Sampling, TensorMeta
 from ludus.errors import ConfigError, StaleWeights
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.tiny import build_model
 from ludus.trainer.weights import MemoryWeights
 
@@ -114,7 +114,7 @@ async def test_kept_keys_are_the_old_policys_and_the_logprobs_say_so() -> None:
 
 @pytest.mark.parametrize("tokens", [1, 5, 1000])
 async def test_recomputing_in_parts_changes_nothing(tokens: int) -> None:
-    made = LocalEngine(model(), prefill_tokens=tokens)
+    made = LocalEngine(model(), EngineLimits(prefill_tokens=tokens))
     answers = await crossing(made, MemoryWeights.of(model(seed=1)), passes=20)
     for prompt, answer in zip(PROMPTS, answers, strict=True):
         cut = answer.versions.index(7)
@@ -136,7 +136,7 @@ async def test_a_recomputed_row_serves_the_next_turn() -> None:
 
 
 async def test_several_publishes_in_a_row_are_told_apart_token_by_token() -> None:
-    made = LocalEngine(model(), max_length=128)
+    made = LocalEngine(model(), EngineLimits(max_length=128))
     models = [model(seed=seed) for seed in range(4)]
     asked = asyncio.create_task(made.generate([5, 6], Sampling(max_tokens=120)))
     for version in (1, 2, 3):

@@ -11,7 +11,7 @@ import torch
 from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.engines.local import EngineClosed
 from ludus.trainer.engines.prefixes import PrefixStore
 from ludus.trainer.engines.sampler import sample
@@ -46,7 +46,7 @@ async def test_logprobs_equal_those_of_a_full_forward_pass() -> None:
 
 @pytest.mark.parametrize("tokens", [1, 3, 8, 12])
 async def test_prompts_computed_in_parts_sample_the_same(tokens: int) -> None:
-    whole, parts = engine(), engine(prefill_tokens=tokens)
+    whole, parts = engine(), engine(limits=EngineLimits(prefill_tokens=tokens))
     sampling = [Sampling(max_tokens=9, seed=i) for i in range(4)]
     expected = await asyncio.gather(*map(whole.generate, PROMPTS, sampling))
     got = await asyncio.gather(*map(parts.generate, PROMPTS, sampling))
@@ -164,12 +164,12 @@ async def test_weights_of_another_model_are_refused() -> None:
 
 
 async def test_a_window_beyond_the_models_positions_is_cut_to_them() -> None:
-    made = engine(max_length=4096)
+    made = engine(limits=EngineLimits(max_length=4096))
     assert made.max_length == 128
     with pytest.raises(ConfigError, match="exceed the engine's 128"):
         await made.generate([5] * 120, Sampling(max_tokens=20))
     await made.close()
-    smaller = engine(max_length=64)
+    smaller = engine(limits=EngineLimits(max_length=64))
     assert smaller.max_length == 64
     await smaller.close()
 

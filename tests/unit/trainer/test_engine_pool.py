@@ -27,7 +27,7 @@ from ludus.errors import (
 from ludus.trainer.engines import LocalEngine
 from ludus.trainer.engines.local import EngineClosed
 from ludus.trainer.engines.models import write_shell
-from ludus.trainer.engines.pool import EnginePool
+from ludus.trainer.engines.pool import EnginePool, Publishing
 from ludus.trainer.engines.pool.pool import SLACK, DeadlyRequest
 from ludus.trainer.engines.pool.routes import BLOCK, PrefixRoutes
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
@@ -408,7 +408,7 @@ async def test_a_failing_request_of_a_dead_engine_is_a_loss() -> None:
 
 
 async def test_a_publish_goes_to_all_at_once_and_one_that_fails_holds_up_nobody() -> None:
-    async with pool_of(4, publish_timeout_s=0.5) as (pool, engines):
+    async with pool_of(4, publishing=Publishing(timeout_s=0.5)) as (pool, engines):
         for engine in engines:
             engine.load_s = 0.05
         engines[1].refuses = ServerFault("disk full, as if")

@@ -15,10 +15,10 @@ from ludus.trainer.config import EvalConfig, RunConfig, TrainConfig, TrainerConf
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.run.checkpoint import checkpoints
-from ludus.trainer.run.evaluations import Evaluations, ScoredStep, ScoreHistory
+from ludus.trainer.run.evaluations import EvaluationCalls, Evaluations, ScoredStep, ScoreHistory
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.notice_board import NoticeBoard, read_notices
-from ludus.trainer.run.saver import Saver
+from ludus.trainer.run.saver import LearnedPolicy, Saver
 from ludus.trainer.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict
 
@@ -65,8 +65,7 @@ class Played:
         saver = Saver(
             RunConfig(keep=1),
             self.folder,
-            Learner(model, TrainerConfig()),
-            tokenizer,
+            LearnedPolicy(Learner(model, TrainerConfig()), tokenizer),
             dict,
             tell,
         )
@@ -75,12 +74,12 @@ class Played:
             settings,
             steps,
             history or ScoreHistory(),
-            prepare=self.prepare,
-            play=self.play,
-            folder=self.folder,
-            saver=saver,
-            tell=tell,
-            heard=lambda step, found: self.heard.append((step, found.mean)),
+            EvaluationCalls(
+                prepare=self.prepare,
+                play=self.play,
+                heard=lambda step, found: self.heard.append((step, found.mean)),
+            ),
+            saver,
         )
 
     async def prepare(self, step: int) -> None:

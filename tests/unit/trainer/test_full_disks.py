@@ -15,10 +15,16 @@ from ludus.errors import SaveFailed
 from ludus.metrics import LineFile, read_metrics
 from ludus.trainer.config import RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.run.checkpoint import checkpoints, load_state, save_checkpoint
+from ludus.trainer.run.checkpoint import (
+    Retention,
+    SavedModel,
+    checkpoints,
+    load_state,
+    save_checkpoint,
+)
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.notice_board import NoticeBoard, read_notices
-from ludus.trainer.run.saver import Saver
+from ludus.trainer.run.saver import LearnedPolicy, Saver
 from ludus.trainer.tiny import build_model, build_tokenizer
 
 
@@ -57,8 +63,7 @@ class Kept:
         self.saver = Saver(
             RunConfig(max_failed_saves=most),
             self.folder,
-            Learner(model, TrainerConfig()),
-            tokenizer,
+            LearnedPolicy(Learner(model, TrainerConfig()), tokenizer),
             lambda: {"frontier": 7},
             lambda step, name, text: self.notices.post(step, {name: text}),
         )
@@ -139,17 +144,17 @@ LIMITED = """
 import resource, sys, torch
 from pathlib import Path
 from ludus.errors import SaveFailed
-from ludus.trainer.run.checkpoint import save_checkpoint
+from ludus.trainer.run.checkpoint import Retention, SavedModel, save_checkpoint
 from ludus.trainer.tiny import build_model, build_tokenizer
 tokenizer = build_tokenizer()
 model = build_model(len(tokenizer), hidden=64, layers=1, heads=2)
 folder, state = Path(sys.argv[1]), {"a": torch.zeros(200_000)}
-save_checkpoint(folder, 1, model, tokenizer, state, keep=2)
+save_checkpoint(folder, 1, SavedModel(model, tokenizer), state, Retention(2))
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for most in (1000, 400_000):  # too small for the model, and for the trainer's state
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
-        save_checkpoint(folder, 2, model, tokenizer, state, keep=2)
+        save_checkpoint(folder, 2, SavedModel(model, tokenizer), state, Retention(2))
     except SaveFailed as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         print([path.name for path in folder.iterdir()], error)
@@ -173,4 +178,4 @@ def test_a_folder_that_vanished_is_a_failed_save(tmp_path: Path) -> None:
     model = build_model(len(tokenizer), hidden=16, layers=1, heads=2)
     (tmp_path / "checkpoints").write_text("a file in the way")
     with pytest.raises(SaveFailed, match=r"Not a directory|File exists"):
-        save_checkpoint(tmp_path / "checkpoints", 1, model, tokenizer, {}, keep=1)
+        save_checkpoint(tmp_path / "checkpoints", 1, SavedModel(model, tokenizer), {}, Retention(1))

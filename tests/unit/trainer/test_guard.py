@@ -20,7 +20,7 @@ from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.rollout import Group
-from ludus.trainer.run.checkpoint import checkpoints, save_checkpoint
+from ludus.trainer.run.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
 from ludus.trainer.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict
 
@@ -235,9 +235,9 @@ def test_no_checkpoint_of_weights_that_are_not_finite_is_written_nor_an_older_on
 ) -> None:
     model, tokenizer = build_model(300, hidden=16, layers=1, heads=2), build_tokenizer()
     for number in (1, 2):
-        save_checkpoint(tmp_path, number, model, tokenizer, {}, keep=2)
+        save_checkpoint(tmp_path, number, SavedModel(model, tokenizer), {}, Retention(2))
     with torch.no_grad():
         next(model.parameters()).fill_(math.nan)
     with pytest.raises(UpdateRefused, match="the older ones stay"):
-        save_checkpoint(tmp_path, 3, model, tokenizer, {}, keep=2)
+        save_checkpoint(tmp_path, 3, SavedModel(model, tokenizer), {}, Retention(2))
     assert [path.name for path in checkpoints(tmp_path)] == ["step-000001", "step-000002"]

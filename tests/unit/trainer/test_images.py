@@ -28,7 +28,7 @@ from ludus.messages import (
     user,
 )
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import LocalEngine, load_model, load_tokenizer
+from ludus.trainer.engines import EngineLimits, LocalEngine, load_model, load_tokenizer
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.tiny import write_tiny_policy
@@ -309,7 +309,7 @@ async def test_prompts_with_images_may_be_computed_in_parts(
     chat: ChatFormat, reader: ImageReader, folder: Path, tokens: int
 ) -> None:
     whole = LocalEngine(load_model(folder), images=reader)
-    parts = LocalEngine(load_model(folder), images=reader, prefill_tokens=tokens)
+    parts = LocalEngine(load_model(folder), EngineLimits(prefill_tokens=tokens), images=reader)
     for messages in CONVERSATIONS:
         ids, images = placed(chat, messages)
         expected = await whole.generate(ids, Sampling(max_tokens=5), images=images)

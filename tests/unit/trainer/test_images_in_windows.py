@@ -23,7 +23,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.demonstrations import demonstrate
-from ludus.trainer.engines import LocalEngine, load_images, load_model, load_tokenizer
+from ludus.trainer.engines import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.sft import run_sft
@@ -121,7 +121,7 @@ async def test_a_state_that_was_cut_keeps_whole_images(
     chat: ChatFormat, reader: ImageReader, folder: Path
 ) -> None:
     session = make_async("ludus/shapes-v0", pages=3, size=64)
-    engine = LocalEngine(load_model(folder), images=reader, max_length=300)
+    engine = LocalEngine(load_model(folder), EngineLimits(max_length=300), images=reader)
     player = TokenPolicy(engine, chat, Sampling(max_tokens=8)).begin()
     observation, info = await session.reset(seed=0)
     from ludus.agent import opening_of

@@ -16,7 +16,7 @@ from ludus.config import build
 from ludus.errors import ConfigError
 from ludus.trainer import memory
 from ludus.trainer.config import LocalConfig, TrainConfig, TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.precision import slow_precision, slowdown
 from ludus.trainer.tiny import build_model
@@ -113,7 +113,7 @@ async def test_what_is_set_wins() -> None:
     model = build_model(40, hidden=16, layers=1, heads=2)
     assert Learner(model, TrainerConfig(tokens_per_pass=7)).tokens_per_pass == 7
     assert Learner(model, TrainerConfig()).tokens_per_pass == 16_384
-    engine = LocalEngine(model, kept_tokens=0, prefill_tokens=5)
+    engine = LocalEngine(model, EngineLimits(kept_tokens=0, prefill_tokens=5))
     try:
         assert (engine._batch.prefixes.max_tokens, engine._batch.cached.prefill_tokens) == (0, 5)
     finally:

@@ -19,7 +19,13 @@ from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.demo import DemoConfig, accuracy, claim, fault_rate, run_demo, stop
-from ludus.trainer.run.checkpoint import checkpoints, load_state, save_checkpoint
+from ludus.trainer.run.checkpoint import (
+    Retention,
+    SavedModel,
+    checkpoints,
+    load_state,
+    save_checkpoint,
+)
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.report import write_report
 from ludus.trainer.tiny import build_model, build_tokenizer
@@ -214,7 +220,8 @@ def test_checkpoints_are_whole_and_the_oldest_go(tmp_path: Path) -> None:
     tokenizer = build_tokenizer()
     model = build_model(len(tokenizer), hidden=16, layers=1, heads=2)
     for step in (1, 2, 10):
-        save_checkpoint(tmp_path, step, model, tokenizer, {"learner": {"updates": step}}, keep=2)
+        saved = SavedModel(model, tokenizer)
+        save_checkpoint(tmp_path, step, saved, {"learner": {"updates": step}}, Retention(2))
     (tmp_path / ".partial-000011").mkdir()
     assert [path.name for path in checkpoints(tmp_path)] == ["step-000002", "step-000010"]
     assert load_state(checkpoints(tmp_path)[-1]) == {"learner": {"updates": 10}}

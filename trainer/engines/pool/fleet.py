@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ludus.agent.engine import WeightSource
@@ -23,14 +24,27 @@ MAX_MISSED = 3
 MEND_AGAIN_S = 1.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Publishing:
+    """How weights are handed to the engines of a pool."""
+
+    version: int = 0
+    """The version before the first publish."""
+    timeout_s: float = 600.0
+    """How long an engine may take to install weights; after that it is lost."""
+    folder: str = ""
+    """Where the current weights are kept as a file; see `write_weights`."""
+
+
+DEFAULT_PUBLISHING = Publishing()
+
+
 class Fleet:
     """Knows which engines serve, publishes to them, and brings lost ones back.
 
     Args:
         engines: all of the same model, started.
-        version: the version before the first publish.
-        publish_timeout_s: how long an engine may take to install weights; after that it is lost.
-        folder: where the current weights are kept as a file; see `write_weights`.
+        publishing: the first version, and how weights are handed to the engines.
         on_loss: called with each engine that is lost.
         on_tick: called about every second.
     """
@@ -38,17 +52,15 @@ class Fleet:
     def __init__(
         self,
         engines: Sequence[PooledEngine],
+        publishing: Publishing,
         *,
-        version: int,
-        publish_timeout_s: float,
-        folder: str,
         on_loss: Callable[[Seat], None],
         on_tick: Callable[[], Awaitable[None]],
     ) -> None:
         self.seats = [Seat(index, engine) for index, engine in enumerate(engines)]
-        self.version = version
-        self.publish_timeout_s = publish_timeout_s
-        self.folder = folder
+        self.version = publishing.version
+        self.publish_timeout_s = publishing.timeout_s
+        self.folder = publishing.folder
         self.paused = False
         """Whether engines that come back are to be paused."""
         self.closed = False

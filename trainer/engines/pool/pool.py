@@ -12,7 +12,7 @@ from ludus.agent.images import PlacedImage
 from ludus.agent.trajectory import Finish
 from ludus.errors import ConfigError, EngineLost, RemoteError
 
-from .fleet import Fleet
+from .fleet import DEFAULT_PUBLISHING, Fleet, Publishing
 from .routes import PrefixRoutes
 from .seats import PooledEngine, PoolRequest, Seat
 
@@ -42,31 +42,25 @@ class EnginePool:
 
     Args:
         engines: all of the same model, started.
-        version: the version before the first publish.
+        publishing: the first version, and how weights are handed to the engines.
         patience_s: how long a request waits while no engine serves.
-        publish_timeout_s: how long an engine may take to install weights; after that it is lost.
         repack_rows: the most requests that are moved onto one engine when nothing new arrives; 0
             never moves any.
-        folder: where the current weights are kept as a file; see `write_weights`.
     """
 
     def __init__(
         self,
         engines: Sequence[PooledEngine],
         *,
-        version: int = 0,
+        publishing: Publishing = DEFAULT_PUBLISHING,
         patience_s: float = 600.0,
-        publish_timeout_s: float = 600.0,
         repack_rows: int = 0,
-        folder: str = "",
     ) -> None:
         if not engines:
             raise ConfigError("a pool of engines needs at least one engine")
         self.fleet = Fleet(
             engines,
-            version=version,
-            publish_timeout_s=publish_timeout_s,
-            folder=folder,
+            publishing,
             on_loss=lambda seat: self._routes.forget(seat.index),
             on_tick=self._repack_a_tail,
         )

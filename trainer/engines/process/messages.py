@@ -13,6 +13,8 @@ import msgspec
 from ludus.agent.engine import Generation, Sampling
 from ludus.agent.images import PlacedImage
 
+from ..local import EngineLimits
+
 
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine process builds: the first message of a trainer."""
@@ -23,10 +25,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "cpu"
     threads: int = 1
     """How many threads torch computes with."""
-    max_rows: int = 256
-    max_length: int | None = None
-    kept_tokens: int | None = None
-    prefill_tokens: int | None = None
+    limits: EngineLimits = EngineLimits()
     keep_cache: bool = False
     max_image_pixels: int = 0
     version: int = 0

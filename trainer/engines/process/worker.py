@@ -130,10 +130,7 @@ def _built(spec: EngineSpec) -> LocalEngine:
         images = load_images(spec.folder, tokenizer, max_pixels=spec.max_image_pixels)
     return LocalEngine(
         model,
-        max_rows=spec.max_rows,
-        max_length=spec.max_length,
-        kept_tokens=spec.kept_tokens,
-        prefill_tokens=spec.prefill_tokens,
+        spec.limits,
         version=spec.version,
         images=images,
         keep_cache=spec.keep_cache,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...config import VLLMConfig
@@ -15,14 +16,25 @@ from .served import inspect
 from .server import Launch, VllmServer
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServerSite:
+    """What a server is started with, besides the settings of the engine."""
+
+    folder: str
+    """The folder of the model; config and tokenizer are read."""
+    dtype: str
+    """The number format."""
+    cpu: bool
+    """Whether the server runs without a GPU."""
+    log: Path
+    """The file for the server's output."""
+
+
 async def start_vllm(
     settings: VLLMConfig,
-    *,
-    folder: str,
+    site: ServerSite,
     model: CausalLM,
-    dtype: str,
-    cpu: bool,
-    log: Path,
+    *,
     images: ImageReader | None = None,
     steady: SteadyWeights | None = None,
 ) -> VLLMEngine:
@@ -31,11 +43,8 @@ async def start_vllm(
 
     Args:
         settings: the settings of the engine.
-        folder: the folder of the model; config and tokenizer are read.
+        site: what a server started here gets besides.
         model: the learner's, which the server is compared with.
-        dtype: the number format of a server started here.
-        cpu: whether the server runs without a GPU.
-        log: the file for the server's output.
         images: the learner's image reader; None for a model that reads no images.
         steady: says which version the learner has; None if it always has the engine's.
 
@@ -43,19 +52,8 @@ async def start_vllm(
         LudusError: the server cannot be started, or cannot be used for training.
     """
     text_config = model.config.get_text_config()
-    server = None
-    if not settings.url:
-        launch = Launch(
-            model=folder,
-            dtype=dtype,
-            max_model_len=min(settings.max_model_len, int(text_config.max_position_embeddings)),
-            log=log,
-            cpu=cpu,
-            gpu_memory_utilization=settings.gpu_memory_utilization,
-            python=settings.python,
-            arguments=settings.arguments,
-        )
-        server = VllmServer(launch)
+    positions = int(text_config.max_position_embeddings)
+    server = None if settings.url else VllmServer(_launch(settings, site, positions))
     client = VllmClient(
         settings.url if server is None else server.url,
         api_key=settings.api_key,
@@ -90,3 +88,16 @@ async def start_vllm(
         if server is not None:
             await server.close()
         raise
+
+
+def _launch(settings: VLLMConfig, site: ServerSite, positions: int) -> Launch:
+    return Launch(
+        model=site.folder,
+        dtype=site.dtype,
+        max_model_len=min(settings.max_model_len, positions),
+        log=site.log,
+        cpu=site.cpu,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        python=settings.python,
+        arguments=settings.arguments,
+    )

@@ -29,7 +29,13 @@ from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.ranks.updater import LeadUpdater
 from ludus.trainer.recipes import load_recipe, resolve
-from ludus.trainer.run.checkpoint import checkpoints, load_state, save_checkpoint
+from ludus.trainer.run.checkpoint import (
+    Retention,
+    SavedModel,
+    checkpoints,
+    load_state,
+    save_checkpoint,
+)
 from ludus.trainer.tiny import build_model, build_tokenizer
 
 SETTINGS = TrainerConfig(lr=1e-4, tokens_per_pass=96)
@@ -61,11 +67,9 @@ def save(made: Updater, folder: Path, number: int) -> Path:
     return save_checkpoint(
         folder,
         number,
-        learner.model,
-        tokenizer,
+        SavedModel(learner.model, tokenizer, writer=learner.writer(tokenizer)),
         {"learner": learner.state()},
-        keep=2,
-        writer=learner.writer(tokenizer),
+        Retention(2),
     )
 
 
