@@ -50,6 +50,16 @@ ANSWER_FOLLOWS = "(the answer follows after the summary)"
 class ModelCaller(Protocol):
     """Sends a conversation to the model; `ChatPolicy` does."""
 
+    @property
+    def answer_tokens(self) -> int | None:
+        """The most tokens of one action, as far as known."""
+        ...
+
+    @property
+    def ruler(self) -> Ruler:
+        """Estimates tokens; shared by the episodes of a policy."""
+        ...
+
     async def ask(
         self, messages: Sequence[Message], offer: list[dict[str, Any]], seed: int, **fields: Any
     ) -> Completion:
@@ -111,12 +121,10 @@ class ChatPlayer:
     """Plays an episode with a model behind a server.
 
     Args:
-        model: sends requests to the model.
+        model: sends requests to the model, and knows how long its answers may be.
         wire: how tools are offered and calls are read.
         context: decides how to continue when the window is full.
         window: W in tokens; None leaves refusing long conversations to the server.
-        max_tokens: the most tokens of one action, as far as known.
-        ruler: estimates tokens; shared by the episodes of a policy.
         seed: the seed of the sampling.
     """
 
@@ -127,13 +135,11 @@ class ChatPlayer:
         context: ContextManager,
         *,
         window: int | None,
-        max_tokens: int | None,
-        ruler: Ruler,
         seed: int = 0,
     ) -> None:
         self.segments: list[Segment] = []
         self._model, self._wire, self._context = model, wire, context.begin()
-        self._window, self._max_tokens, self._ruler = window, max_tokens, ruler
+        self._window, self._max_tokens, self._ruler = window, model.answer_tokens, model.ruler
         self._seed, self._asked = seed, 0
         self._base: list[Message] = []
         """The messages that the window shows before messages[since:]."""

@@ -17,7 +17,7 @@ from ludus.messages import Message
 
 from .chat_player import ChatPlayer, Ruler
 from .chat_tools import ServerTools, TextTools, ToolWire
-from .context import ContextManager, KeepEverything, measure_sizes
+from .context import ContextManager, KeepEverything, TokenBounds, measure_sizes
 from .parsing import tool_format as find_format
 
 ANSWER_TOKENS = 256
@@ -75,7 +75,7 @@ class ChatPolicy:
         self.tool_format = find_format(tool_format) if tool_format else None
         defaults = {"temperature": temperature, "max_tokens": max_tokens, **(sampling or {})}
         self.sampling = {name: value for name, value in defaults.items() if value is not None}
-        self._ruler = Ruler()
+        self.ruler = Ruler()
 
     def begin(self, *, seed: int = 0) -> ChatPlayer:
         """Return a player whose requests carry `seed`, so that samples differ and can be
@@ -86,8 +86,6 @@ class ChatPolicy:
             self._wire(),
             self.context,
             window=self.window,
-            max_tokens=self._answer_tokens,
-            ruler=self._ruler,
             seed=seed,
         )
 
@@ -111,11 +109,12 @@ class ChatPolicy:
         sizes = measure_sizes(
             self.context,
             opening,
-            lambda messages: self._ruler.prompt(*wire.request(messages, all_tools)),
-            window=self.window,
-            row=None,  # a summary may run past the working context
-            answer=min(self._answer_tokens or ANSWER_TOKENS, ANSWER_TOKENS, self.window // 4),
-            measure_instruction=lambda instruction: self._ruler.tokens([instruction]),
+            TokenBounds(  # without a row: a summary may run past the working context
+                window=self.window,
+                answer=min(self.answer_tokens or ANSWER_TOKENS, ANSWER_TOKENS, self.window // 4),
+            ),
+            measure=lambda messages: self.ruler.prompt(*wire.request(messages, all_tools)),
+            measure_instruction=lambda instruction: self.ruler.tokens([instruction]),
         )
         self.context.check(sizes)
 
@@ -125,7 +124,8 @@ class ChatPolicy:
         await self.client.close()
 
     @property
-    def _answer_tokens(self) -> int | None:
+    def answer_tokens(self) -> int | None:
+        """The most tokens of one action, as far as known."""
         max_tokens = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
         return max_tokens if isinstance(max_tokens, int) else None
 

@@ -7,6 +7,7 @@ later training.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,7 @@ from .context import (
     Delegate,
     History,
     Reopen,
+    TokenBounds,
     WriteSummary,
     WriteText,
     read_summary,
@@ -64,9 +66,7 @@ class TokenPlayer:
         chat_format: how messages become ids and back.
         sampler: writes the spans.
         context: decides how to continue when the window is full.
-        window: the most tokens that the policy sees at once.
-        row: the most tokens of a segment; a summary may exceed the window up to this length.
-        max_tokens: the most tokens of one action.
+        bounds: the bounds of windows, segments and actions.
         seed: the seed of the sampling.
     """
 
@@ -75,10 +75,8 @@ class TokenPlayer:
         chat_format: ChatFormat,
         sampler: SpanSampler,
         context: ContextManager,
+        bounds: TokenBounds,
         *,
-        window: int,
-        row: int,
-        max_tokens: int,
         seed: int = 0,
     ) -> None:
         self.segments: list[Segment] = []
@@ -87,10 +85,10 @@ class TokenPlayer:
         self._format = chat_format
         self._sampler = sampler
         self._context = context.begin()
-        self._window = window
-        self._limit = min(context.limit(window), window)
-        self._row = row
-        self._max_tokens = max_tokens
+        self._window = bounds.window
+        self._limit = min(context.limit(bounds.window), bounds.window)
+        self._row = sys.maxsize if bounds.row is None else bounds.row
+        self._max_tokens = bounds.answer
         self._seed = seed
         self._sampled = 0
         self._summaries = 0

@@ -15,7 +15,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message
 
 from .chat import ChatFormat
-from .context import ContextManager, KeepEverything, Sizes, measure_sizes
+from .context import ContextManager, KeepEverything, Sizes, TokenBounds, measure_sizes
 from .engine import Engine, Generation, Sampling
 from .token_player import Span, TokenPlayer
 
@@ -55,9 +55,7 @@ class TokenPolicy:
             self.chat_format,
             self,
             self.context,
-            window=self.window,
-            row=self.engine.max_length,
-            max_tokens=self.sampling.max_tokens,
+            self.bounds,
             seed=seed,
         )
 
@@ -83,10 +81,15 @@ class TokenPolicy:
                 self.context,
                 opening,
                 tools,
-                window=self.window,
-                row=self.engine.max_length,
-                answer=self.sampling.max_tokens,
+                self.bounds,
             )
+        )
+
+    @property
+    def bounds(self) -> TokenBounds:
+        """The bounds of an episode's windows, segments and answers."""
+        return TokenBounds(
+            window=self.window, row=self.engine.max_length, answer=self.sampling.max_tokens
         )
 
 
@@ -95,10 +98,7 @@ def context_sizes(
     context: ContextManager,
     opening: Sequence[Message],
     tools: Sequence[ToolSpec],
-    *,
-    window: int,
-    row: int,
-    answer: int,
+    bounds: TokenBounds,
 ) -> Sizes:
     """Measure the lengths in tokens that `ContextManager.check` needs."""
     all_tools = [*tools, *context.tools]
@@ -110,9 +110,7 @@ def context_sizes(
     return measure_sizes(
         context,
         opening,
-        lambda messages: len(chat_format.prompt(messages, all_tools)),
-        window=window,
-        row=row,
-        answer=answer,
+        bounds,
+        measure=lambda messages: len(chat_format.prompt(messages, all_tools)),
         measure_instruction=measure_instruction,
     )

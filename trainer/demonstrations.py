@@ -14,14 +14,13 @@ from ludus.agent import (
     EpisodeLimits,
     Finish,
     Generation,
-    Policy,
     Span,
     Stop,
     TokenPlayer,
     TurnKind,
     play,
 )
-from ludus.agent.context import ContextManager, KeepEverything
+from ludus.agent.context import ContextManager, KeepEverything, TokenBounds
 from ludus.envs import EnvSession, ToolSpec
 from ludus.envs.session import expert_action
 from ludus.errors import ConfigError
@@ -65,9 +64,7 @@ class ExpertPolicy:
             self.chat_format,
             self,
             self.context,
-            window=self.window,
-            row=WITHOUT_END,
-            max_tokens=WITHOUT_END,
+            TokenBounds(window=self.window, answer=WITHOUT_END),
         )
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
@@ -101,22 +98,15 @@ class ExpertPolicy:
         return summary
 
 
-async def demonstrate(
-    session: EnvSession,
-    chat_format: ChatFormat,
-    *,
-    split: str,
-    seed: int,
-    context: ContextManager | None = None,
-    window: int | None = None,
-) -> Episode:
+async def demonstrate(expert: ExpertPolicy, *, split: str, seed: int) -> Episode:
     """Play a demonstration on the task that `seed` picks.
 
     Raises:
         ConfigError: the environment has no expert, or its demonstration failed.
     """
-    policy: Policy = ExpertPolicy(session, chat_format, context=context, window=window)
-    episode = await play(session, policy, split=split, seed=seed, limits=LIMITS)
+    session = expert.session
+    window = None if expert.window == WITHOUT_END else expert.window
+    episode = await play(session, expert, split=split, seed=seed, limits=LIMITS)
     trajectory = episode.trajectories[0]
     if not trajectory.verdict.ok or trajectory.stop in (Stop.CONTEXT_FULL, Stop.MAX_SUMMARIES):
         reason = trajectory.verdict.detail or f"it ended with {trajectory.stop!s}; window {window}"

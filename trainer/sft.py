@@ -30,7 +30,7 @@ from ludus.wire.arguments import parse_served
 
 from .chat_template import open_chat
 from .config import SFTConfig
-from .demonstrations import demonstrate
+from .demonstrations import ExpertPolicy, demonstrate
 from .engines import load_images, load_tokenizer
 from .learning.batch import Batch, as_row, pad
 from .learning.devices import pick_device
@@ -184,14 +184,13 @@ class _WarmUp:
 
     async def demonstrate(self, seed: int) -> Episode:
         """Let the expert play the task of `seed`."""
-        return await demonstrate(
+        expert = ExpertPolicy(
             self.session,
             self.chat_format,
-            split=self.config.split,
-            seed=seed,
             context=self.context,
             window=self.config.window or None,
         )
+        return await demonstrate(expert, split=self.config.split, seed=seed)
 
     def try_save(self) -> None:
         """Write a checkpoint; one that cannot be written is told, and the run goes on.

@@ -15,7 +15,7 @@ from .records import Records
 from .registry import UnknownContext, context_names, find_context, register_context
 from .resum import ReSum
 from .settings import ContextSettings, make_context
-from .sizes import measure_sizes
+from .sizes import TokenBounds, measure_sizes
 from .state import InternalState
 from .summariser import EngineSummariser, ServerSummariser, Summariser
 from .summarize import Summarize, read_summary
@@ -47,6 +47,7 @@ __all__ = [
     "Sizes",
     "Summariser",
     "Summarize",
+    "TokenBounds",
     "UnknownContext",
     "WriteSummary",
     "WriteText",

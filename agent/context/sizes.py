@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ludus.messages import Message
 
@@ -11,14 +12,26 @@ from .history import History
 from .protocol import ContextManager, Sizes
 
 
+@dataclass(frozen=True, kw_only=True)
+class TokenBounds:
+    """How many tokens the windows, segments and answers of an episode may have."""
+
+    window: int
+    """W: the most tokens that the policy sees at once."""
+    row: int | None = None
+    """The most tokens of a segment; a summary may exceed the window up to this length. None is
+    whatever a summary takes.
+    """
+    answer: int
+    """The most tokens of one action."""
+
+
 def measure_sizes(
     context: ContextManager,
     opening: Sequence[Message],
-    measure: Callable[[Sequence[Message]], int],
+    bounds: TokenBounds,
     *,
-    window: int,
-    row: int | None,
-    answer: int,
+    measure: Callable[[Sequence[Message]], int],
     measure_instruction: Callable[[Message], int],
 ) -> Sizes:
     """Let a manager open the first windows of an episode, and measure these.
@@ -26,10 +39,8 @@ def measure_sizes(
     Args:
         context: the manager; asked as at the beginning of an episode.
         opening: the first prompt.
+        bounds: the bounds of windows, segments and answers.
         measure: returns the length of a prompt in tokens, the tools on offer included.
-        window: W in tokens.
-        row: the most tokens that the engine accepts; None is whatever a summary takes.
-        answer: the most tokens of an action.
         measure_instruction: returns the length of a message that is appended to a window.
     """
     manager = context.begin()
@@ -43,11 +54,11 @@ def measure_sizes(
     if isinstance(step, WriteSummary):
         instruction, written_tokens = measure_instruction(step.instruction), step.max_tokens
     return Sizes(
-        window=window,
-        row=window + instruction + written_tokens if row is None else row,
+        window=bounds.window,
+        row=bounds.window + instruction + written_tokens if bounds.row is None else bounds.row,
         opening=measure(reopened_messages),
         reopened=measure(reopened),
         instruction=instruction,
-        answer=answer,
+        answer=bounds.answer,
         reading=measure(first.messages) if isinstance(first, WriteText) else 0,
     )

@@ -14,7 +14,7 @@ from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
 from ..config import TrainConfig
-from ..demonstrations import demonstrate
+from ..demonstrations import ExpertPolicy, demonstrate
 from ..recipes import Algorithm, UpdatePlan
 from ..rollout import EnvSource
 from ..stream.open_stream import MAX_REFILLS
@@ -115,7 +115,7 @@ async def expected_tokens(
     session = make_async(env_id, **arguments)
     try:
         lengths = [
-            (await demonstrate(session, chat_format, split=config.split, seed=seed))
+            (await demonstrate(ExpertPolicy(session, chat_format), split=config.split, seed=seed))
             .trajectories[0]
             .sampled_tokens
             for seed in range(DEMONSTRATIONS)

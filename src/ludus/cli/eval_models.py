@@ -41,21 +41,24 @@ async def open_model(options: EvalOptions) -> AsyncGenerator[ChatPolicy | TokenP
 async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
     _refuse_server_options(options)
     try:
+        from ludus.trainer.config import ModelConfig
         from ludus.trainer.local_policy import local_policy
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="--policy local") from error
     context = make_context(options.context)
     try:
         async with local_policy(
-            options.model,
+            ModelConfig(
+                path=options.model,
+                tool_format=options.tool_format or "auto",
+                template=options.template,
+                device=options.device,
+                dtype=options.dtype,
+                max_image_pixels=options.max_image_pixels,
+            ),
             Sampling(max_tokens=options.max_tokens, temperature=options.temperature),
             context=context,
             window=options.window or None,
-            tools_as=options.tool_format or "auto",
-            template=options.template,
-            device=options.device,
-            dtype=options.dtype,
-            max_image_pixels=options.max_image_pixels,
             max_rows=options.concurrency,
         ) as policy:
             yield policy

@@ -8,7 +8,7 @@ from ludus.agent import ChatFormat, TurnKind
 from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import make_async
-from ludus.trainer.demonstrations import demonstrate
+from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.tiny import briefing_phrases, build_tokenizer
 
 MARKS = ("<|im_end|>\n<|im_start|>assistant\n", "\n<|im_start|>user\n")
@@ -32,12 +32,14 @@ async def test_the_expert_is_right_across_its_own_summaries(tier: str, last_pair
     tokenizer: Any = build_tokenizer([*phrases, *MARKS])
     for seed in range(5):
         episode = await demonstrate(
-            session,
-            ChatFormat(tokenizer, HermesFormat()),
+            ExpertPolicy(
+                session,
+                ChatFormat(tokenizer, HermesFormat()),
+                context=make_context(settings),
+                window=72,
+            ),
             split="train",
             seed=seed,
-            context=make_context(settings),
-            window=72,
         )
         (trajectory,) = episode.trajectories
         assert trajectory.ret == 1.0

@@ -217,12 +217,11 @@ async def test_an_evaluation_that_is_cancelled_leaves_no_line(tmp_path: Path) ->
 
 
 async def test_an_evaluation_that_fails_beside_training_ends_the_run(tmp_path: Path) -> None:
-    played = Played(tmp_path, EvalConfig(every=2, beside="shared"), 20)
+    class FailingEvaluations(Played):
+        async def play(self) -> HeldOutScores:
+            raise TrainingFailed("all 4 episodes failed")
 
-    async def fails() -> HeldOutScores:
-        raise TrainingFailed("all 4 episodes failed")
-
-    played.evaluations._play = fails  # pyright: ignore[reportPrivateUsage]
+    played = FailingEvaluations(tmp_path, EvalConfig(every=2, beside="shared"), 20)
     await played.evaluations.at(0)
     await asyncio.sleep(0.01)
     with pytest.raises(TrainingFailed, match="all 4 episodes failed"):

@@ -22,7 +22,7 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.demonstrations import demonstrate
+from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.engines import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
@@ -74,12 +74,11 @@ async def test_images_stay_with_their_messages_in_every_window(
     session = make_async("ludus/shapes-v0", ask="count", pages=8, max_things=1, size=64)
     settings = ContextSettings(manager=manager, keep=1, summary_tokens=200, last_pair="carry")
     episode = await demonstrate(
-        session,
-        chat,
+        ExpertPolicy(
+            session, chat, context=make_context(settings), window=None if manager == "none" else 420
+        ),
         split="train",
         seed=3,
-        context=make_context(settings),
-        window=None if manager == "none" else 420,
     )
     windows = check_rows(episode, reader)
     (trajectory,) = episode.trajectories

@@ -13,7 +13,7 @@ from ludus.envs.families.ledger import LedgerRelay
 from ludus.errors import ConfigError
 from ludus.metrics import Stopwatch
 from ludus.trainer.config import ModelConfig, RolloutConfig, RunConfig, SFTConfig, TrainConfig
-from ludus.trainer.demonstrations import demonstrate
+from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.context_check import row_length
 from ludus.trainer.run.metrics import summarize_step
@@ -78,12 +78,9 @@ async def test_an_expert_writes_the_summaries_the_policy_will_be_asked_for() -> 
     chat = ChatFormat(tokenizer, HermesFormat())
     session = make_async("ludus/ledger-v0", turns=16, gap=9)
     episode = await demonstrate(
-        session,
-        chat,
+        ExpertPolicy(session, chat, context=make_context(settings()), window=400),
         split="train",
         seed=4,
-        context=make_context(settings()),
-        window=400,
     )
     (trajectory,) = episode.trajectories
     assert trajectory.ret == 1.0
@@ -118,7 +115,7 @@ async def test_a_demonstration_that_outgrows_its_window_is_refused() -> None:
     chat = ChatFormat(build_tokenizer(), HermesFormat())  # type: ignore[arg-type]
     session = make_async("ludus/ledger-v0")
     with pytest.raises(ConfigError, match="context_full"):
-        await demonstrate(session, chat, split="train", seed=0, window=300)
+        await demonstrate(ExpertPolicy(session, chat, window=300), split="train", seed=0)
 
 
 async def test_environments_without_an_expert_for_summaries_say_so() -> None:
@@ -126,12 +123,9 @@ async def test_environments_without_an_expert_for_summaries_say_so() -> None:
     session = EnvSession(Silent(turns=16, gap=9))
     with pytest.raises(ConfigError, match=r"demonstrate_summary\(\) returned None"):
         await demonstrate(
-            session,
-            chat,
+            ExpertPolicy(session, chat, context=make_context(settings()), window=500),
             split="train",
             seed=0,
-            context=make_context(settings()),
-            window=500,
         )
 
 
