@@ -34,6 +34,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.memory import cached_bytes
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
@@ -111,7 +112,7 @@ def learner(device: str, shape: str, sizes: Sizes) -> dict[str, Any]:
     """Measure updates of packed rows, with layers computed again."""
     model = made(shape, sizes).to(device)
     settings = TrainerConfig(tokens_per_pass=sizes.step_tokens, checkpoint_layers=True)
-    trained = Learner(model, settings, autocast=torch.bfloat16)
+    trained = Learner(model, settings, ReadingOptions(autocast=torch.bfloat16))
     rows = [random_row(length, sizes) for length in lengths(sizes)]
     batch = pad(rows)
     count = sum(len(row.ids) for row in rows)

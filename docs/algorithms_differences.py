@@ -21,6 +21,7 @@ from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import compare, load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
@@ -135,7 +136,7 @@ def _step(name: str, *, wanted: int) -> tuple[Tensor, int]:
     learner = Learner(
         model,
         TrainerConfig(lr=1e-2, max_grad_norm=1e9),
-        values=recipe.algorithm.value is not None,
+        ReadingOptions(values=recipe.algorithm.value is not None),
     )
     total = torch.zeros(sum(one.numel() for one in model.parameters()))
 

@@ -24,6 +24,7 @@ from .learning.devices import pick_device
 from .learning.learner import Learner
 from .learning.policy_model import BelowAdapter, Scores, load_policy
 from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
+from .learning.reader import ReadingOptions
 from .learning.update import Updater
 from .plan.idle import idle_settings
 from .ranks import make_learner, make_updater, opening
@@ -149,8 +150,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         learner = _learner(
             config,
             model_path,
-            images,
-            values="values" in algorithm.needs,
+            _reading(config, images, values="values" in algorithm.needs),
             updates=plan.settings.count,
             resumed=start is not None,
         )
@@ -237,8 +237,7 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     learner = _learner(
         config,
         model_path,
-        images,
-        values="values" in algorithm.needs,
+        _reading(config, images, values="values" in algorithm.needs),
         updates=plan.settings.count,
         resumed=start is not None,
     )
@@ -302,9 +301,8 @@ def run_path(config: TrainConfig) -> Path:
 def _learner(
     config: TrainConfig,
     path: str,
-    images: ImageReader | None,
+    options: ReadingOptions,
     *,
-    values: bool = False,
     updates: int = 1,
     resumed: bool = False,
 ) -> Learner:
@@ -319,11 +317,19 @@ def _learner(
             resumed=resumed,
         ),
         config.trainer,
+        options,
         offload=config.ranks.offload,
+        planned_updates=config.steps * updates,
+    )
+
+
+def _reading(
+    config: TrainConfig, images: ImageReader | None, *, values: bool = False
+) -> ReadingOptions:
+    return ReadingOptions(
         temperature=config.rollout.temperature,
         values=values,
         autocast=autocast_of(config.model.dtype),
-        planned_updates=config.steps * updates,
         images=images,
     )
 
@@ -340,7 +346,7 @@ def _updater(
         reference = (
             BelowAdapter(learner)
             if config.trainer.lora.rank
-            else _learner(config, config.model.path, learner.images)
+            else _learner(config, config.model.path, _reading(config, learner.images))
         )
     return make_updater(
         algorithm,

@@ -37,6 +37,7 @@ from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
 from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
+from .learning.reader import ReadingOptions
 from .run.changes import refuse_changes
 from .run.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
 from .run.claim import RunClaim
@@ -125,8 +126,7 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
             resumed=start is not None,
         ),
         config.trainer,
-        images=images,
-        autocast=autocast_of(config.model.dtype),
+        ReadingOptions(images=images, autocast=autocast_of(config.model.dtype)),
         planned_updates=config.steps,
     )
     if start is not None:

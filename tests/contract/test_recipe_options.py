@@ -16,6 +16,7 @@ from ludus.trainer import algorithms
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, merge, resolve
 from ludus.trainer.recipes.calls import NOT_OPTIONS
@@ -96,7 +97,7 @@ def group(task: Task, played: list[Trajectory]) -> Group:
 
 def learner(seed: int, *, values: bool = False) -> Learner:
     model = build_model(40, hidden=16, layers=1, heads=2, max_length=64, seed=seed)
-    made = Learner(model, TrainerConfig(lr=3e-2, max_grad_norm=1e9), values=values)
+    made = Learner(model, TrainerConfig(lr=3e-2, max_grad_norm=1e9), ReadingOptions(values=values))
     if made.value_head is not None:  # one that says something: it starts at 0 everywhere
         torch.nn.init.normal_(made.value_head.weight, generator=torch.Generator().manual_seed(seed))
     return made

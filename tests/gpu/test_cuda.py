@@ -11,6 +11,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
 from ludus.trainer.learning.batch import Row, as_row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
 
@@ -27,7 +28,7 @@ def model() -> Any:
 
 async def test_engine_and_learner_agree_on_cuda() -> None:
     engine = LocalEngine(model())
-    learner = Learner(model(), TrainerConfig(), temperature=0.8)
+    learner = Learner(model(), TrainerConfig(), ReadingOptions(temperature=0.8))
     prompts = [[5 + n] * (4 + n) for n in range(8)]
     sampling = [Sampling(max_tokens=32, temperature=0.8, seed=n) for n in range(8)]
     got = await asyncio.gather(*map(engine.generate, prompts, sampling))
@@ -49,7 +50,7 @@ def test_packed_rows_agree_with_padded_rows_on_cuda(autocast: torch.dtype | None
         rows.append(Row(ids, [*([0] * 40), *([1] * length)], [0.0] * len(ids)))
     batch, found = pad(rows), list[dict[str, float]]()
     for packing in ("none", "rows", "shared"):
-        made = Learner(model(), TrainerConfig(packing=packing), autocast=autocast)
+        made = Learner(model(), TrainerConfig(packing=packing), ReadingOptions(autocast=autocast))
         assert not made.unpacked or packing == "none"
         found.append(made.update(batch, torch.arange(4), negative_log_likelihood))
     for one in found[1:]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,14 @@ from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
 from ..run.checkpoint import WeightsWriter
-from ..vision import ImageReader
 from ..weights import MemoryWeights, adapter_tensors, checked
 from .average import AverageWriter, WeightAverage
 from .batch import Batch, units
 from .critic import trained_tensors
 from .guard import broken_units, is_finite, told
-from .logits import LOGITS_AT_ONCE
 from .loss_scale import LossScale
 from .masters import MasterWeights
-from .reader import PolicyReader, Predicted
+from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions
 from .schedule import learning_rate
 from .steady import SteadyWeights
 
@@ -46,50 +45,52 @@ Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 """A function from one pass and the model's outputs to (sum, weight)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class UpdatePasses:
+    """How the passes of an update are made."""
+
+    idle: Tensor | None = None
+    """[B] bool, rows whose gradient is known to be zero: they count in the weight, and the model is
+    not run on them.
+    """
+    together: Tensor | None = None
+    """[B] int, rows with the same number share a pass, however long the pass gets: for losses that
+    compare rows.
+    """
+    entropy: bool = False
+    """Whether the loss reads entropies."""
+    afresh: Callable[[], None] = lambda: None
+    """Called whenever the gradient is computed from its first pass, which happens again where
+    memory ran out or a scaled loss overflowed: what the loss has noted of earlier passes does not
+    count.
+    """
+
+
 class Learner(PolicyReader):
     """Holds the weights being trained.
 
     Args:
         model: trained in place.
         config: settings of the optimizer.
-        temperature: sampling temperature of the policy; log-probabilities are computed at the same
-            one.
-        values: whether to train a value head on the last hidden state; the head starts at 0
-            everywhere.
-        autocast: type to compute in, with float32 weights; None computes in the type of the
-            weights.
+        options: how the policy is read.
         planned_updates: number of updates in the run, over which `config.lr_decay` falls; 0 is
             unknown.
-        logits_at_once: largest number of logits held at a time; any number gives the same gradient.
-        images: reads the images of rows; None for a model that reads none.
     """
 
     def __init__(
         self,
         model: CausalLM,
         config: TrainerConfig,
+        options: ReadingOptions = DEFAULT_READING,
         *,
-        temperature: float = 1.0,
-        values: bool = False,
-        autocast: torch.dtype | None = None,
         planned_updates: int = 0,
-        logits_at_once: int = LOGITS_AT_ONCE,
-        images: ImageReader | None = None,
     ) -> None:
-        super().__init__(
-            model,
-            config,
-            temperature=temperature,
-            values=values,
-            autocast=autocast,
-            logits_at_once=logits_at_once,
-            images=images,
-        )
+        super().__init__(model, config, options)
         self.planned_updates = planned_updates
         self.updates = 0
         self.steady = SteadyWeights()
         """The version of the policy's weights, as the run counts versions."""
-        self.scale = LossScale(autocast)
+        self.scale = LossScale(options.autocast)
         """What the loss is multiplied by before the backward pass; 1 but in float16."""
         self._place()
         self.masters = MasterWeights(self._held())
@@ -108,11 +109,7 @@ class Learner(PolicyReader):
         batch: Batch,
         rows: Tensor,
         loss: Loss,
-        *,
-        idle: Tensor | None = None,
-        together: Tensor | None = None,
-        entropy: bool = False,
-        afresh: Callable[[], None] = lambda: None,
+        how: UpdatePasses | None = None,
     ) -> dict[str, float]:
         """Make an optimizer update from the given rows.
 
@@ -120,14 +117,8 @@ class Learner(PolicyReader):
             batch: the whole batch.
             rows: [R] int, the rows of this update.
             loss: called once for each pass.
-            idle: [B] bool, rows whose gradient is known to be zero: they count in the weight, and
-                the model is not run on them.
-            together: [B] int, rows with the same number share a pass, however long the pass gets:
-                for losses that compare rows.
-            entropy: whether the loss reads entropies.
-            afresh: called whenever the gradient is computed from its first pass, which happens
-                again where memory ran out or a scaled loss overflowed: what the loss has noted of
-                earlier passes does not count.
+            how: how the passes of the update are made; by default the model is run on every
+                row, and the loss reads no entropies.
 
         Returns:
             `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
@@ -137,7 +128,8 @@ class Learner(PolicyReader):
             UpdateRefused: the loss or the gradient is not finite; weights and optimizer are as
                 before, and the error names the rows.
         """
-        idle = torch.zeros(len(batch), dtype=torch.bool) if idle is None else idle
+        how = how or UpdatePasses()
+        idle = torch.zeros(len(batch), dtype=torch.bool) if how.idle is None else how.idle
         left = rows[~idle[rows]]
 
         def backward(those: Tensor) -> tuple[float, float]:
@@ -145,12 +137,12 @@ class Learner(PolicyReader):
             loss.
             """
             self.optimizer.zero_grad(set_to_none=True)
-            afresh()
+            how.afresh()
             total, weight = 0.0, 0.0
-            for part in self._passes(batch, those, together):
+            for part in self._passes(batch, those, how.together):
                 with self._watching(batch, part):
                     one = batch.take(part).to(self.model.device)
-                    said = self.predict(one, entropy=entropy)
+                    said = self.predict(one, entropy=how.entropy)
                     part_sum, part_weight = loss(one, said)
                     self._backward(part_sum * self.scale.factor, said)
                     total, weight = total + float(part_sum.detach()), weight + float(part_weight)
@@ -175,7 +167,7 @@ class Learner(PolicyReader):
                 loss_sum, _ = backward(torch.tensor(those))
                 return not (math.isfinite(loss_sum) and self._gradient_is_finite())
 
-            found = broken_units(units(batch.lengths, left, together), breaks)
+            found = broken_units(units(batch.lengths, left, how.together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
             raise UpdateRefused(fault, found)
         for group in self.optimizer.param_groups:

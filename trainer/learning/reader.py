@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from .activations import prepare_layers, use_liger
 from .attention import packed_hidden, why_unpackable
 from .batch import Batch, passes
 from .critic import Critic
-from .logits import Reading, read_logits
+from .logits import LOGITS_AT_ONCE, Reading, read_logits
 from .packing import MIN_SHARED, pack_rows, packed_size, packs
 from .precision import at_least_float32
 from .readings import logp, logp_and_entropy, new_value_head, scatter, score_norm
@@ -47,44 +48,55 @@ class Predicted(NamedTuple):
     """Values of the state before each token, [B, T]; None without a value head."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """How a policy is read, besides the settings of the passes."""
+
+    temperature: float = 1.0
+    """The sampling temperature of the policy; log-probabilities are computed at the same one."""
+    values: bool = False
+    """Whether there is a value head on the last hidden state; it starts at 0 everywhere."""
+    autocast: torch.dtype | None = None
+    """The type to compute in, with float32 weights; None computes in the type of the weights."""
+    logits_at_once: int = LOGITS_AT_ONCE
+    """The largest number of logits held at a time; any number gives the same gradient."""
+    images: ImageReader | None = None
+    """Reads the images of rows; None for a model that reads none."""
+
+
+DEFAULT_READING = ReadingOptions()
+
+
 class PolicyReader:
     """Runs a policy, and what values its states, over rows of tokens.
 
     Args:
         model: a causal LM; put into evaluation mode.
         config: settings of the passes.
-        temperature: sampling temperature of the policy.
-        values: whether there is a value head.
-        autocast: type to compute in; None is that of the weights.
-        logits_at_once: largest number of logits held at a time.
-        images: reads the images of rows; None for a model that reads none.
+        options: how the policy is read.
     """
 
     def __init__(
         self,
         model: CausalLM,
         config: TrainerConfig,
-        *,
-        temperature: float,
-        values: bool,
-        autocast: torch.dtype | None,
-        logits_at_once: int,
-        images: ImageReader | None,
+        options: ReadingOptions,
     ) -> None:
         self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
         self.config = config
-        self.temperature = temperature
-        self.autocast = autocast
+        self.temperature = options.temperature
+        self.autocast = options.autocast
         # logits that are kept would outweigh layers that are not
-        self.logits_at_once = logits_at_once // (CHECKPOINTED if config.checkpoint_layers else 1)
-        self.images = images
+        shrink = CHECKPOINTED if config.checkpoint_layers else 1
+        self.logits_at_once = options.logits_at_once // shrink
+        self.images = options.images
         if config.kernels == "liger":
             use_liger(model)
         self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)
         """Why rows are padded instead of packed; empty where they are packed."""
         self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
-        self.value_head = new_value_head(model) if values else None
-        self.critic = Critic(model) if values and config.critic == "separate" else None
+        self.value_head = new_value_head(model) if options.values else None
+        self.critic = Critic(model) if options.values and config.critic == "separate" else None
         """The model below the value head; None where that is the policy's own."""
         self.shortage = Shortage()
         """How often memory ran out, and the bound that was found."""

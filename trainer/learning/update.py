@@ -23,7 +23,7 @@ from ..rollout.tracker import SuccessTracker
 from .batch import Batch
 from .experience import Experience, gather, played, prompt_tokens, responses_of
 from .guard import Refusal, refuse_broken
-from .learner import Learner, Predicted
+from .learner import Learner, Predicted, UpdatePasses
 from .policy_model import Scores
 from .recipe_inputs import refuse_unmet
 from .update_numbers import (
@@ -135,10 +135,12 @@ class Updater:
                         batch,
                         rows,
                         self._loss,
-                        idle=idle,
-                        together=batch.inputs.groups if self.algorithm.compares else None,
-                        entropy="entropy" in self.algorithm.needs,
-                        afresh=forget,
+                        UpdatePasses(
+                            idle=idle,
+                            together=batch.inputs.groups if self.algorithm.compares else None,
+                            entropy="entropy" in self.algorithm.needs,
+                            afresh=forget,
+                        ),
                     )
                 )
                 self.refused_in_a_row = 0

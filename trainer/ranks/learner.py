@@ -24,6 +24,7 @@ from ..engines.models import CausalLM
 from ..learning.batch import Batch
 from ..learning.learner import SHARDS, Learner, Predicted
 from ..learning.packing import packed_size
+from ..learning.reader import DEFAULT_READING, ReadingOptions
 from ..memory import fitting_pass
 from .group import Ranks
 from .sharding import Root, shard_modules
@@ -53,17 +54,18 @@ class ShardedLearner(Learner):
         self,
         model: CausalLM,
         config: TrainerConfig,
+        options: ReadingOptions = DEFAULT_READING,
         *,
         ranks: Ranks,
         offload: bool = False,
-        **options: Any,
+        **more: Any,
     ) -> None:
-        refuse_unshared(config, model.dtype, options.get("autocast"))
+        refuse_unshared(config, model.dtype, options.autocast)
         self.ranks = ranks
         self.offload = offload
         self._inside = False
         self._score: Callable[[Batch], Any] = self.predict
-        super().__init__(model, config, **options)
+        super().__init__(model, config, options, **more)
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
         """Return what `Learner.predict` returns; see there."""

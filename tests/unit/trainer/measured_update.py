@@ -16,6 +16,7 @@ from ludus.trainer.adapters import add_adapter
 from ludus.trainer.config import LoraConfig, ModelConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.plan.memory import estimate_memory
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tiny import build_model
@@ -65,7 +66,11 @@ def main() -> None:
     if settings.lora.rank:
         add_adapter(model, settings.lora)
     autocast = torch.bfloat16 if dtype == "bfloat16" else None
-    update(Learner(model, settings, autocast=autocast), vocabulary, 2 * tokens // LENGTH)
+    update(
+        Learner(model, settings, ReadingOptions(autocast=autocast)),
+        vocabulary,
+        2 * tokens // LENGTH,
+    )
     peak = high_water()
     print(json.dumps({"measured": peak - before, "estimated": estimate.total}))
 

@@ -17,6 +17,7 @@ from ludus.trainer.engines.prefixes import PrefixStore
 from ludus.trainer.engines.sampler import sample
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.tiny import build_model
 from ludus.trainer.weights import MemoryWeights
 
@@ -391,7 +392,7 @@ async def test_engine_and_learner_give_the_same_logprobs() -> None:
     learner = Learner(
         build_model(60, hidden=32, layers=2, heads=2, max_length=128),
         TrainerConfig(),
-        temperature=0.7,
+        ReadingOptions(temperature=0.7),
     )
     for prompt in PROMPTS:
         one = await made.generate(prompt, Sampling(max_tokens=20, temperature=0.7, seed=4))

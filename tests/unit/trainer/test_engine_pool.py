@@ -477,7 +477,7 @@ async def test_an_interrupted_publish_is_completed_in_the_background() -> None:
 async def test_the_pool_keeps_one_file_of_the_current_weights_until_it_is_closed(
     tmp_path: Path,
 ) -> None:
-    async with pool_of(2, folder=str(tmp_path)) as (pool, _):
+    async with pool_of(2, publishing=Publishing(folder=str(tmp_path))) as (pool, _):
         for version in (2, 3):
             await pool.set_weights(weights(), version)
             assert len(list(tmp_path.iterdir())) == 1

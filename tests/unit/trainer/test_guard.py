@@ -17,6 +17,7 @@ from ludus.trainer.learning.batch import Batch
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.guard import broken_units
 from ludus.trainer.learning.learner import Learner, Predicted
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.rollout import Group
@@ -210,7 +211,7 @@ def test_log_probabilities_of_a_sampler_that_are_not_finite_make_no_update(logpr
 
 def test_a_value_head_that_is_not_finite_makes_no_update() -> None:
     model = build_model(40, hidden=16, layers=1, heads=2, max_length=64)
-    pupil = Learner(model, TrainerConfig(lr=1e-2), values=True)
+    pupil = Learner(model, TrainerConfig(lr=1e-2), ReadingOptions(values=True))
     assert pupil.value_head is not None
     torch.nn.init.constant_(pupil.value_head.bias, math.nan)
     made: Any = Updater(resolve(load_recipe("ppo")), pupil)

@@ -31,6 +31,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine, load_model, load_tokenizer
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.tiny_vision import write_tiny_vision_policy
 from ludus.trainer.vision import ImageReader, last_hidden, load_image_reader, reads_images
@@ -236,7 +237,7 @@ def as_segment(chat: ChatFormat, messages: Sequence[Message], out: list[int]) ->
 def test_the_learner_computes_what_transformers_computes(
     model: Any, chat: ChatFormat, reader: ImageReader
 ) -> None:
-    learner = Learner(model, TrainerConfig(), images=reader)
+    learner = Learner(model, TrainerConfig(), ReadingOptions(images=reader))
     said = chat.answer(assistant("some answer"))
     segments = [as_segment(chat, one, said) for one in CONVERSATIONS]
     rows = [row for one in segments if (row := as_row(one)) is not None]
@@ -277,7 +278,7 @@ async def test_the_engine_samples_with_the_learner_s_log_probabilities(
         )
         for (ids, images), one in zip(prompts, said, strict=True)
     ]
-    learner = Learner(model, TrainerConfig(), images=reader)
+    learner = Learner(model, TrainerConfig(), ReadingOptions(images=reader))
     batch = pad([row for row in rows if row is not None])
     by_learner = learner.score(batch)
     for number, ((ids, images), one) in enumerate(zip(prompts, said, strict=True)):
@@ -372,7 +373,7 @@ async def test_a_sampled_placeholder_shows_nothing(
     turn = Turn(out_ids=[*row[len(ids) :], *more.ids])
     made = as_row(Segment(prompt_ids=ids, prompt_images=images, turns=[turn]))
     assert made is not None
-    learned = Learner(model, TrainerConfig(), images=reader).score(pad([made]))[0]
+    learned = Learner(model, TrainerConfig(), ReadingOptions(images=reader)).score(pad([made]))[0]
     assert learned[len(ids) : len(row)].tolist() == pytest.approx(scored[len(ids) :], abs=1e-4)
     assert learned[len(row) :].tolist() == pytest.approx(more.logprobs, abs=1e-4)
     # the ids before are what they are without the stray ones
@@ -422,7 +423,7 @@ def test_how_rows_are_split_into_passes_changes_no_gradient(
     for tokens in (10_000, 1):
         model = load_model(folder)
         config = TrainerConfig(lr=1e-2, tokens_per_pass=tokens)
-        Learner(model, config, images=reader).update(
+        Learner(model, config, ReadingOptions(images=reader)).update(
             batch, torch.arange(len(batch)), negative_log_likelihood
         )
         weights.append({name: one.detach() for name, one in model.named_parameters()})

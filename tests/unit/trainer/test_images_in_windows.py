@@ -26,6 +26,7 @@ from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.engines import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
 from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.tiny_vision import write_tiny_vision_policy
@@ -93,7 +94,7 @@ async def test_images_stay_with_their_messages_in_every_window(
         assert all(len(window) < 8 for window in windows)
     # rows with these images can be scored and trained
     rows = [row for one in trajectory.segments if (row := as_row(one)) is not None]
-    learner = Learner(load_model(folder), TrainerConfig(), images=reader)
+    learner = Learner(load_model(folder), TrainerConfig(), ReadingOptions(images=reader))
     scored = learner.score(pad(rows))
     assert bool((scored[pad(rows).mask.bool()] < 0).all())
 
@@ -106,7 +107,7 @@ async def test_what_a_policy_samples_is_what_the_learner_sees(
     session = make_async("ludus/shapes-v0", pages=3, size=64)
     episodes = [await play(session, policy, seed=seed, sampling_seed=seed) for seed in range(4)]
     await engine.close()
-    learner = Learner(load_model(folder), TrainerConfig(), images=reader)
+    learner = Learner(load_model(folder), TrainerConfig(), ReadingOptions(images=reader))
     for episode in episodes:
         assert episode.trajectories[0].verdict.ok
         assert check_rows(episode, reader)[0]

@@ -10,7 +10,7 @@ import torch
 from ludus.agent import Segment, Turn
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.batch import Row, as_row, pad, passes
-from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.logits import read_logits
 from ludus.trainer.learning.schedule import learning_rate
 from ludus.trainer.recipes import Inputs
@@ -120,7 +120,7 @@ def test_idle_rows_count_in_the_weight_without_a_forward_pass() -> None:
 
     every, resting = learner(), learner()
     first = every.update(batch, torch.arange(6), loss)
-    second = resting.update(batch, torch.arange(6), loss, idle=worth == 0)
+    second = resting.update(batch, torch.arange(6), loss, UpdatePasses(idle=worth == 0))
     assert second == pytest.approx(first, rel=1e-5)
 
 

@@ -28,6 +28,7 @@ from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.packing import pack_rows, packed_size, packs
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.recipes.recipe import recipe_names
@@ -89,7 +90,9 @@ def gap(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> floa
 
 def learner(name: str, packing: Any, **more: Any) -> Learner:
     torch.manual_seed(0)
-    return Learner(MODELS[name](), TrainerConfig(lr=1e-4, packing=packing, **more), values=True)
+    return Learner(
+        MODELS[name](), TrainerConfig(lr=1e-4, packing=packing, **more), ReadingOptions(values=True)
+    )
 
 
 @pytest.mark.parametrize("packing", ["rows", "shared"])
@@ -285,7 +288,7 @@ def test_every_recipe_has_one_gradient_however_rows_are_packed(recipe: str) -> N
         pupil = Learner(
             model,
             TrainerConfig(lr=1e-4, packing=packing, tokens_per_pass=tokens, max_grad_norm=1e6),
-            values="values" in algorithm.needs,
+            ReadingOptions(values="values" in algorithm.needs),
         )
         settings = algorithm.recipe.sampling.tracker
         tracker = None if settings is None else SuccessTracker(settings)

@@ -17,9 +17,10 @@ from ludus.trainer.config import ModelConfig, TrainerConfig
 from ludus.trainer.engines.models import load_model, save_model
 from ludus.trainer.learning.average import FOLDER
 from ludus.trainer.learning.batch import Batch, Row, pad
-from ludus.trainer.learning.learner import Learner, Predicted
+from ludus.trainer.learning.learner import Learner, Predicted, UpdatePasses
 from ludus.trainer.learning.loss_scale import LossScale
 from ludus.trainer.learning.precision import unsupported
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.shortage import OutOfMemory
 from ludus.trainer.recipes import Inputs
 from ludus.trainer.sft import negative_log_likelihood
@@ -35,7 +36,7 @@ def learner(
     values = settings.pop("values", False)
     given: dict[str, Any] = {"lr": 1e-2, **settings}
     config = TrainerConfig(**given)
-    return Learner(model, config, autocast=autocast, values=values)
+    return Learner(model, config, ReadingOptions(autocast=autocast, values=values))
 
 
 def batch(count: int = 6, length: int = 12) -> Batch:
@@ -300,7 +301,7 @@ def test_what_a_loss_notes_of_passes_that_are_computed_again_can_be_dropped(faul
         rows.append(len(part))
         return steep(part, predicted)
 
-    made.update(batch(), torch.arange(6), noting, afresh=rows.clear)
+    made.update(batch(), torch.arange(6), noting, UpdatePasses(afresh=rows.clear))
     assert sum(rows) == 6
     made.update(batch(), torch.arange(6), noting)
     assert sum(rows) == 12

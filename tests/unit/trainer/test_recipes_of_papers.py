@@ -20,6 +20,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.batch import Batch
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout.tracker import SuccessTracker
@@ -52,7 +53,7 @@ class Watched:
         self.learner = Learner(
             self.policy,
             TrainerConfig(lr=0.05, max_grad_norm=1e9, tokens_per_pass=16_384),
-            values=recipe.algorithm.value is not None,
+            ReadingOptions(values=recipe.algorithm.value is not None),
         )
         if self.learner.value_head is not None:
             draw = torch.Generator().manual_seed(7)

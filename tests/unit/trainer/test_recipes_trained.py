@@ -21,6 +21,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.learner import Learner, Predicted
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.recipes import Inputs, load_recipe, resolve
 from ludus.trainer.setup import assemble
 from ludus.trainer.tiny import build_model, write_tiny_policy
@@ -34,7 +35,9 @@ ROWS = [
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_score_norms_are_those_of_the_full_softmax(temperature: float) -> None:
     model = build_model(20, hidden=16, layers=1, heads=2)
-    learner = Learner(model, TrainerConfig(tokens_per_pass=4), temperature=temperature)
+    learner = Learner(
+        model, TrainerConfig(tokens_per_pass=4), ReadingOptions(temperature=temperature)
+    )
     batch = pad(ROWS)
     found = learner.score_norms(batch)
     with torch.no_grad():
@@ -50,7 +53,7 @@ def test_a_value_head_starts_at_zero_and_learns_its_targets() -> None:
     learner = Learner(
         build_model(20, hidden=16, layers=1, heads=2),
         TrainerConfig(lr=0.05, tokens_per_pass=4),
-        values=True,
+        ReadingOptions(values=True),
     )
     batch = pad(ROWS)
     assert bool((learner.score_values(batch) == 0).all())
@@ -65,7 +68,9 @@ def test_a_value_head_starts_at_zero_and_learns_its_targets() -> None:
     for _ in range(60):
         learner.update(ready, torch.arange(2), loss)
     torch.testing.assert_close(learner.score_values(batch), target, atol=0.02, rtol=0)
-    again = Learner(build_model(20, hidden=16, layers=1, heads=2), TrainerConfig(), values=True)
+    again = Learner(
+        build_model(20, hidden=16, layers=1, heads=2), TrainerConfig(), ReadingOptions(values=True)
+    )
     again.restore(learner.state())
     assert again.value_head is not None
     assert learner.value_head is not None

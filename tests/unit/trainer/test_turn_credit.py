@@ -17,6 +17,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.turn_rewards import rewarded_rows
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import Inputs, load_recipe, resolve
@@ -456,7 +457,7 @@ def test_a_truncated_episode_ends_in_the_value_of_its_state(lam: float) -> None:
 
 def updater(overrides: Mapping[str, object] | None = None) -> Any:
     model = build_model(40, hidden=16, layers=1, heads=2, max_length=64)
-    pupil = Learner(model, TrainerConfig(lr=1e-2), values=True)
+    pupil = Learner(model, TrainerConfig(lr=1e-2), ReadingOptions(values=True))
     assert pupil.value_head is not None
     torch.nn.init.normal_(pupil.value_head.weight, generator=torch.Generator().manual_seed(0))
     return Updater(resolve(load_recipe("ppo", overrides)), pupil)

@@ -12,7 +12,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.batch import Batch, passes
 from ludus.trainer.learning.experience import Experience, gather
-from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.rollout import Group
@@ -169,7 +169,9 @@ def test_a_loss_that_compares_rows_gets_whole_groups_whatever_a_pass_holds(token
     whole = reference_gradient(made, batch)
     made.learner.config = TrainerConfig(lr=1e-2, tokens_per_pass=tokens, max_grad_norm=1e9)
     together = batch.inputs.groups
-    made.learner.update(batch, torch.arange(len(batch)), made._loss, together=together)
+    made.learner.update(
+        batch, torch.arange(len(batch)), made._loss, UpdatePasses(together=together)
+    )
     found = next(made.learner.model.parameters()).grad
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-7)
 

@@ -23,6 +23,7 @@ from ludus.errors import SaveFailed
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines.models import load_model
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.ranks.follower import follow
 from ludus.trainer.ranks.group import Ranks, place_of
@@ -47,9 +48,9 @@ def updater(ranks: Ranks | None, start: Path | None = None) -> Updater:
     algorithm = resolve(load_recipe("ppo"), max_tokens=20)
     model = load_model(start) if start else build_model(len(build_tokenizer()), **SHAPE)
     learner: Learner = (
-        Learner(model, SETTINGS, values=True)
+        Learner(model, SETTINGS, ReadingOptions(values=True))
         if ranks is None
-        else ShardedLearner(model, SETTINGS, values=True, ranks=ranks)
+        else ShardedLearner(model, SETTINGS, ReadingOptions(values=True), ranks=ranks)
     )
     if start is not None:
         learner.restore(load_state(start)["learner"], start)

@@ -23,6 +23,7 @@ from ludus.trainer.adapters import add_adapter
 from ludus.trainer.config import LoraConfig, TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
@@ -129,10 +130,10 @@ def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
     settings = replace(SETTINGS, **case.settings)
     if settings.lora.rank:
         add_adapter(model, settings.lora)
-    options: Any = {"temperature": 0.9, "values": values, "logits_at_once": 48 * 8}
+    reading = ReadingOptions(temperature=0.9, values=values, logits_at_once=48 * 8)
     if ranks is None:
-        return Learner(model, settings, **options)
-    return ShardedLearner(model, settings, ranks=ranks, offload=case.offload, **options)
+        return Learner(model, settings, reading)
+    return ShardedLearner(model, settings, reading, ranks=ranks, offload=case.offload)
 
 
 def trained(case: Case, ranks: Ranks | None) -> Trained:

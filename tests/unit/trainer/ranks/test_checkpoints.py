@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.run.checkpoint import load_state
 from ludus.trainer.tiny import build_model
 
@@ -75,9 +76,9 @@ def refuse_others(folder: Path, here: Any) -> None:
     ):
         model = build_model(size, **{**here.SHAPE, **changed})
         with pytest.raises(ConfigError, match=told):
-            Learner(model, TrainerConfig(), values=True).restore(state, folder)
+            Learner(model, TrainerConfig(), ReadingOptions(values=True)).restore(state, folder)
     with pytest.raises(ConfigError, match=r"holds the state of value_head"):
         Learner(build_model(size, **here.SHAPE), TrainerConfig()).restore(state, folder)
-    learner = Learner(build_model(size, **here.SHAPE), TrainerConfig(), values=True)
+    learner = Learner(build_model(size, **here.SHAPE), TrainerConfig(), ReadingOptions(values=True))
     with pytest.raises(ConfigError, match="holds no readable shards"):
         learner.restore(state, folder.parent)
