@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.agent.episodes import read_episodes
-from ludus.agent.viewer import page_of
+from ludus.agent.viewer import PageHead, page_of
 from ludus.envs import make_async
 from ludus.envs.families.image_prompt.words import (
     COLOURS,
@@ -118,7 +118,9 @@ async def learn(seed: int, options: argparse.Namespace) -> tuple[float, float]:
         )
     )
     played = [read_episodes(path) for path in sorted((run / "episodes").glob("eval-*.jsonl"))]
-    (run / "pictures.html").write_text(page_of(played[-1][:64], title="ludus/image-prompt-v0"))
+    (run / "pictures.html").write_text(
+        page_of(played[-1][:64], PageHead(title="ludus/image-prompt-v0"))
+    )
     return accuracy(played[0]), accuracy(played[-1])
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from ludus.envs import ToolSpec
@@ -39,7 +38,11 @@ class TagFormat:
             match = opening.search(text, start)
             return -1 if match is None else match.start()
 
-        read = partial(_read, opening=opening, complete=complete, tools=tools)
+        def read(text: str, start: int, identity: str) -> tuple[list[ToolCall], int]:
+            match = opening.match(text, start)
+            assert match is not None
+            return _read(match, identity, complete=complete, tools=tools)
+
         return scan(text, find, read, stop=_answer_of(text))
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
@@ -71,17 +74,10 @@ def _text(content: object) -> str:
 
 
 def _read(
-    text: str,
-    start: int,
-    identity: str,
-    *,
-    opening: re.Pattern[str],
-    complete: bool,
-    tools: Sequence[ToolSpec],
+    match: re.Match[str], identity: str, *, complete: bool, tools: Sequence[ToolSpec]
 ) -> tuple[list[ToolCall], int]:
-    match = opening.match(text, start)
-    assert match is not None
-    name = match[1]
+    """Read the call whose opening tag is `match`; return it, or its fault, and where it ends."""
+    text, name = match.string, match[1]
     closing = text.find(f"</{name}>", match.end())
     if closing < 0:
         reason = f"<{name}> is not closed" if complete else CUT

@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from ..evaluation import Evaluation, summarise
@@ -34,24 +35,32 @@ LEGEND = {
 }
 
 
+@dataclass(frozen=True)
+class PageHead:
+    """What a page of episodes says above them."""
+
+    title: str
+    """The heading."""
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Shown under the heading, such as the model and the environment."""
+    left_out: int = 0
+    """How many episodes are not in the page; the page says so."""
+
+
 def page_of(
     episodes: Sequence[Episode],
+    head: PageHead,
     *,
-    title: str,
-    facts: Mapping[str, str] | None = None,
     passing: float = 1.0,
     decode: Detokenizer | None = None,
-    left_out: int = 0,
 ) -> str:
     """Return a complete HTML document.
 
     Args:
         episodes: the episodes to show, in this order.
-        title: the heading.
-        facts: shown under the heading, such as the model and the environment.
+        head: what stands above the episodes.
         passing: the return from which an episode passes, for pass@k.
         decode: ids to text; without a decoder, token ids are counted and not shown.
-        left_out: how many episodes are not in the page; the page says so.
     """
     finished = [episode for episode in episodes if episode.trajectories]
     counts = Counter(shown.outcome(episode.trajectories[0]) for episode in finished)
@@ -59,12 +68,12 @@ def page_of(
     return render(
         PACKAGE,
         "page.html.j2",
-        title=title,
-        facts=facts or {},
+        title=head.title,
+        facts=head.facts,
         numbers=_numbers(summarise(finished, passing=passing)) if finished else [],
         episodes=episodes,
         decode=decode,
-        left_out=left_out,
+        left_out=head.left_out,
         counts=counts,
         **_constants(),
     )

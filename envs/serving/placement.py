@@ -17,7 +17,7 @@ from ..session import EnvSession
 from ..tasks import TaskPage
 from .env_wire import EnvCard, Outcome, Play, TaskQuery
 from .offload import settle
-from .playing import fault_in, is_bug, perform
+from .playing import ReplyForm, fault_in, is_bug, perform
 from .served import ServedEnv
 
 logger = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class LoopSession:
             if self._session is None:
                 self._session = home.served.session(home.served.build())
             outcome = await perform(
-                self._session, play, seq, instance, format=format, max_bytes=home.max_bytes
+                self._session, play, seq, instance, ReplyForm(home.max_bytes, format)
             )
         except asyncio.CancelledError:  # by the environment itself, unless it is answered already
             error = RuntimeError("the environment was cancelled")

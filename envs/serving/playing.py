@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ludus.errors import LudusError, ServerFault
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, fault_of
@@ -11,14 +13,22 @@ from ..session import EnvSession
 from .env_wire import Beginning, Create, Play, Reply, Reset, ResetReply, Step, StepReply
 
 
+@dataclass(frozen=True, slots=True)
+class ReplyForm:
+    """How a reply is encoded, and how long it may be."""
+
+    max_bytes: int
+    """The limit on a reply; a longer reply counts as a fault of the environment."""
+    format: Format = Format.MSGPACK
+    """The format, if it can express the reply; the encoded reply tells which was used."""
+
+
 async def perform(
     session: EnvSession,
     play: Play,
     seq: int,
     instance: str,
-    *,
-    format: Format = Format.MSGPACK,
-    max_bytes: int,
+    form: ReplyForm,
 ) -> Encoded:
     """Carry out an operation and encode the reply.
 
@@ -27,13 +37,11 @@ async def perform(
         play: the operation.
         seq: the number of the operation in its session.
         instance: the id of this server process.
-        format: the format of the reply, if it can express the reply; the result tells which was
-            used.
-        max_bytes: the limit on a reply; a longer reply counts as a fault of the environment.
+        form: the format and the longest length of the reply.
 
     Raises:
         TypeError: the reply cannot be encoded.
-        ServerFault: the reply is longer than `max_bytes`.
+        ServerFault: the reply is longer than `form.max_bytes`.
         LudusError, Exception: the environment raised it.
     """
     reply: Reply
@@ -56,15 +64,15 @@ async def perform(
                 info=info,
             )
     try:
-        data, new_state = encode(reply, format)
+        data, new_state = encode(reply, form.format)
     except (TypeError, ValueError, RecursionError) as error:
         session.abort()
         raise TypeError(f"the answer of {session.id} cannot be sent: {error}") from error
-    if len(data) > max_bytes:
+    if len(data) > form.max_bytes:
         session.abort()
         raise ServerFault(
             f"the answer of {session.id} has {len(data)} bytes; this server sends at most "
-            f"{max_bytes} (--max-reply-mb)"
+            f"{form.max_bytes} (--max-reply-mb)"
         )
     return Encoded(data, new_state)
 

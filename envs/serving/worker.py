@@ -20,7 +20,7 @@ from ..gym import run_sync
 from ..session import EnvSession
 from .env_wire import Play, TaskQuery
 from .offload import offload
-from .playing import fault_in, is_bug, perform
+from .playing import ReplyForm, fault_in, is_bug, perform
 from .served import ServedEnv
 
 PLAY, CLOSE, PAGE = 1, 2, 3
@@ -117,8 +117,7 @@ class EnvPart:
                 call.play,
                 call.seq,
                 call.instance,
-                format=call.format,
-                max_bytes=self._max_bytes,
+                ReplyForm(self._max_bytes, call.format),
             )
         except BaseException as error:
             return _broken(error, name, call.seq)

@@ -32,37 +32,45 @@ class Notebook:
     """Whether the report covers every cell."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of a notebook."""
+
+    sources: Sequence[str]
+    """The source text of each cell."""
+    timeout_s: float = 0.0
+    """The limit of wall time of each cell, in seconds; 0 means no limit."""
+
+
 async def run_cells(
     runner: Runner,
-    cells: Sequence[str],
+    cells: Cells,
     template: Program,
     *,
     patience_s: float,
-    cell_timeout_s: float = 0.0,
     operation: str = "notebook",
 ) -> Notebook:
     """Run `cells` in a fresh namespace, in order; a cell that raises does not stop the next.
 
     Args:
         runner: runs them.
-        cells: the source text of each cell.
+        cells: the cells.
         template: the limits and files of the run; its code is not used.
         patience_s: how long to wait for a slot, in seconds.
-        cell_timeout_s: the limit of wall time of each cell, in seconds; 0 means no limit.
         operation: the name of the work in the metrics.
 
     Raises:
         QueueFull: no slot was free in time.
         ConfigError: a path is not allowed.
     """
-    job = json.dumps({"cells": list(cells), "cell_timeout": cell_timeout_s}).encode()
+    job = json.dumps({"cells": list(cells.sources), "cell_timeout": cells.timeout_s}).encode()
     files = {**template.files, CELLS_FILE: job}
     program = msgspec.structs.replace(
         template, code=kernel_source(), language="python", files=files
     )
     execution = await runner.run(program, patience_s=patience_s, operation=operation, bounded=False)
-    results = read_report(execution.stdout, len(cells))
-    return Notebook(execution, results, complete=len(results) == len(cells))
+    results = read_report(execution.stdout, len(cells.sources))
+    return Notebook(execution, results, complete=len(results) == len(cells.sources))
 
 
 def read_report(report: str, max_cells: int) -> list[CellResult]:

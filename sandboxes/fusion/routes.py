@@ -31,7 +31,7 @@ from .fusion_wire import (
     SubmitBody,
     SubmitReply,
 )
-from .notebook import run_cells
+from .notebook import Cells, run_cells
 from .router import RouterBody, RouterItem, plain_item, router_item
 from .submit import judge
 
@@ -114,7 +114,7 @@ class FusionService:
         async with _within(body.total_timeout + CLIENT_EXTRA_S - MARGIN_S):
             notebook = await run_cells(
                 self._runner,
-                body.cells,
+                Cells(body.cells, body.cell_timeout),
                 Program(
                     code="",
                     limits=limits,
@@ -122,7 +122,6 @@ class FusionService:
                     fetch_files=body.fetch_files,
                 ),
                 patience_s=CLIENT_EXTRA_S - MARGIN_S,
-                cell_timeout_s=body.cell_timeout,
             )
         execution = notebook.execution
         if execution.status is ExecutionStatus.INFRA_ERROR:
@@ -171,7 +170,11 @@ class FusionService:
                 program = Program(code=script, language=language, limits=limits)
                 if find_language(language)[0] == "python":
                     ran = await run_cells(
-                        self._runner, [script], program, patience_s=left_s, operation="script"
+                        self._runner,
+                        Cells([script]),
+                        program,
+                        patience_s=left_s,
+                        operation="script",
                     )
                     return router_item(ran)
                 execution = await self._runner.run(

@@ -7,7 +7,7 @@ from ..guest.run.plan import ROOT
 from ..local.control_groups import ControlGroup
 from ..local.process_tree import threads_of
 from ..protocol import Limits
-from .session_processes import BranchedSessionProcess
+from .session_processes import BranchedSessionProcess, StartedBranch
 from .session_tree import SessionProcess, kill
 from .snapshot_client import NotSnapshotable
 
@@ -76,7 +76,8 @@ class FrozenSnapshot:
             raise
         *descriptors_left, process = descriptors
         pid = int(answer["pid"])
-        return BranchedSessionProcess(tree, pid, process, group, place, limits), descriptors_left
+        started = StartedBranch(pid, process, group, place)
+        return BranchedSessionProcess(tree, started, limits), descriptors_left
 
     async def close(self) -> None:
         """Kill the frozen copy, remove the files, and leave the process tree. A second call does

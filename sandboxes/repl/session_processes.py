@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from ..guest.jail import policy
 from ..guest.run.request import REPL, Request
@@ -104,6 +105,19 @@ def _outcome(status: ExecutionStatus, detail: str) -> RunOutcome:
     return RunOutcome(status, None, b"", b"", Usage(), detail)
 
 
+@dataclass(frozen=True, slots=True)
+class StartedBranch:
+    """A running copy of a frozen snapshot, as the snapshot server has started it."""
+
+    pid: int
+    """The pid in the pid namespace of the driver."""
+    process: int
+    """The descriptor of the process (a pidfd)."""
+    group: ControlGroup
+    place: str
+    """The node of the copy in the tree, which is also the name of its folder of files."""
+
+
 class BranchedSessionProcess:
     """A branch of a session: a running copy of a frozen snapshot.
 
@@ -114,21 +128,19 @@ class BranchedSessionProcess:
     def __init__(
         self,
         tree: ProcessTree,
-        pid: int,
-        process: int,
-        group: ControlGroup,
-        place: str,
+        started: StartedBranch,
         limits: Limits,
     ) -> None:
+        place = started.place
         self.tree, self.node, self.place = tree, place, f"{place}/{policy.FILES}"
-        self.group, self.apart = group, False
+        self.group, self.apart = started.group, False
         self.ended: asyncio.Future[RunOutcome] = asyncio.get_running_loop().create_future()
-        self._number, self._process, self._limits = pid, process, limits
+        self._number, self._process, self._limits = started.pid, started.process, limits
         self._started = time.monotonic()
         self._closed = False
         self._loop = asyncio.get_running_loop()
         tree.join()
-        self._loop.add_reader(process, self._on_exit)
+        self._loop.add_reader(started.process, self._on_exit)
         self._timer = self._loop.call_later(_LOOK_EVERY_S, self._look)
 
     @property

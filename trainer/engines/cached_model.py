@@ -84,7 +84,7 @@ class CachedModel:
         if any(deltas):
             rotary = (positions_B1 + torch.tensor(deltas).unsqueeze(1)).expand(3, -1, -1)
         last_B = torch.zeros(len(tokens), dtype=torch.long)
-        return self._forward(tokens_B1, positions_B1, 0, last_B, rotary=rotary)
+        return self._forward(tokens_B1, positions_B1, 0, last_B, rotary)
 
     def _compute_rows(
         self, rows: Sequence[PromptRow], first: int
@@ -130,7 +130,7 @@ class CachedModel:
         bases = torch.tensor([row.base for row in rows])
         positions_BQ = bases.unsqueeze(1) + torch.arange(start, stop)
         last_B = torch.tensor([min(len(new), stop) - start - 1 for new in news])
-        return self._forward(torch.tensor(padded), positions_BQ, first, last_B, shown=shown)
+        return self._forward(torch.tensor(padded), positions_BQ, first, last_B, shown)
 
     def _forward(
         self,
@@ -138,14 +138,12 @@ class CachedModel:
         positions_BQ: torch.Tensor,
         first: int,
         last_B: torch.Tensor,
-        *,
-        shown: RowImages | None = None,
-        rotary: torch.Tensor | None = None,
+        images: RowImages | torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the logits at query `last_B` of each row, float32 [B, V].
 
-        `shown` holds the images of whole rows; `rotary` positions [3, B, Q] differ from
-        `positions_BQ` after an image.
+        `images` holds the images of whole rows; or, after images that are computed already, the
+        rotary positions [3, B, Q], which differ from `positions_BQ` there.
         """
         device = self.model.device
         length = int(positions_BQ.max()) + 1
@@ -160,12 +158,12 @@ class CachedModel:
             "use_cache": True,
         }
         tokens_BQ = tokens_BQ.to(device)
-        if shown is not None:
-            hidden_BQD = decode_rows(self.model, tokens_BQ, shown.at(positions_BQ), **inputs)
+        if isinstance(images, RowImages):
+            hidden_BQD = decode_rows(self.model, tokens_BQ, images.at(positions_BQ), **inputs)
         else:
             hidden_BQD = self.model.base_model(
                 input_ids=tokens_BQ,
-                position_ids=positions_BQ if rotary is None else rotary.to(device),
+                position_ids=positions_BQ if images is None else images.to(device),
                 **inputs,
             ).last_hidden_state
         # The head runs on one position a row: logits of all positions would be [B, Q, V].

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .batch import units
+from .batch import Batch, units
 
 MIN_SHARED = 16
 """Fewest tokens that are shared: a shared node costs a call of the attention in each layer."""
@@ -145,8 +145,7 @@ def pack_rows(ids: Tensor, lengths: Tensor, *, min_shared: int = MIN_SHARED) -> 
 
 
 def packs(
-    ids: Tensor,
-    lengths: Tensor,
+    batch: Batch,
     rows: Tensor,
     tokens: int,
     together: Tensor | None = None,
@@ -159,7 +158,7 @@ def packs(
     A row longer than `tokens` is alone in its pass. With `together` [B] int, rows that share a
     number are never split, however long their pass gets.
     """
-    arrays = _arrays(ids, lengths)
+    arrays, lengths = _arrays(batch.ids, batch.lengths), batch.lengths
     ordered = in_order(arrays, rows.tolist())
     parts = [[row] for row in ordered] if together is None else units(lengths, rows, together)
     part: list[int] = []

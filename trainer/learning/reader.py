@@ -167,7 +167,7 @@ class PolicyReader:
         """
         if not self._packs(batch):
             return passes(batch.lengths, rows, tokens, together)
-        return packs(batch.ids, batch.lengths, rows, tokens, together, min_shared=self._min_shared)
+        return packs(batch, rows, tokens, together, min_shared=self._min_shared)
 
     def _packs(self, batch: Batch) -> bool:
         """Whether a batch is computed without padding; rows with images are not."""

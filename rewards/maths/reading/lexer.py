@@ -98,7 +98,10 @@ def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> No
         if len(tokens) > MAX_TOKENS:
             raise TooBig(f"more than {MAX_TOKENS} tokens")
         if kind == "cmd" and value[1:] in TEXT_COMMANDS:
-            position = _text_command(value[1:], source, position, tokens, spaced, nesting)
+            if nesting > 20:
+                raise TooBig("more than 20 nested text commands")
+            start, end, position = _argument(source, position)
+            _text_command(value[1:], source[start:end], tokens, spaced, nesting)
         else:
             before = len(tokens)
             _emit(kind, value, spaced, worded, tokens)
@@ -201,31 +204,23 @@ _STYLING = re.compile(
 )
 
 
-def _text_command(
-    name: str, source: str, position: int, tokens: list[Token], spaced: bool, nesting: int
-) -> int:
-    r"""Emit the tokens of `\text{...}` and similar commands; returns the position after the
-    argument.
-    """
-    if nesting > 20:
-        raise TooBig("more than 20 nested text commands")
-    start, end, after = _argument(source, position)
-    inside = source[start:end]
+def _text_command(name: str, inside: str, tokens: list[Token], spaced: bool, nesting: int) -> None:
+    r"""Emit the tokens of `\text{...}` and similar commands; `inside` is the argument."""
     plain = _STYLING.sub("", inside)
     if name in {"bar", "dot"} and plain.isdigit():
         tokens += [Token("cmd", name), Token("num", plain)]
-        return after
+        return
     if name in DECORATED and plain:
         tokens.append(Token("sym", f"{name.removeprefix('wide')} {plain}", spaced))
-        return after
+        return
     if name == "mathbf" and plain in {"R", "Z", "N", "Q"}:
         name, inside = "", rf"\mathbb{{{plain}}}"
     if inside.strip() in (FUNCTIONS if name == "operatorname" else _UPRIGHT_FUNCTIONS):
         tokens.append(Token("func", inside.strip(), spaced))
-        return after
+        return
     if (name in BOLD and len(plain) == 1 and plain.isalpha()) or (name in LETTERED and plain):
         tokens.append(Token("sym", f"{'bold' if name in BOLD else name} {plain}", spaced))
-        return after
+        return
     single = len(inside.strip()) == 1
     first = len(tokens)
     _scan(
@@ -238,7 +233,6 @@ def _text_command(
         tokens[first] = tokens[first]._replace(spaced=True)
     if name in {"mathrm", "operatorname"} and len(tokens) == first + 1:
         tokens[first] = _upright(tokens[first])
-    return after
 
 
 def _upright(token: Token) -> Token:

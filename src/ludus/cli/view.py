@@ -11,7 +11,7 @@ import tyro
 
 from ludus.agent import Episode
 from ludus.agent.episodes import read_episodes
-from ludus.agent.viewer import load_detokenizer, page_of
+from ludus.agent.viewer import PageHead, load_detokenizer, page_of
 from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
@@ -57,10 +57,12 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"{str(source)!r} holds no episodes")
     page = page_of(
         episodes[: options.most],
-        title=f"{source.parent.name}/{source.name}" if source.parent.name else source.name,
+        PageHead(
+            title=f"{source.parent.name}/{source.name}" if source.parent.name else source.name,
+            left_out=max(0, len(episodes) - options.most),
+        ),
         passing=options.passing,
         decode=decode,
-        left_out=max(0, len(episodes) - options.most),
     )
     print(write_page(page, Path(options.out) if options.out else source.with_suffix(".html")))
     return 0
@@ -101,5 +103,7 @@ def page_of_evaluation(
 ) -> str:
     """Build the page of `ludus eval --html`; arguments as in `ViewOptions`."""
     return page_of(
-        episodes[:most], title=title, passing=passing, left_out=max(0, len(episodes) - most)
+        episodes[:most],
+        PageHead(title=title, left_out=max(0, len(episodes) - most)),
+        passing=passing,
     )

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from ludus.agent import Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.agent.episodes import read_episodes
-from ludus.agent.viewer import page_of
+from ludus.agent.viewer import PageHead, page_of
 from ludus.agent.viewer.text import MAX_CHARS, markup
 from ludus.agent.viewer.tokens import token_row
 from ludus.errors import ConfigError
@@ -66,7 +66,7 @@ def test_nothing_anybody_wrote_is_markup() -> None:
         msgspec.json.encode(episode(Turn(observation=[user("a")], message=assistant("b")))),
         type=Episode,
     )
-    page = page_of([evil_episode(), harmless], title=EVIL, facts={EVIL: EVIL})
+    page = page_of([evil_episode(), harmless], PageHead(title=EVIL, facts={EVIL: EVIL}))
     read = Reader(page)
     assert read.tags["script"] == 1
     assert read.tags["img"] == 0
@@ -75,7 +75,7 @@ def test_nothing_anybody_wrote_is_markup() -> None:
 
 
 def test_the_page_may_ask_nobody_for_anything() -> None:
-    page = page_of([], title="x")
+    page = page_of([], PageHead(title="x"))
     policy = re.search(r'Content-Security-Policy content="([^"]*)"', page)
     assert policy is not None
     assert policy[1].startswith("default-src 'none'; img-src data:;")
@@ -127,7 +127,7 @@ def test_masks_and_windows_are_shown_span_by_span() -> None:
     ]
     segments[0].discarded = [dropped]
     made = Trajectory(verdict=Verdict.of(0.0), segments=segments)
-    page = page_of([Episode(task="t", trajectories=[made])], title="t")
+    page = page_of([Episode(task="t", trajectories=[made])], PageHead(title="t"))
     titles = re.findall(r"<rect class=(\w+) [^>]*><title>[^:]*: (\d+) tokens from (\d+)", page)
     assert [one for one in titles if one[1] != "0"] == [
         ("shown", "6", "0"),
@@ -147,27 +147,27 @@ def test_masks_and_windows_are_shown_span_by_span() -> None:
 def test_an_episode_that_is_left_out_of_the_loss_is_shown_masked() -> None:
     turn = Turn(out_ids=[1, 2], message=assistant("x"))
     lost = episode(turn, verdict=Verdict.unavailable("away"), exclude_from_loss=True)
-    page = page_of([lost], title="t")
+    page = page_of([lost], PageHead(title="t"))
     assert "class=trained x" not in page
     assert "<rect class=untrained" in page
     assert "episode lost" in page
 
 
 def test_a_chat_is_shown_as_what_cannot_be_trained() -> None:
-    page = page_of([episode(Turn(message=assistant("4")))], title="t")
+    page = page_of([episode(Turn(message=assistant("4")))], PageHead(title="t"))
     assert "no token ids: not trainable" in page
     assert '<article class="untrained assistant">' in page
 
 
 def test_rewards_by_part_are_a_table() -> None:
     verdict = Verdict.of(0.8, parts={"answer": (1.0, 0.75), "format": (0.2, 0.25)})
-    page = page_of([episode(Turn(message=assistant("4")), verdict=verdict)], title="t")
+    page = page_of([episode(Turn(message=assistant("4")), verdict=verdict)], PageHead(title="t"))
     assert "<tr><td>answer<td>1<td>0.75<td>0.75<tr><td>format<td>0.2<td>0.25<td>0.05" in page
 
 
 def test_images_at_an_address_are_named_and_never_fetched() -> None:
     images = [ImagePart(url="http://127.0.0.1:9/x.png"), ImagePart(data=b"\xff\xd8\xff0")]
-    page = page_of([episode(Turn(observation=[user(list(images))]))], title="t")
+    page = page_of([episode(Turn(observation=[user(list(images))]))], PageHead(title="t"))
     assert re.findall(r'<img [^>]*src="([^"]*)"', page) == ["data:image/jpeg;base64,/9j/MA=="]
     assert "image at http://127.0.0.1:9/x.png" in page
 
@@ -214,7 +214,7 @@ def test_a_browser_opens_the_page_from_the_file_and_nothing_in_it_acts(tmp_path:
     assert CHROMIUM is not None
     lost = episode(verdict=Verdict.unavailable("away"), stop=Stop.ENV_ERROR)
     page = tmp_path / "page.html"
-    page.write_text(page_of([evil_episode(), lost], title="quiet"), encoding="utf-8")
+    page.write_text(page_of([evil_episode(), lost], PageHead(title="quiet")), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     made = subprocess.run(
         [*command, page.as_uri()], capture_output=True, text=True, timeout=60, check=True

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ludus.agent import ScriptedPolicy, play
-from ludus.agent.viewer import page_of
+from ludus.agent.viewer import PageHead, page_of
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.image_prompt import ImagePrompt, Pixels, ShapeRenderer
 from ludus.envs.families.image_prompt.generator import png_of
@@ -277,7 +277,7 @@ async def test_the_picture_reaches_the_viewer_and_verifiers_here_and_over_http()
         (message,) = trajectory.closing
         pictures += message.images
         assert as_sample(trajectory).images == message.images
-        assert page_of([episode], title="x").count("data:image/png;base64,") == 1
+        assert page_of([episode], PageHead(title="x")).count("data:image/png;base64,") == 1
     assert pictures[0].data == pictures[1].data
     assert pictures[0].data == png_of(ShapeRenderer().generate("2 red circle top left"))
 

@@ -193,7 +193,7 @@ def test_any_rows_come_back_from_their_places(
                 seen = {n for low, high in one.above for n in range(low, high)}
                 seen |= set(range(one.start, int(places[-1]) + 1))
         assert seen == set(places.tolist())
-    parts = list(packs(batch.ids, batch.lengths, torch.arange(len(rows)), tokens))
+    parts = list(packs(batch, torch.arange(len(rows)), tokens))
     assert sorted(torch.cat(parts).tolist()) == list(range(len(rows)))
     for part in parts:
         assert len(part) == 1 or packed_size(batch.ids, batch.lengths, part) <= tokens
@@ -202,7 +202,7 @@ def test_any_rows_come_back_from_their_places(
 def test_rows_that_stay_together_share_a_pass() -> None:
     batch = forest()
     together = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 0, 0, 2])
-    parts = list(packs(batch.ids, batch.lengths, torch.arange(11), 150, together))
+    parts = list(packs(batch, torch.arange(11), 150, together))
     assert sorted(torch.cat(parts).tolist()) == list(range(11))
     for unit in range(3):
         held = [bool((together[part] == unit).any()) for part in parts]
