@@ -34,7 +34,7 @@ from ludus.trainer.engines.process import EngineSpec, ProcessEngine
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.recipes.off_policy import corrected
 from ludus.trainer.rollout import Group, Ticket
 from ludus.trainer.rollout.cut import Cut
@@ -134,7 +134,7 @@ async def measure(mode: str, steps: int, groups: int, epochs: int) -> dict[str, 
     recipe = load_recipe("grpo", {"sampling": {"group_size": GROUP}})
     algorithm = resolve(corrected(recipe) if eta else recipe, max_tokens=LONGEST)
     learner = Learner(model, TrainerConfig(lr=1e-5))
-    updater = Updater(algorithm, learner, epochs=epochs)
+    updater = Updater(algorithm, learner, updates=UpdateSettings(epochs=epochs))
     with tempfile.TemporaryDirectory() as name:
         engine = await open_engine("free" if mode == "free" else "pinned", model, Path(name))
         await engine.set_weights(learner.source(), 0)

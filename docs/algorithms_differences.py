@@ -146,7 +146,7 @@ def _step(name: str, *, wanted: int) -> tuple[Tensor, int]:
     learner.optimizer.register_step_pre_hook(add)
     settings = recipe.sampling.tracker
     tracker = None if settings is None else SuccessTracker(settings)
-    updater = Updater(algorithm, learner, tracker=tracker, updates=plan.splits, epochs=plan.epochs)
+    updater = Updater(algorithm, learner, tracker=tracker, updates=plan)
     experience = gather(common_groups())
     assert experience is not None
     metrics = updater.step(experience, generator=torch.Generator().manual_seed(0))

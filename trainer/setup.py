@@ -353,8 +353,7 @@ def _updater(
         learner,
         reference=reference,
         tracker=tracker,
-        updates=plan.settings.splits,
-        epochs=plan.settings.epochs,
+        updates=plan.settings,
     )
 
 

@@ -18,7 +18,7 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, merge, resolve
+from ludus.trainer.recipes import UpdateSettings, load_recipe, merge, resolve
 from ludus.trainer.recipes.calls import NOT_OPTIONS
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
@@ -108,7 +108,7 @@ def updater(recipe: str, overrides: Mapping[str, object]) -> Updater:
     algorithm = resolve(found, max_tokens=MAX_TOKENS)
     pupil = learner(0, values=found.algorithm.value is not None)
     reference = learner(1) if "ref_logp" in algorithm.needs else None
-    return Updater(algorithm, pupil, reference=reference, updates=3)
+    return Updater(algorithm, pupil, reference=reference, updates=UpdateSettings(splits=3))
 
 
 def outcome(recipe: str, overrides: Mapping[str, object]) -> Fingerprint:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ludus.errors import UpdateRefused
 
 from ..algorithms import covariance_mask, hapo_entropy_scale
-from ..recipes import Algorithm, Inputs, options_for
+from ..recipes import Algorithm, Inputs, UpdateSettings, options_for
 from ..recipes.inputs import Made, made_by, need
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
@@ -54,6 +54,9 @@ LINEAR = frozenset(
 """Losses that are the advantage times a factor: a row without advantage has no gradient."""
 
 
+ONE_UPDATE = UpdateSettings()
+
+
 class Updater:
     """Applies an algorithm to experience.
 
@@ -62,9 +65,8 @@ class Updater:
         learner: holds the weights that are updated.
         reference: a frozen policy that the recipe pulls towards, if the recipe asks for one.
         tracker: tracks success rates, if the recipe has a tracker; each step is remembered there.
-        updates: number of mini-batches, and optimizer updates, that share a step's groups; fewer
-            where a step has fewer groups to train.
-        epochs: number of times that every group is used.
+        updates: how the updates of a step share its groups; fewer are made where a step has fewer
+            groups to train.
 
     Raises:
         ConfigError: the recipe needs a tensor this trainer does not make.
@@ -77,8 +79,7 @@ class Updater:
         *,
         reference: Scores | None = None,
         tracker: SuccessTracker | None = None,
-        updates: int = 1,
-        epochs: int = 1,
+        updates: UpdateSettings = ONE_UPDATE,
     ) -> None:
         refuse_unmet(algorithm, values=learner.value_head is not None, tracked=tracker is not None)
         self.algorithm = algorithm
@@ -86,7 +87,6 @@ class Updater:
         self.reference = reference
         self.tracker = tracker
         self.updates = updates
-        self.epochs = epochs
         self._moves: list[tuple[float, ...]] = []
         self._gaps: list[tuple[float, ...]] = []
         self._first_update = 0
@@ -334,7 +334,7 @@ class Updater:
     def _needs_old_besides_weights(self) -> bool:
         remembers = self.tracker is not None
         compares = "marked" in self.algorithm.loss_fn.optional
-        several = self.updates * self.epochs > 1 and not self._to_sampler
+        several = self.updates.count > 1 and not self._to_sampler
         return several or remembers or compares or "ref_logp" in self.algorithm.needs
 
     @property
@@ -403,7 +403,7 @@ class Updater:
         trained = row_groups[batch.mask.any(1)].unique()
         names = trained if len(trained) else row_groups.unique()[:1]
         shares: list[Tensor] = []
-        for _ in range(self.epochs):
+        for _ in range(self.updates.epochs):
             order = names[torch.randperm(len(names), generator=generator)]
-            shares += [share for share in order.tensor_split(self.updates) if len(share)]
+            shares += [share for share in order.tensor_split(self.updates.splits) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]

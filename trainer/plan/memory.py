@@ -116,7 +116,7 @@ def estimate_memory(
     if reference and not config.trainer.lora.rank:
         parts.append(MemoryPart("the reference's weights", 4 * size.total // ranks))
     parts += _engine(config, outline, kind, size, free)
-    parts += _update(config, outline, kind, tokens, ranks=ranks, trained=size.trained)
+    parts += _update(config, outline, tokens, ranks=ranks, trained=size.trained)
     return MemoryEstimate(
         parts=tuple(parts),
         sampling=tuple(_sampling(config, outline, kind, free)),
@@ -193,9 +193,9 @@ def _sampling(config: TrainConfig, outline: Any, kind: torch.dtype, free: int) -
 
 
 def _update(
-    config: TrainConfig, outline: Any, kind: torch.dtype, tokens: int, *, ranks: int, trained: int
+    config: TrainConfig, outline: Any, tokens: int, *, ranks: int, trained: int
 ) -> list[MemoryPart]:
-    text = outline.config.get_text_config()
+    text, kind = outline.config.get_text_config(), DTYPES[config.model.dtype]
     layers, total = int(text.num_hidden_layers), sum(one.numel() for one in outline.parameters())
     whole = tokens * training_bytes(outline.config, kind)
     logits = LOGIT_COPIES * 4 * min(tokens * int(text.vocab_size), LOGITS_AT_ONCE)

@@ -19,7 +19,7 @@ from ludus.trainer.learning.guard import broken_units
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.run.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
 from ludus.trainer.tiny import build_model, build_tokenizer
@@ -168,7 +168,11 @@ def test_rows_that_only_break_together_are_told_together() -> None:
 
 
 def updater(overrides: dict[str, object] | None = None, **settings: Any) -> Any:
-    return Updater(resolve(load_recipe("grpo", overrides), max_tokens=8), learner(), **settings)
+    return Updater(
+        resolve(load_recipe("grpo", overrides), max_tokens=8),
+        learner(),
+        updates=UpdateSettings(**settings),
+    )
 
 
 def step(made: Any, found: Experience) -> Any:
@@ -176,7 +180,7 @@ def step(made: Any, found: Experience) -> Any:
 
 
 def test_only_the_update_with_the_fault_is_refused_and_its_episode_is_named() -> None:
-    made = updater(updates=3)
+    made = updater(splits=3)
     found = experience(5)
     whole = made._loss
 

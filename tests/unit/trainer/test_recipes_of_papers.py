@@ -73,8 +73,7 @@ class Watched:
             self.algorithm,
             self.learner,
             tracker=self.tracker,
-            updates=self.plan.splits,
-            epochs=self.plan.epochs,
+            updates=self.plan,
         )
         updater.step(self.experience, generator=torch.Generator().manual_seed(0))
         return self

@@ -14,7 +14,7 @@ from ludus.trainer.learning.batch import Batch, passes
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
@@ -59,8 +59,12 @@ def updater(
     recipe: str = "grpo", overrides: dict[str, object] | None = None, **settings: Any
 ) -> Any:
     model = build_model(40, hidden=16, layers=2, heads=2, max_length=64)
-    learner = Learner(model, TrainerConfig(lr=1e-2, updates_per_step=settings.get("updates", 1)))
-    return Updater(resolve(load_recipe(recipe, overrides), max_tokens=8), learner, **settings)
+    learner = Learner(model, TrainerConfig(lr=1e-2, updates_per_step=settings.get("splits", 1)))
+    return Updater(
+        resolve(load_recipe(recipe, overrides), max_tokens=8),
+        learner,
+        updates=UpdateSettings(**settings),
+    )
 
 
 def step(made: Any, groups: list[Group]) -> Any:
@@ -117,7 +121,7 @@ def test_dropping_idle_rows_does_not_change_the_gradient() -> None:
 
 
 def test_groups_stay_whole_when_a_step_has_several_updates() -> None:
-    made = updater(updates=2)
+    made = updater(splits=2)
     experience = experience_of(
         [group(trajectory(1.0, segments=2), trajectory(0.0)), group(trajectory(0.0))]
     )
@@ -139,7 +143,7 @@ def test_the_better_rollout_becomes_more_likely() -> None:
 
 @pytest.mark.parametrize("recipe", ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "supo"])
 def test_recipes_run_with_several_updates_and_old_logprobs(recipe: str) -> None:
-    made = updater(recipe, updates=2)
+    made = updater(recipe, splits=2)
     groups = [
         group(trajectory(1.0, seed=i), trajectory(0.0, seed=i + 10), trajectory(0.0, seed=i + 20))
         for i in range(4)
@@ -239,7 +243,7 @@ def test_weights_of_rows_are_those_that_scoring_the_batch_beforehand_gives(level
     [
         ({"weight_options": {"normalise": True}}, {}),  # the mean is that of the batch
         ({"denominator": "remaining"}, {}),
-        ({}, {"updates": 2}),  # the second update is not the old policy
+        ({}, {"splits": 2}),  # the second update is not the old policy
     ],
 )
 def test_weights_that_need_the_whole_batch_are_made_beforehand(
@@ -264,7 +268,7 @@ def test_rows_that_stay_together_fill_passes_up() -> None:
 def test_losses_of_whole_groups_learn(loss: str) -> None:
     options = {"drpo_loss": {"max_length": 8}}.get(loss, {})
     overrides: dict[str, object] = {"algorithm": {"loss": loss, "agg": "", "loss_options": options}}
-    made = updater("grpo", overrides, updates=2)
+    made = updater("grpo", overrides, splits=2)
     groups = [group(trajectory(1.0, seed=i), trajectory(0.0, seed=i + 10)) for i in range(4)]
     experience = experience_of(groups)
     before = made.learner.score(experience.batch).sum(1)
@@ -282,7 +286,7 @@ def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing() -> Non
 @pytest.mark.parametrize("recipe", ["grpo", "dr_grpo", "rloo", "scale_rl"])
 def test_the_distance_to_the_sampler_is_measured_with_one_update_too(recipe: str) -> None:
     """By an independent way: the learner scores the batch before anything is learned."""
-    made = updater(recipe, updates=1)
+    made = updater(recipe, splits=1)
     groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2)) for _ in range(2)]
     batch = experience_of(groups).batch
     apart = ((made.learner.score(batch) - batch.sampler_logp).abs() * batch.mask).sum()
@@ -293,7 +297,7 @@ def test_the_distance_to_the_sampler_is_measured_with_one_update_too(recipe: str
 
 @pytest.mark.parametrize("updates", [1, 2])
 def test_the_distance_to_the_sampler_is_told_of_the_tokens_of_the_own_version(updates: int) -> None:
-    made = updater(updates=updates)
+    made = updater(splits=updates)
     groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2)) for _ in range(2)]
     for one in groups:
         for turn in (episode.trajectories[0].turns[0] for episode in one.episodes):
@@ -311,7 +315,7 @@ def test_the_distance_to_the_sampler_is_told_of_the_tokens_of_the_own_version(up
 
 
 def test_later_updates_of_a_step_do_not_count_as_a_distance_to_the_sampler() -> None:
-    once, thrice = updater(updates=1), updater(updates=1, epochs=3)
+    once, thrice = updater(splits=1), updater(splits=1, epochs=3)
     groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))]
     assert step(once, groups)["old_sampler_gap"] == pytest.approx(
         step(thrice, groups)["old_sampler_gap"], rel=1e-6

@@ -17,7 +17,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
+from ludus.trainer.recipes import UpdateSettings, load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
@@ -77,7 +77,11 @@ def gathered(groups: list[Group]) -> Experience:
 def updater(recipe: str, overrides: dict[str, object] | None = None, **settings: Any) -> Any:
     model = build_model(40, hidden=16, layers=1, heads=2, max_length=64)
     learner = Learner(model, TrainerConfig(lr=1e-2))
-    return Updater(resolve(load_recipe(recipe, overrides), max_tokens=20), learner, **settings)
+    return Updater(
+        resolve(load_recipe(recipe, overrides), max_tokens=20),
+        learner,
+        updates=UpdateSettings(**settings),
+    )
 
 
 def step(made: Any, groups: list[Group]) -> Any:
@@ -155,14 +159,14 @@ def test_a_clip_that_cannot_act_is_told(recipe: str, groups: int, wanted: int, t
 
 
 def test_a_step_makes_the_updates_it_was_planned_for() -> None:
-    made = updater("dapo", {"shaping": []}, updates=16)
+    made = updater("dapo", {"shaping": []}, splits=16)
     numbers = step(made, mixed(16))
     assert numbers["updates"] == made.learner.updates == 16
     assert numbers["ratio_max"] > 1 > numbers["ratio_min"]
 
 
 def test_epochs_use_every_group_again() -> None:
-    made = updater("gspo", updates=2, epochs=3)
+    made = updater("gspo", splits=2, epochs=3)
     numbers = step(made, mixed(4))
     assert numbers["updates"] == made.learner.updates == 6
     assert numbers["tokens"] == 3 * 4 * 2 * 5
@@ -171,13 +175,13 @@ def test_epochs_use_every_group_again() -> None:
 def test_groups_that_train_nothing_take_no_mini_batch() -> None:
     """A mini-batch of solved groups alone would be an update less."""
     solved = [group(number, 1.0, 1.0) for number in range(10, 14)]
-    made = updater("dapo", {"shaping": []}, updates=4)
+    made = updater("dapo", {"shaping": []}, splits=4)
     assert step(made, [*mixed(4), *solved])["updates"] == made.learner.updates == 4
 
 
 def test_a_step_in_which_the_filter_drops_everything_changes_nothing() -> None:
     for recipe in ("dapo", "dler", "scale_rl"):
-        made = updater(recipe, updates=4)
+        made = updater(recipe, splits=4)
         before = [one.detach().clone() for one in made.learner.model.parameters()]
         numbers = step(made, [group(1, 1.0, 1.0), group(2, 0.0, 0.0)])
         assert numbers["grad_norm"] == 0.0

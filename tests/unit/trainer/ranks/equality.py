@@ -151,8 +151,7 @@ def trained(case: Case, ranks: Ranks | None) -> Trained:
         made,
         reference=learner_of(case, ranks, values=False) if "ref_logp" in algorithm.needs else None,
         tracker=None if tracker is None else SuccessTracker(tracker),
-        updates=plan.settings.splits,
-        epochs=plan.settings.epochs,
+        updates=plan.settings,
     )
     gradients: list[list[Tensor]] = []
     step = made.optimizer.step
