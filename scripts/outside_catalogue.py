@@ -26,7 +26,6 @@ def main() -> None:
     process = interpreter(
         python_of(kind, options.python),
         kind.adapter,
-        {},
         memory_bytes=0,
         timeout_s=START_TIMEOUT_S,
         label=kind.name,

@@ -30,7 +30,7 @@ from .plan.idle import idle_settings
 from .ranks import make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .recipes.off_policy import corrected, told_correction
-from .rollout import Collector, EnvSource, EpisodeScorer, open_source
+from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
 from .rollout.context_check import check_context
 from .rollout.task_pool import TaskPool
 from .rollout.tasks import Tasks, TaskStream
@@ -364,9 +364,11 @@ def _collector(
         source,
         policy,
         scorer=scorer,
-        limits=EpisodeLimits(
-            max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s
+        bounds=PlayBounds(
+            episode=EpisodeLimits(
+                max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s
+            ),
+            concurrency=rollout.concurrency,
+            retries=rollout.retries,
         ),
-        concurrency=rollout.concurrency,
-        retries=rollout.retries,
     )

@@ -225,7 +225,6 @@ class PeerEnv(TextEnv):
             process = interpreter(
                 self._python,
                 self.kind.adapter,
-                {},
                 memory_bytes=self._memory_bytes,
                 timeout_s=self._start_timeout_s,
                 label=self.kind.name,

@@ -155,7 +155,6 @@ class PeerInterpreter:
     Args:
         python: the interpreter's program.
         adapter: the module of the adapter, as the other side imports it, or a file.
-        settings: what the adapter's `load` is given.
         memory_bytes: what an environment may use above the memory it starts with; 0 sets no limit.
         timeout_s: how long the import may take.
         label: the name of the peer, for messages.
@@ -169,7 +168,6 @@ class PeerInterpreter:
         self,
         python: str,
         adapter: str,
-        settings: Mapping[str, Any],
         *,
         memory_bytes: int,
         timeout_s: float,
@@ -198,7 +196,7 @@ class PeerInterpreter:
                 raise ConfigError(f"{label}: {python} cannot be started: {error}") from error
         asked = {
             "adapter": adapter,
-            "settings": dict(settings),
+            "settings": {},
             "sandboxes": _SANDBOXES,
             "readable": [str(Path(boot.__file__).resolve().parent), _SANDBOXES],
             "memory_bytes": memory_bytes,
@@ -324,7 +322,6 @@ _starting = threading.Lock()
 def interpreter(
     python: str,
     adapter: str,
-    settings: Mapping[str, Any],
     *,
     memory_bytes: int,
     timeout_s: float,
@@ -333,7 +330,7 @@ def interpreter(
     """Return the process of this interpreter and adapter, which the whole process shares; start it
     if it does not run.
     """
-    key = (python, adapter, msgspec.json.encode(settings).decode(), str(memory_bytes))
+    key = (python, adapter, str(memory_bytes))
     with _starting:
         found = _interpreters.get(key)
         if found is not None and not found.alive:
@@ -342,7 +339,6 @@ def interpreter(
             found = _interpreters[key] = PeerInterpreter(
                 python,
                 adapter,
-                settings,
                 memory_bytes=memory_bytes,
                 timeout_s=timeout_s,
                 label=label,

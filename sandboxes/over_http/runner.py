@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 
 import msgspec
 
@@ -33,32 +34,43 @@ MIN_SLOTS = 2
 CLOSE_TIMEOUT_S = 30.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class SandboxChoice:
+    """Which sandbox a server opens."""
+
+    tier: str | None = None
+    """The name of the tier; by default the strongest that works."""
+    image: str | None = None
+    """The image of the tier `docker`."""
+    network: NetworkPolicy | None = None
+    """What programs that run with `network=True` may reach."""
+
+
+STRONGEST = SandboxChoice()
+
+
 class Runner:
     """Opens a sandbox and runs work in order of arrival.
 
     Args:
-        tier: the name of the tier; by default the strongest that works.
+        choice: which sandbox is opened when the server starts.
         slots: how many programs run at a time; by default twice the number of cores.
-        image: the image of the tier `docker`.
-        network: what programs that run with `network=True` may reach.
         bounds: what clients may ask for.
-        sandbox: an open sandbox, which is closed with the runner.
+        sandbox: an open sandbox instead, which is closed with the runner.
     """
 
     def __init__(
         self,
-        tier: str | None = None,
+        choice: SandboxChoice = STRONGEST,
         *,
         slots: int | None = None,
-        image: str | None = None,
-        network: NetworkPolicy | None = None,
         bounds: Bounds | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
         self.slots = max(MIN_SLOTS, slots or default_size())
         self.gate = Gate(self.slots, max_waiting=self.bounds.max_queue)
-        self._tier, self._image, self._network = tier, image, network
+        self._choice = choice
         self._sandbox = sandbox
         self._metrics: SandboxMetrics | None = None
 
@@ -85,7 +97,10 @@ class Runner:
         self._metrics.watch("sandbox_waiting", "Waiting for a slot", lambda: self.gate.waiting)
         if self._sandbox is None:
             self._sandbox = await open_sandbox(
-                self._tier, size=self.slots, image=self._image, network=self._network
+                self._choice.tier,
+                size=self.slots,
+                image=self._choice.image,
+                network=self._choice.network,
             )
         if isinstance(self._sandbox, SlotSandbox):
             try:

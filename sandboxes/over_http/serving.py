@@ -12,7 +12,7 @@ from ludus.wire.routes import Service
 from ..fusion.routes import FusionService
 from ..network import NetworkPolicy
 from ..open import TIERS, is_address
-from .runner import Runner
+from .runner import Runner, SandboxChoice
 from .sandbox_wire import Bounds
 from .service import SandboxService
 
@@ -48,7 +48,9 @@ def sandbox_services(**arguments: object) -> list[Service]:
     bounds = Bounds(**{name: getattr(options, name) for name in Bounds.__struct_fields__})
     network = NetworkPolicy.parse(options.network) if options.network else None
     runner = Runner(
-        options.tier, slots=options.slots, image=options.image, network=network, bounds=bounds
+        SandboxChoice(tier=options.tier, image=options.image, network=network),
+        slots=options.slots,
+        bounds=bounds,
     )
     services: list[Service] = [SandboxService(runner)]
     return [*services, FusionService(runner)] if options.fusion else services

@@ -58,6 +58,33 @@ class Group:
     """
 
 
+DEFAULT_LIMITS = EpisodeLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayBounds:
+    """Bounds on how a collector plays episodes."""
+
+    episode: EpisodeLimits = DEFAULT_LIMITS
+    """Bounds on one episode."""
+    concurrency: int = 256
+    """How many episodes are played at the same time."""
+    retries: int = 3
+    """How many times a failed episode is played again."""
+
+
+DEFAULT_BOUNDS = PlayBounds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How many rollouts a group has, and the seed that fixes them."""
+
+    group_size: int
+    seed: int
+    """The seed of the run."""
+
+
 class Collector:
     """Plays episodes with bounded concurrency.
 
@@ -65,9 +92,7 @@ class Collector:
         source: opens sessions of the environment.
         policy: the policy that plays.
         scorer: verifiers that score each episode besides the environment.
-        limits: bounds on one episode.
-        concurrency: number of episodes that are played at the same time.
-        retries: number of times that a failed episode is played again.
+        bounds: how many episodes are played at a time, how often, and how long.
     """
 
     def __init__(
@@ -76,16 +101,14 @@ class Collector:
         policy: Policy,
         *,
         scorer: EpisodeScorer | None = None,
-        limits: EpisodeLimits | None = None,
-        concurrency: int = 256,
-        retries: int = 3,
+        bounds: PlayBounds = DEFAULT_BOUNDS,
     ) -> None:
         self.source = source
         self.policy = policy
         self.scorer = scorer or EpisodeScorer([])
-        self.limits = limits or EpisodeLimits()
-        self.retries = retries
-        self._places = asyncio.Semaphore(concurrency)
+        self.limits = bounds.episode
+        self.retries = bounds.retries
+        self._places = asyncio.Semaphore(bounds.concurrency)
 
     async def collect(
         self,
@@ -127,10 +150,8 @@ class Collector:
 
         Whoever stops early closes the generator (`contextlib.aclosing`), which ends the rest.
         """
-        running = {
-            asyncio.create_task(self.play(ticket, group_size=group_size, seed=seed, done=done))
-            for ticket in tickets
-        }
+        drawing = Drawing(group_size=group_size, seed=seed)
+        running = {asyncio.create_task(self.play(ticket, drawing, done=done)) for ticket in tickets}
         try:
             while running:
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -142,9 +163,8 @@ class Collector:
     async def play(
         self,
         ticket: Ticket,
+        drawing: Drawing,
         *,
-        group_size: int,
-        seed: int,
         done: Callable[[Episode], None] | None = None,
         cut: Cut | None = None,
         stages: Stages | None = None,
@@ -153,8 +173,7 @@ class Collector:
 
         Args:
             ticket: the ticket.
-            group_size: number of rollouts.
-            seed: the seed of the run.
+            drawing: the number of rollouts and the seed.
             done: called with each finished episode.
             cut: ends the group early, with the rollouts that have finished by then.
             stages: is told where each rollout stands.
@@ -163,9 +182,15 @@ class Collector:
         env_seed = ticket.task.rng(0).randrange(1 << 31)
         playing = [
             asyncio.create_task(
-                self._rollout(ticket, env_seed, _Rollout(seed, index, group_size), done, places)
+                self._rollout(
+                    ticket,
+                    env_seed,
+                    _Rollout(drawing.seed, index, drawing.group_size),
+                    done,
+                    places,
+                )
             )
-            for index in range(group_size)
+            for index in range(drawing.group_size)
         ]
         try:
             late = await (cut or Cut()).wait(playing)

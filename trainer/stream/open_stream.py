@@ -7,7 +7,7 @@ from functools import partial
 
 from ludus.agent import Episode
 
-from ..rollout.collect import Group
+from ..rollout.collect import Drawing, Group
 from ..rollout.stages import Stages
 from ..setup import Parts
 from .accounts import FILE, Accounts
@@ -50,7 +50,7 @@ def open_stream(
         return bool(updater.passing([group]))
 
     stream = RolloutStream(
-        partial(collector.play, group_size=rollout.group_size, seed=config.seed),
+        partial(collector.play, drawing=Drawing(group_size=rollout.group_size, seed=config.seed)),
         parts.tasks,
         plan,
         Accounts(parts.folder.lines(FILE), rollout.group_size),

@@ -107,7 +107,6 @@ def _install(arguments: list[str]) -> int:
     process = interpreter(
         python_of(kind),
         kind.adapter,
-        {},
         memory_bytes=0,
         timeout_s=START_TIMEOUT_S,
         label=kind.name,

@@ -12,7 +12,14 @@ from ludus.envs import EnvSession, TextEnv
 from ludus.messages import Message
 from ludus.rewards import Sample, make_verifier
 from ludus.trainer.config import EvalConfig
-from ludus.trainer.rollout import Collector, EpisodeScorer, Ticket, source as sources
+from ludus.trainer.rollout import (
+    Collector,
+    Drawing,
+    EpisodeScorer,
+    PlayBounds,
+    Ticket,
+    source as sources,
+)
 from ludus.trainer.rollout.cut import Cut
 from ludus.trainer.rollout.evaluate import evaluate
 from ludus.trainer.rollout.scoring import WeightedVerifier
@@ -42,10 +49,12 @@ class Guess(TextEnv):
         return str(self.number)
 
 
-def collector(policy: Policy | None = None, **options: Any) -> Any:
+def collector(
+    policy: Policy | None = None, scorer: EpisodeScorer | None = None, **bounds: Any
+) -> Any:
     source = LocalSource("test/guess-v0", lambda: EnvSession(Guess(), "test/guess-v0"))
     policy = policy or ScriptedPolicy(lambda messages: messages[-1].text)
-    return Collector(source, policy, **options)
+    return Collector(source, policy, scorer=scorer, bounds=PlayBounds(**bounds))
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +137,7 @@ async def test_the_time_of_an_episode_is_bounded() -> None:
         await asyncio.sleep(60)
         return ""
 
-    made = collector(ScriptedPolicy(never), limits=EpisodeLimits(episode_timeout_s=0.1), retries=0)
+    made = collector(ScriptedPolicy(never), episode=EpisodeLimits(episode_timeout_s=0.1), retries=0)
     (group,) = await collect(made, indices=[0], size=1)
     assert group.episodes[0].trajectories[0].stop is Stop.TIMEOUT
     assert group.episodes[0].trajectories[0].verdict.retryable
@@ -322,7 +331,7 @@ async def test_a_group_that_is_cut_keeps_what_has_finished() -> None:
     made = collector(ScriptedPolicy(answer))
     (task,) = await made.source.tasks("train", [0])
     group = await made.play(
-        Ticket(ordinal=0, task=task), group_size=3, seed=0, cut=Cut(deadline_s=0.3)
+        Ticket(ordinal=0, task=task), Drawing(group_size=3, seed=0), cut=Cut(deadline_s=0.3)
     )
     assert [one.index for one in group.episodes] == [0, 2]
     assert list(group.late) == [1]
@@ -341,7 +350,9 @@ async def test_stages_say_who_waits_for_whom() -> None:
     made, stages, cut = collector(ScriptedPolicy(never), concurrency=1), Stages(), Cut()
     (task,) = await made.source.tasks("train", [0])
     playing = asyncio.create_task(
-        made.play(Ticket(ordinal=4, task=task), group_size=2, seed=0, cut=cut, stages=stages)
+        made.play(
+            Ticket(ordinal=4, task=task), Drawing(group_size=2, seed=0), cut=cut, stages=stages
+        )
     )
     await asyncio.wait_for(asked.wait(), 10)
     told = stages.told()

@@ -35,7 +35,7 @@ from ludus.errors import (
 )
 from ludus.trainer.config import VLLMConfig
 from ludus.trainer.engines.pool import EnginePool
-from ludus.trainer.engines.vllm import VLLMEngine
+from ludus.trainer.engines.vllm import LearnerSide, VLLMEngine
 from ludus.trainer.engines.vllm.calls import GenerateReply, read_generation, sampling_body
 from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.probe import Probe
@@ -185,13 +185,18 @@ class Documented:
 
 
 @contextlib.asynccontextmanager
-async def serving(documented=None, **options):
+async def serving(documented=None, probe=None, **settings):
     documented = documented or Documented()
     server = TestServer(documented.routes())
     await server.start_server()
     client = VllmClient(str(server.make_url("")))
     try:
-        engine = VLLMEngine(client, await inspect(client), **options)
+        engine = VLLMEngine(
+            client,
+            await inspect(client),
+            VLLMConfig(**settings),
+            learner=LearnerSide(probe=probe),
+        )
         documented.calls.clear()
         yield engine, documented
     finally:

@@ -23,7 +23,7 @@ from ludus.agent import Sampling
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart
-from ludus.trainer.engines.vllm import VLLMEngine
+from ludus.trainer.engines.vllm import LearnerSide, VLLMEngine
 from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.images import encoded
 from ludus.trainer.engines.vllm.served import Served
@@ -70,7 +70,7 @@ async def test_a_request_carries_pixels_and_where_they_stand() -> None:
     async with TestServer(app) as server:
         client = VllmClient(str(server.make_url("/")).rstrip("/"))
         served = Served("served", 64, 0, "float32")
-        engine = VLLMEngine(client, served, images=reader)
+        engine = VLLMEngine(client, served, learner=LearnerSide(images=reader))
         await engine.generate(ids, Sampling(max_tokens=1), images=images)
         await engine.logprobs(ids, images=images)
         await engine.generate([7, 8], Sampling(max_tokens=1))

@@ -1,6 +1,6 @@
 """An engine that samples from a vLLM server."""
 
-from .engine import VLLMEngine
+from .engine import LearnerSide, VLLMEngine
 from .start import ServerSite, start_vllm
 
-__all__ = ["ServerSite", "VLLMEngine", "start_vllm"]
+__all__ = ["LearnerSide", "ServerSite", "VLLMEngine", "start_vllm"]

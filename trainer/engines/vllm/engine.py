@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -13,6 +14,7 @@ from ludus.agent import Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, RequestTimeout, ServerFault
 
+from ...config import VLLMConfig
 from ...vision import ImageReader
 from ...weight_files import as_file
 from .calls import (
@@ -56,6 +58,20 @@ class Ignored(msgspec.Struct):
     """A reply of which only the status matters."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnerSide:
+    """What an engine behind a server shares with the learner."""
+
+    probe: Probe | None = None
+    """The comparison to make after publishing weights."""
+    images: ImageReader | None = None
+    """Reads the images of prompts, as the learner does; None for a model that reads none."""
+
+
+DEFAULT_SETTINGS = VLLMConfig()
+ALONE = LearnerSide()
+
+
 class VLLMEngine:
     """Samples from a vLLM server.
 
@@ -64,40 +80,32 @@ class VLLMEngine:
     Args:
         client: the client of the server.
         served: what the server serves.
-        weights_folder: where weights are written for the server; see `write_weights`.
+        settings: the folder of weights, the time limits, and whether running requests keep keys
+            and values of older weights after a publish.
         server: the server's process, if this engine should end it.
-        probe: the comparison to make after publishing weights.
-        keep_cache: whether running requests keep keys and values of older weights after a
-            publish; otherwise these are recomputed with the new weights.
-        request_timeout_s: the time limit for one answer, and for loading weights.
-        startup_timeout_s: the time limit for a server that comes back.
-        images: reads the images of prompts, as the learner does; None for a model that reads none.
+        learner: what the engine shares with the learner.
     """
 
     def __init__(
         self,
         client: VllmClient,
         served: Served,
+        settings: VLLMConfig = DEFAULT_SETTINGS,
         *,
-        weights_folder: str = "",
         server: VllmServer | None = None,
-        probe: Probe | None = None,
-        keep_cache: bool = False,
-        request_timeout_s: float = 600.0,
-        startup_timeout_s: float = 600.0,
-        images: ImageReader | None = None,
+        learner: LearnerSide = ALONE,
     ) -> None:
         self.client = client
         self.served = served
-        self.probe = probe
-        self.keep_cache = keep_cache
-        self.request_timeout_s = request_timeout_s
-        self.startup_timeout_s = startup_timeout_s
-        self.images = images
+        self.probe = learner.probe
+        self.keep_cache = settings.keep_cache
+        self.request_timeout_s = settings.request_timeout_s
+        self.startup_timeout_s = settings.startup_timeout_s
+        self.images = learner.images
         self.publishes = 0
         self.probed: float | None = None
         """The difference the last probe found, in nats; None before the first."""
-        self.weights_folder = weights_folder
+        self.weights_folder = settings.weights_folder
         self._server = server
         self._version = served.version
         self._salt = uuid.uuid4().hex

@@ -10,7 +10,7 @@ from ...learning.steady import SteadyWeights
 from ...vision import ImageReader
 from ..models import CausalLM
 from .client import VllmClient
-from .engine import Ignored, VLLMEngine
+from .engine import Ignored, LearnerSide, VLLMEngine
 from .probe import TOLERANCE, Probe, probe_prompt, scorer_of
 from .served import inspect
 from .server import Launch, VllmServer
@@ -75,13 +75,9 @@ async def start_vllm(
         return VLLMEngine(
             client,
             served,
-            weights_folder=settings.weights_folder,
+            settings,
             server=server,
-            probe=probe,
-            keep_cache=settings.keep_cache,
-            request_timeout_s=settings.request_timeout_s,
-            startup_timeout_s=settings.startup_timeout_s,
-            images=images,
+            learner=LearnerSide(probe=probe, images=images),
         )
     except BaseException:
         await client.close()

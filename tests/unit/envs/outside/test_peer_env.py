@@ -194,7 +194,7 @@ def test_an_interpreter_that_dies_ends_its_environments_and_another_is_started(
     env.reset(seed=0)
     process = interpreter(
         env.session.env._python,  # type: ignore[attr-defined]  # pyright: ignore
-        str(ADAPTER), {}, memory_bytes=4096 << 20, timeout_s=10, label="peer",
+        str(ADAPTER), memory_bytes=4096 << 20, timeout_s=10, label="peer",
     )  # fmt: skip
     os.kill(process._process.pid, 9)  # pyright: ignore
     process._process.wait()  # pyright: ignore
