@@ -15,10 +15,9 @@ from typing import Any
 
 import torch
 
-from ludus.trainer.engines.local import LocalEngine
-from ludus.trainer.engines.models import load_images, load_shell, load_tokenizer
-from ludus.trainer.weight_files import FileWeights
-
+from ...weight_files import FileWeights
+from ..local import LocalEngine
+from ..models import load_images, load_shell, load_tokenizer
 from .messages import (
     Call,
     CancelCall,
