@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import pytest
 
@@ -31,7 +32,9 @@ def test_a_summary_of_a_list_holds_the_calls_and_what_they_said() -> None:
 
 
 def test_a_summary_of_a_word_holds_what_is_not_written_yet() -> None:
-    letters = [("letter", {"index": i}, said) for i, said in enumerate("aab")]
+    letters: list[tuple[str, dict[str, object], str]] = [
+        ("letter", {"index": i}, said) for i, said in enumerate("aab")
+    ]
     calls = made(("length", {}, "6"), *letters, ("write", {"text": "a2"}, ""))
     assert Shorten("aabbbc").summary(calls) == "length 6; read 3; to write: b"
     assert Shorten("aabbbc").summary([]) == "length unknown; read 0; to write: "
@@ -70,13 +73,15 @@ async def shown(
     env: str, arguments: dict[str, object], window: int, manager: str
 ) -> Sequence[Segment]:
     """The windows of a demonstration, which must be right."""
-    context: ContextManager = (
-        MemAgent(threshold=0.6, summary_tokens=200)
-        if manager == "memagent"
-        else Summarize(threshold=0.6, max_summaries=50, summary_tokens=200, last_pair=manager)
-    )
+    context: ContextManager = MemAgent(threshold=0.6, summary_tokens=200)
+    if manager != "memagent":
+        last_pair: Literal["carry", "discard"] = "carry" if manager == "carry" else "discard"
+        context = Summarize(
+            threshold=0.6, max_summaries=50, summary_tokens=200, last_pair=last_pair
+        )
     session = make_async(f"ludus/{env}-v0", **arguments)
-    chat = ChatFormat(build_tokenizer(), HermesFormat())
+    tokenizer: Any = build_tokenizer()
+    chat = ChatFormat(tokenizer, HermesFormat())
     for seed in range(3):
         episode = await demonstrate(
             session, chat, split="train", seed=seed, context=context, window=window
