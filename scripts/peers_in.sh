@@ -13,7 +13,7 @@ LUDUS_HOME="$PWD/build/peers/home"
 export LUDUS_HOME
 mkdir -p "$LUDUS_HOME"
 newer=$(command -v python3.12 || command -v python3.13 || echo "")   # parses all files of textarena
-for kind in reasoning-gym textarena gem verifiers inspect; do
+for kind in reasoning-gym textarena gem verifiers inspect alfworld; do
     [ -e "$LUDUS_HOME/envs/$kind/ludus-env.json" ] && continue
     python=""
     if [ "$kind" = textarena ] && [ -n "$newer" ] && "$newer" -c "" 2>/dev/null; then python="--python $newer"; fi

@@ -100,6 +100,16 @@ KINDS: dict[str, EnvKind] = {
             any_family=True,
             hint="Most evaluations of inspect-evals download a data set when they are made.",
         ),
+        EnvKind(
+            name="alfworld",
+            about="Household tasks in words, of ALFWorld.",
+            requires=("alfworld>=0.4",),
+            package="alfworld",
+            adapter="inside.adapters.for_alfworld",
+            files=("data",),
+            scratch=True,
+            hint="Its games are a download: alfworld-download writes them to ALFWORLD_DATA.",
+        ),
     )
 }
 """The kinds that ludus brings adapters for, by name."""

@@ -39,11 +39,6 @@ SERVERS: dict[str, ServerKind] = {
     ),
 }
 """The kinds of servers, by name."""
-NOT_PLAYED: dict[str, str] = {
-    "alfworld": "its games are a download of the package (alfworld-download), without which no "
-    "adapter can be tested; ludus/textworld-v0 plays games of the same engine",
-}
-"""Kinds that are listed and cannot be played, with the reason."""
 SHIPPED: dict[str, str] = {"textworld": "ludus/textworld-v0"}
 """Names of other projects whose environments ludus ships an environment for."""
 _VERSION = re.compile(r"-v0$")
@@ -56,7 +51,7 @@ def is_outside(env_id: str) -> bool:
     (True, False)
     """
     head, slash, _ = env_id.partition("/")
-    if head in NOT_PLAYED or head in SHIPPED:
+    if head in SHIPPED:
         return True
     return bool(slash) and (head in SERVERS or head in kind_names())
 
@@ -69,8 +64,6 @@ def outside_factory(env_id: str) -> Factory:
         ConfigError: the family needs what cannot be had.
     """
     head, _, rest = env_id.partition("/")
-    if head in NOT_PLAYED:
-        raise ConfigError(f"{env_id} cannot be played: {NOT_PLAYED[head]}")
     if head in SHIPPED:
         raise UnknownEnv(f"no environment named {env_id!r}; ludus brings {SHIPPED[head]}")
     if head in SERVERS:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ludus.envs.outside.home import installed
 from ludus.envs.outside.kinds import Family, catalogue, find_kind, kind_names
-from ludus.envs.outside.sources import NOT_PLAYED, SERVERS, SHIPPED
+from ludus.envs.outside.sources import SERVERS, SHIPPED
 
 
 def list_available(*, json_output: bool) -> int:
@@ -31,8 +31,6 @@ def list_available(*, json_output: bool) -> int:
         console.print(Text(f"{name}/URL: {server.about}"))
     for name, env_id in SHIPPED.items():
         console.print(Text(f"{name}: {env_id}"))
-    for name, reason in NOT_PLAYED.items():
-        console.print(Text(f"{name}: {reason}", "yellow"))
     variants = sum(max(1, len(family.variants)) for _, family in families)
     console.print(
         f"{len(families)} families, {variants} variants, of {len(kind_names())} kinds",
