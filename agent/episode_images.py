@@ -48,12 +48,12 @@ def line_of(episode: Episode, beside: Path) -> bytes:
     return line + b"\n"
 
 
-def restored(episode: Episode, folder: Path, images: dict[str, ImagePart]) -> Episode:
+def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Episode:
     """Return an episode with the images of its file; an image whose file is gone stays a name.
 
     Args:
         episode: an episode as read from a line.
-        folder: the file of the line.
+        beside: the file that the line was read from, which has the folder `images` beside it.
         images: images that were read before, which share their bytes; more are added.
 
     Raises:
@@ -65,7 +65,7 @@ def restored(episode: Episode, folder: Path, images: dict[str, ImagePart]) -> Ep
         if not image.url.startswith(PREFIX) or not _NAME.fullmatch(name):
             return image
         if name not in images:
-            images[name] = _read(folder.parent / FOLDER / name) or image
+            images[name] = _read(beside.parent / FOLDER / name) or image
         return images[name]
 
     return _mapped(episode, read)
@@ -75,6 +75,7 @@ def _stored(image: ImagePart, folder: Path) -> ImagePart:
     if not image.data:
         return image
     kind = next((kind for start, kind in _ENDINGS if image.data.startswith(start)), "bin")
+    # WebP begins with "RIFF" and a length, and names itself at byte 8.
     kind = "webp" if image.data[8:12] == b"WEBP" else kind
     name = f"{hashlib.sha256(image.data).hexdigest()}.{kind}"
     path = folder / name

@@ -91,7 +91,7 @@ def add_adapter(model: Any, config: LoraConfig, *, base: str = "") -> None:
     except ImportError:
         raise MissingExtra.of("lora", needed_for="trainer.lora.rank") from None
     below = AdapterBase(base, fingerprint(model), config.save == "adapter")
-    made = PeftLoraConfig(
+    lora_config = PeftLoraConfig(
         r=config.rank,
         lora_alpha=cast(Any, config.alpha or 2 * config.rank),
         target_modules=_targets(model, config.targets),
@@ -100,7 +100,7 @@ def add_adapter(model: Any, config: LoraConfig, *, base: str = "") -> None:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # the same start on every rank and in every run
-        inject_adapter_in_model(made, model, NAME)
+        inject_adapter_in_model(lora_config, model, NAME)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_is_adapter(name))
         if _is_adapter(name):
@@ -127,7 +127,7 @@ def merged_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
     from peft.tuners.lora import LoraLayer  # pyright: ignore[reportMissingImports]
 
     layers: dict[str, Any] = {
-        f"{name}.": one for name, one in model.named_modules() if isinstance(one, LoraLayer)
+        f"{name}.": layer for name, layer in model.named_modules() if isinstance(layer, LoraLayer)
     }
     for name, weight in _below(model):
         owner, _, rest = name.partition(BELOW)
@@ -163,7 +163,7 @@ def without_adapter(model: Any) -> Iterator[None]:
     """Compute as the base model inside the block."""
     from peft.tuners.tuners_utils import BaseTunerLayer  # pyright: ignore[reportMissingImports]
 
-    layers = [one for one in model.modules() if isinstance(one, BaseTunerLayer)]
+    layers = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
     for layer in layers:
         layer.enable_adapters(False)
     try:
@@ -180,8 +180,8 @@ def save_adapter(model: Any, folder: Path, tensors: Mapping[str, Tensor] | None 
     folder.mkdir(parents=True, exist_ok=True)
     model.peft_config[NAME].save_pretrained(str(folder))
     own = adapter_tensors(model) if tensors is None else tensors
-    tensors = {_in_file(name): one.contiguous() for name, one in own.items()}
-    save_file({name: one.cpu() for name, one in tensors.items()}, str(folder / WEIGHTS_FILE))
+    tensors = {_in_file(name): tensor.contiguous() for name, tensor in own.items()}
+    save_file({name: tensor.cpu() for name, tensor in tensors.items()}, str(folder / WEIGHTS_FILE))
     below = base_below(model)
     written = {"path": below.path, "fingerprint": below.fingerprint}
     (folder / BASE_FILE).write_text(json.dumps(written), encoding="utf-8")
@@ -196,27 +196,27 @@ def load_adapter(model: Any, folder: str | Path) -> None:
     """
     path = Path(folder)
     try:
-        found = load_file(str(path / WEIGHTS_FILE))
+        tensors = load_file(str(path / WEIGHTS_FILE))
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"cannot load an adapter from {str(path)!r}: {error}") from error
     here = adapter_tensors(model)
-    wanted = {_in_file(name): name for name in here}
-    if set(found) != set(wanted):
-        odd = sorted(set(found) ^ set(wanted))
+    names_in_file = {_in_file(name): name for name in here}
+    if set(tensors) != set(names_in_file):
+        odd = sorted(set(tensors) ^ set(names_in_file))
         raise ConfigError(
             f"the adapter in {str(path)!r} is of another model or of other layers: "
             f"{len(odd)} of its matrices and of this model's have no counterpart, such as {odd[0]}"
         )
-    for name, mine in wanted.items():
-        if found[name].shape != here[mine].shape:
+    for name, mine in names_in_file.items():
+        if tensors[name].shape != here[mine].shape:
             raise ConfigError(
                 f"the adapter in {str(path)!r} is of another model or rank: {name} is "
-                f"{list(found[name].shape)}, here {list(here[mine].shape)}"
+                f"{list(tensors[name].shape)}, here {list(here[mine].shape)}"
             )
     _refuse_other_base(model, path)
     with torch.no_grad():
-        for name, mine in wanted.items():
-            here[mine].copy_(found[name])
+        for name, mine in names_in_file.items():
+            here[mine].copy_(tensors[name])
 
 
 def merge_saved_adapter(model: Any, folder: Path) -> None:
@@ -293,23 +293,25 @@ def _targets(model: Any, wanted: str) -> list[str]:
     layers = decoder_layers(model)
     inside = {
         name.rpartition(".")[2]
-        for name, one in layers.named_modules()
-        if isinstance(one, torch.nn.Linear)
+        for name, module in layers.named_modules()
+        if isinstance(module, torch.nn.Linear)
     }
-    chosen = inside if wanted == "all" else {one.strip() for one in wanted.split(",")}
+    chosen = inside if wanted == "all" else {name.strip() for name in wanted.split(",")}
     if unknown := sorted(chosen - inside):
         raise ConfigError(
             f"trainer.lora.targets names {', '.join(unknown)}; the linear layers of this model "
             f"are {', '.join(sorted(inside))}, or all"
         )
-    mine = {id(one) for one in layers.modules()}
+    mine = {id(module) for module in layers.modules()}
     linear = [
-        (name, one) for name, one in model.named_modules() if isinstance(one, torch.nn.Linear)
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
     ]
-    named = [(name, one) for name, one in linear if name.rpartition(".")[2] in chosen]
-    if all(id(one) in mine for _, one in named):
+    named = [(name, module) for name, module in linear if name.rpartition(".")[2] in chosen]
+    if all(id(module) in mine for _, module in named):
         return sorted(chosen)
-    return [name for name, one in named if id(one) in mine]
+    return [name for name, module in named if id(module) in mine]
 
 
 def _below(model: Any) -> Iterator[tuple[str, Tensor]]:

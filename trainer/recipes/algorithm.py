@@ -145,8 +145,8 @@ class Algorithm:
             nothing = torch.zeros_like(mask)
             return Credit(nothing, nothing if settings.value is not None else None)
         mask = mask * counted[owners].unsqueeze(1)
-        given = Rollouts(rewards, groups, mask, owners, counted, inputs)
-        return credit(self.advantage_fn, settings, given)
+        rollouts = Rollouts(rewards, groups, mask, owners, counted, inputs)
+        return credit(self.advantage_fn, settings, rollouts)
 
     def weigh(self, inputs: Inputs) -> Tensor | None:
         """Return the correction's weights, [B, T], or None for a recipe without weights.
@@ -195,12 +195,12 @@ class Algorithm:
             rollouts = need(inputs.rollouts, "rollouts", where)
             mask = mask * ~_truncated(inputs)[rollouts].unsqueeze(1)
             inputs = replace(inputs, mask=mask)
-        weights, given = self.weigh(inputs) if weigh else None, _by_row(inputs)
+        weights, rows = self.weigh(inputs) if weigh else None, _by_row(inputs)
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
             drawn = {"generator": generator} if function.draws else {}
-            found = one_tensor(function(given, **drawn), function.name).bool()
-            kept = kept & (found if found.dim() == 2 else found.unsqueeze(1))
+            chosen = one_tensor(function(rows, **drawn), function.name).bool()
+            kept = kept & (chosen if chosen.dim() == 2 else chosen.unsqueeze(1))
         if settings.corrections.denominator == "remaining":
             kept = kept & (weights > 0) if weights is not None else kept
             return Corrected(mask * kept, weights)

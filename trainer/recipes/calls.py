@@ -55,14 +55,14 @@ class Bound:
         Raises:
             ConfigError: a required tensor is missing.
         """
-        given = inputs.given()
-        missing = [name for name in self.required if name not in given]
+        tensors = inputs.given()
+        missing = [name for name in self.required if name not in tensors]
         if missing:
             raise ConfigError(
-                f"{self.name} needs {', '.join(missing)}; given are {', '.join(sorted(given))}"
+                f"{self.name} needs {', '.join(missing)}; given are {', '.join(sorted(tensors))}"
             )
-        wanted = (*self.required, *self.optional)
-        chosen = {name: given[name] for name in wanted if name in given}
+        names = (*self.required, *self.optional)
+        chosen = {name: tensors[name] for name in names if name in tensors}
         return self.function(**chosen, **self.options, **more)
 
 
@@ -139,9 +139,9 @@ def defaults(name: str) -> dict[str, object]:
     {'ddof': 1, 'eps': 1e-06, 'singleton': 'zero'}
     """
     parameters = inspect.signature(_find(name, "", "defaults")).parameters.values()
-    given = (p for p in parameters if p.kind is p.KEYWORD_ONLY and not _is_tensor(p))
+    options = (p for p in parameters if p.kind is p.KEYWORD_ONLY and not _is_tensor(p))
     return {
-        p.name: p.default for p in given if p.default is not p.empty and p.name not in NOT_OPTIONS
+        p.name: p.default for p in options if p.default is not p.empty and p.name not in NOT_OPTIONS
     }
 
 
@@ -169,11 +169,11 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
     fitting = [
         each for each in algorithms.__all__ if each.removesuffix("_as_read").endswith(suffix)
     ]
-    found: object = getattr(algorithms, name, None) if name in fitting else None
-    if not callable(found):
+    function: object = getattr(algorithms, name, None) if name in fitting else None
+    if not callable(function):
         kind = suffix.removeprefix("_") or "function"
         raise ConfigError(f"{where} = {name!r}: no such {kind}{_near(name, fitting)}")
-    return found
+    return function
 
 
 def _is_tensor(parameter: inspect.Parameter) -> bool:

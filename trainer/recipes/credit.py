@@ -51,74 +51,76 @@ class Rollouts:
     counted: Tensor
     """[N] bool: whether the rollout counts in the statistics."""
     inputs: Inputs
-    """All that was given, with rewards, groups, mask and rollouts as before `counted`."""
+    """Every tensor that a function may ask for. Its rewards, groups, mask and rollouts are those of
+    all N rollouts, whether `counted` or not.
+    """
 
 
-def credit(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
+def credit(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) -> Credit:
     """Return the estimator's credit for each token, whitened if the recipe says so."""
     if "token_rewards" in estimator.required:
-        made = _by_reward(estimator, settings, given)
+        result = _by_reward(estimator, settings, rollouts)
     elif "mask" in estimator.required:
-        made = _by_token(estimator, given)
+        result = _by_token(estimator, rollouts)
     elif "segments" in estimator.required:
         # A number for each row, [B]; 0 for rows of rollouts that do not count.
-        rows = given.counted[given.owners]
-        numbers = given.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
-        chosen = replace(_chosen(given), segments=numbers[given.owners[rows]])
-        made = Credit(
-            blank(_placed(one_tensor(estimator(chosen), estimator.name), rows), given.mask), None
+        rows = rollouts.counted[rollouts.owners]
+        numbers = rollouts.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
+        chosen = replace(_chosen(rollouts), segments=numbers[rollouts.owners[rows]])
+        result = Credit(
+            blank(_placed(one_tensor(estimator(chosen), estimator.name), rows), rollouts.mask), None
         )
     else:
-        found = one_tensor(estimator(_chosen(given)), estimator.name)
-        each = _placed(found, given.counted)
-        made = Credit(blank(each[given.owners], given.mask), None)
+        values = one_tensor(estimator(_chosen(rollouts)), estimator.name)
+        each = _placed(values, rollouts.counted)
+        result = Credit(blank(each[rollouts.owners], rollouts.mask), None)
     if not settings.whiten:
-        return made
-    return made._replace(advantages=algorithms.whiten(made.advantages, given.mask))
+        return result
+    return result._replace(advantages=algorithms.whiten(result.advantages, rollouts.mask))
 
 
-def _chosen(given: Rollouts) -> Inputs:
+def _chosen(rollouts: Rollouts) -> Inputs:
     """Return the inputs with a value for each rollout, of the counted rollouts alone."""
-    chosen = given.inputs.only(Axis.ROLLOUT)
+    chosen = rollouts.inputs.only(Axis.ROLLOUT)
     if chosen.lengths is None:
         # The trained tokens of each rollout over all rows, [N].
-        mask = given.mask
-        zeros = torch.zeros(len(given.rewards), dtype=mask.dtype, device=mask.device)
-        chosen = replace(chosen, lengths=zeros.index_add(0, given.owners, mask.sum(1)))
-    return chosen.each(lambda value: value[given.counted])
+        mask = rollouts.mask
+        zeros = torch.zeros(len(rollouts.rewards), dtype=mask.dtype, device=mask.device)
+        chosen = replace(chosen, lengths=zeros.index_add(0, rollouts.owners, mask.sum(1)))
+    return chosen.each(lambda value: value[rollouts.counted])
 
 
-def _placed(found: Tensor, where: Tensor) -> Tensor:
-    """Return `found` where `where` is true, and 0 elsewhere."""
-    everywhere = torch.zeros(len(where), dtype=found.dtype, device=found.device)
-    everywhere[where] = found
+def _placed(values: Tensor, places: Tensor) -> Tensor:
+    """Return `values`, in order, at the true entries of `places`, and 0 elsewhere."""
+    everywhere = torch.zeros(len(places), dtype=values.dtype, device=values.device)
+    everywhere[places] = values
     return everywhere
 
 
-def _by_token(estimator: Bound, given: Rollouts) -> Credit:
+def _by_token(estimator: Bound, rollouts: Rollouts) -> Credit:
     """Return a number for each token, from rewards of whole rollouts."""
-    rows = replace(given.inputs.by_row(given.owners), mask=_counted_mask(given))
+    rows = replace(rollouts.inputs.by_row(rollouts.owners), mask=_counted_mask(rollouts))
     return _called(estimator, rows)
 
 
-def _by_reward(estimator: Bound, settings: AlgorithmSettings, given: Rollouts) -> Credit:
+def _by_reward(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) -> Credit:
     """Return a number for each token, from token rewards: the estimator sees each rollout as a
     single row.
     """
-    mask = _counted_mask(given)
-    chains = Chains.of(mask, given.owners, len(given.rewards))
-    rewards = _token_rewards(settings, given, mask)
+    mask = _counted_mask(rollouts)
+    chains = Chains.of(mask, rollouts.owners, len(rollouts.rewards))
+    rewards = _token_rewards(settings, rollouts, mask)
     chained = replace(
-        replace(given.inputs, token_rewards=rewards, mask=mask).each(chains.join, Axis.TOKEN),
-        rollouts=torch.arange(len(given.rewards), device=mask.device),
+        replace(rollouts.inputs, token_rewards=rewards, mask=mask).each(chains.join, Axis.TOKEN),
+        rollouts=torch.arange(len(rollouts.rewards), device=mask.device),
     )
     if settings.credit.discount == "turn":
-        made = _by_turn(estimator, chained)
+        result = _by_turn(estimator, chained)
     else:
-        made = _called(estimator, chained)
-    returns, read = made.returns, made.value_mask
+        result = _called(estimator, chained)
+    returns, read = result.returns, result.value_mask
     return Credit(
-        chains.split(made.advantages, mask),
+        chains.split(result.advantages, mask),
         None if returns is None else chains.split(returns, mask),
         None if read is None else chains.split(read, mask),
     )
@@ -130,7 +132,7 @@ def _by_turn(estimator: Bound, chained: Inputs) -> Credit:
     """
     where = 'algorithm.credit.discount = "turn"'
     turns = Turns(need(chained.turns, "turns", where), need(chained.mask, "mask", where))
-    made = _called(
+    result = _called(
         estimator,
         replace(
             # what a turn has one of, such as a value, is read where the turn starts
@@ -139,32 +141,32 @@ def _by_turn(estimator: Bound, chained: Inputs) -> Credit:
             token_rewards=turns.sums(need(chained.token_rewards, "token_rewards", where)),
         ),
     )
-    advantages = turns.spread(made.advantages)
-    if made.returns is None:
+    advantages = turns.spread(result.advantages)
+    if result.returns is None:
         return Credit(advantages, None)
     starts = turns.starts.to(advantages.dtype)
-    return Credit(advantages, turns.spread(made.returns) * starts, starts)
+    return Credit(advantages, turns.spread(result.returns) * starts, starts)
 
 
 def _called(estimator: Bound, inputs: Inputs) -> Credit:
-    found = estimator(inputs)
-    if isinstance(found, tuple):
-        return Credit(*two_tensors(found, estimator.name))
-    return Credit(one_tensor(found, estimator.name), None)
+    result = estimator(inputs)
+    if isinstance(result, tuple):
+        return Credit(*two_tensors(result, estimator.name))
+    return Credit(one_tensor(result, estimator.name), None)
 
 
-def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -> Tensor:
+def _token_rewards(settings: AlgorithmSettings, rollouts: Rollouts, mask: Tensor) -> Tensor:
     """Return [B, T]: the rewards of turns at the turns' ends, and the rest of each rollout's reward
     at the rollout's end.
     """
-    inputs = given.inputs
+    inputs = rollouts.inputs
     if inputs.token_rewards is not None:
         rewards = inputs.token_rewards
     else:
         earned = torch.zeros_like(mask) if inputs.turn_rewards is None else inputs.turn_rewards
-        sums = torch.zeros_like(given.rewards).index_add(0, given.owners, earned.sum(1))
-        rest = given.rewards - sums
-        rewards = earned + blank(rest[given.owners], _last_token(mask, given.owners))
+        sums = torch.zeros_like(rollouts.rewards).index_add(0, rollouts.owners, earned.sum(1))
+        rest = rollouts.rewards - sums
+        rewards = earned + blank(rest[rollouts.owners], _last_token(mask, rollouts.owners))
     if settings.kl.place != "reward":
         return rewards
     return algorithms.kl_penalised_rewards(
@@ -176,9 +178,9 @@ def _token_rewards(settings: AlgorithmSettings, given: Rollouts, mask: Tensor) -
     )
 
 
-def _counted_mask(given: Rollouts) -> Tensor:
+def _counted_mask(rollouts: Rollouts) -> Tensor:
     """Return [B, T]: the trained tokens of the rollouts that count in the statistics."""
-    return given.mask * given.counted[given.owners].unsqueeze(1)
+    return rollouts.mask * rollouts.counted[rollouts.owners].unsqueeze(1)
 
 
 def _last_token(mask: Tensor, owners: Tensor) -> Tensor:

@@ -41,13 +41,13 @@ class HeldOutScores:
     @property
     def by_task(self) -> list[list[float]]:
         """The rewards of the episodes of each task that has at least one reward."""
-        found: dict[str, list[float]] = {}
+        rewards: dict[str, list[float]] = {}
         for number, episode in enumerate(self.episodes):
             reward = episode.trajectories[0].verdict.reward
             if reward is not None:
                 task = episode.task if self.samples > 1 else str(number)
-                found.setdefault(task, []).append(reward)
-        return list(found.values())
+                rewards.setdefault(task, []).append(reward)
+        return list(rewards.values())
 
     @property
     def mean(self) -> float | None:
@@ -65,10 +65,10 @@ class HeldOutScores:
         """Standard error of the mean over tasks; None, for unknown, below two tasks. Episodes of
         one task are not independent of each other.
         """
-        means, mean = [sum(one) / len(one) for one in self.by_task], self.mean
+        means, mean = [sum(rewards) / len(rewards) for rewards in self.by_task], self.mean
         if mean is None or len(means) < 2:
             return None
-        spread = sum((one - mean) ** 2 for one in means) / (len(means) - 1)
+        spread = sum((task_mean - mean) ** 2 for task_mean in means) / (len(means) - 1)
         return math.sqrt(spread / len(means))
 
     @property
@@ -81,14 +81,14 @@ class HeldOutScores:
         """The oldest and the newest version of the weights that sampled a token; None without a
         token.
         """
-        found = {
+        versions = {
             version
             for episode in self.episodes
             for trajectory in episode.trajectories
             for turn in trajectory.turns
             for version in turn.versions
         }
-        return (min(found), max(found)) if found else None
+        return (min(versions), max(versions)) if versions else None
 
     @property
     def told(self) -> str:
@@ -116,17 +116,17 @@ class HeldOutScores:
         `eval/failed`, `eval/oldest_version` and `eval/newest_version` of the weights, and for more
         than one sample `eval/pass@K` with `eval/pass@K/low` and `eval/pass@K/high`.
         """
-        known = {"eval/mean": self.mean, "eval/standard_error": self.standard_error}
-        found = {name: value for name, value in known.items() if value is not None}
+        means = {"eval/mean": self.mean, "eval/standard_error": self.standard_error}
+        numbers = {name: value for name, value in means.items() if value is not None}
         for k, rate in self.pass_at.items():
-            found[f"eval/pass@{k}"] = rate.value
-            found |= {f"eval/pass@{k}/low": rate.low, f"eval/pass@{k}/high": rate.high}
+            numbers[f"eval/pass@{k}"] = rate.value
+            numbers |= {f"eval/pass@{k}/low": rate.low, f"eval/pass@{k}/high": rate.high}
         verdicts = [episode.trajectories[0].verdict for episode in self.episodes]
-        found |= {f"eval/metric/{name}": mean for name, mean in mean_metrics(verdicts).items()}
+        numbers |= {f"eval/metric/{name}": mean for name, mean in mean_metrics(verdicts).items()}
         if self.versions:
             oldest, newest = self.versions
-            found |= {"eval/oldest_version": float(oldest), "eval/newest_version": float(newest)}
-        return found | {
+            numbers |= {"eval/oldest_version": float(oldest), "eval/newest_version": float(newest)}
+        return numbers | {
             "eval/episodes": float(len(self.rewards)),
             "eval/failed": float(self.failed),
         }
@@ -155,11 +155,11 @@ async def evaluate(
     tasks, note = await held_out(collector.source, settings.split, settings.tasks)
     groups = await collector.collect(tasks, group_size=settings.samples, seed=seed, done=done)
     episodes = [episode for group in groups for episode in group.episodes]
-    found = HeldOutScores(episodes, note, settings.samples, settings.passing)
-    if not note and len(found.by_task) == 1:
-        one = "one episode" if len(found.rewards) == 1 else "one task"
-        note = f"held-out tasks: the error of a mean is unknown from {one}; raise eval.tasks"
-    return replace(found, note=note)
+    scores = HeldOutScores(episodes, note, settings.samples, settings.passing)
+    if not note and len(scores.by_task) == 1:
+        single = "one episode" if len(scores.rewards) == 1 else "one task"
+        note = f"held-out tasks: the error of a mean is unknown from {single}; raise eval.tasks"
+    return replace(scores, note=note)
 
 
 async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[Task], str]:

@@ -54,8 +54,12 @@ class EpisodeScorer:
     """Scores episodes with every verifier of the recipe."""
 
     def __init__(self, verifiers: Sequence[WeightedVerifier]) -> None:
-        self.single = [one for one in verifiers if not isinstance(one.verifier, GroupVerifier)]
-        self.grouped = [one for one in verifiers if isinstance(one.verifier, GroupVerifier)]
+        self.single = [
+            weighted for weighted in verifiers if not isinstance(weighted.verifier, GroupVerifier)
+        ]
+        self.grouped = [
+            weighted for weighted in verifiers if isinstance(weighted.verifier, GroupVerifier)
+        ]
 
     def without_groups(self) -> EpisodeScorer:
         """Return a scorer with the verifiers that score a single answer.
@@ -73,28 +77,30 @@ class EpisodeScorer:
         """
         deadline = time.monotonic() + left_s
         for trajectory in episode.trajectories:
-            for one in self.single:
+            for weighted in self.single:
                 if trajectory.verdict.ok:
-                    call = partial(one.verifier.score, as_sample(trajectory))
-                    answer = await _retry(one, call, deadline)
+                    call = partial(weighted.verifier.score, as_sample(trajectory))
+                    answer = await _retry(weighted, call, deadline)
                     _count([trajectory], answer)
-                    _add(trajectory, one, _one_each(one, answer.said, 1)[0])
+                    _add(trajectory, weighted, _one_each(weighted, answer.result, 1)[0])
 
     async def score_group(self, episodes: Sequence[Episode], *, left_s: float = math.inf) -> None:
         """Add the verdicts of each verifier that compares the answers of a group; see `score`."""
         deadline = time.monotonic() + left_s
         every = [trajectory for episode in episodes for trajectory in episode.trajectories]
-        for one in self.grouped:
+        for weighted in self.grouped:
             trajectories = [trajectory for trajectory in every if trajectory.verdict.ok]
             if not trajectories:
                 return
-            assert isinstance(one.verifier, GroupVerifier)
+            assert isinstance(weighted.verifier, GroupVerifier)
             samples = [as_sample(trajectory) for trajectory in trajectories]
-            answer = await _retry(one, partial(one.verifier.score_group, samples), deadline)
+            answer = await _retry(
+                weighted, partial(weighted.verifier.score_group, samples), deadline
+            )
             _count(trajectories, answer)
-            verdicts = _one_each(one, answer.said, len(trajectories))
+            verdicts = _one_each(weighted, answer.result, len(trajectories))
             for trajectory, verdict in zip(trajectories, verdicts, strict=True):
-                _add(trajectory, one, verdict)
+                _add(trajectory, weighted, verdict)
 
 
 def as_sample(trajectory: Trajectory) -> Sample:
@@ -102,19 +108,19 @@ def as_sample(trajectory: Trajectory) -> Sample:
     shown after the last action, and the environment's gold.
     """
     turns = trajectory.turns
-    said: list[Message] = []
+    messages: list[Message] = []
     for number, turn in enumerate(turns):
-        said += turn.observation if number else []
+        messages += turn.observation if number else []
         if turn.message is not None:
-            said.append(turn.message)
+            messages.append(turn.message)
     opening = turns[0].observation if turns else []
     images = [image for message in trajectory.closing for image in message.images]
-    return Sample(prompt=opening, response=said, gold=trajectory.gold, images=images)
+    return Sample(prompt=opening, response=messages, gold=trajectory.gold, images=images)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    said: Any
+    result: Any
     """A verdict, or a list of verdicts, one for each answer of a group."""
     retries: int = 0
     wait_s: float = 0.0
@@ -123,13 +129,15 @@ class _Answer:
     @property
     def unavailable(self) -> bool:
         """Whether another request may help."""
-        said: Any = [self.said] if isinstance(self.said, Verdict) else self.said
-        return any(one.status is Status.UNAVAILABLE and one.retryable for one in said)
+        verdicts: Any = [self.result] if isinstance(self.result, Verdict) else self.result
+        return any(
+            verdict.status is Status.UNAVAILABLE and verdict.retryable for verdict in verdicts
+        )
 
 
-async def _retry(one: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
+async def _retry(weighted: WeightedVerifier, call: Callable[[], Any], deadline: float) -> _Answer:
     """Ask a verifier, and ask again while the verifier is unavailable and time is left."""
-    answer = await _ask(one, call, one.timeout_s)
+    answer = await _ask(weighted, call, weighted.timeout_s)
     for again in range(1, MAX_ASKED_AGAIN + 1):
         if not answer.unavailable:
             break
@@ -138,12 +146,12 @@ async def _retry(one: WeightedVerifier, call: Callable[[], Any], deadline: float
         if left_s <= 0:
             break
         await asyncio.sleep(wait_s)
-        answer = await _ask(one, call, min(one.timeout_s, left_s), retries=again)
+        answer = await _ask(weighted, call, min(weighted.timeout_s, left_s), retries=again)
     return answer
 
 
 async def _ask(
-    one: WeightedVerifier, call: Callable[[], Any], timeout_s: float, *, retries: int = 0
+    weighted: WeightedVerifier, call: Callable[[], Any], timeout_s: float, *, retries: int = 0
 ) -> _Answer:
     """Call a verifier and wait for the answer; exceptions and lateness become verdicts.
 
@@ -152,20 +160,23 @@ async def _ask(
     clock = asyncio.timeout(timeout_s)
     try:
         async with clock:
-            light = getattr(one.verifier, "never_blocks", False) or inspect.iscoroutinefunction(
-                getattr(one.verifier, "score", None)
+            light = getattr(
+                weighted.verifier, "never_blocks", False
+            ) or inspect.iscoroutinefunction(getattr(weighted.verifier, "score", None))
+            returned = call() if light else await asyncio.to_thread(call)
+            return _Answer(
+                _read(weighted, await returned if inspect.isawaitable(returned) else returned),
+                retries,
             )
-            made = call() if light else await asyncio.to_thread(call)
-            return _Answer(_read(one, await made if inspect.isawaitable(made) else made), retries)
     except Exception as error:
-        why = f"{one.name}: {type(error).__name__}: {error}"
+        why = f"{weighted.name}: {type(error).__name__}: {error}"
         if isinstance(error, RemoteError) and error.retryable:
             wait_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
             return _Answer(Verdict.unavailable(why), retries, wait_s)
         if isinstance(error, TimeoutError):
-            late = f"{one.name}: no verdict within {timeout_s:g} s" if clock.expired() else why
+            late = f"{weighted.name}: no verdict within {timeout_s:g} s" if clock.expired() else why
             return _Answer(Verdict.unavailable(late), retries)
-        logger.exception("verifier %s failed", one.name)
+        logger.exception("verifier %s failed", weighted.name)
         return _Answer(Verdict.error(why), retries)
 
 
@@ -173,23 +184,23 @@ def mean_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
     """Return the mean of each metric over the verdicts that have a reward and that metric; the
     metrics of a verdict's parts are left out.
     """
-    told: dict[str, list[float]] = {}
+    values_by_name: dict[str, list[float]] = {}
     for verdict in verdicts:
         for name, value in verdict.metrics.items() if verdict.ok else ():
             if PART_OF not in name:
-                told.setdefault(name, []).append(value)
-    return {name: statistics.fmean(values) for name, values in told.items()}
+                values_by_name.setdefault(name, []).append(value)
+    return {name: statistics.fmean(values) for name, values in values_by_name.items()}
 
 
-def _read(one: WeightedVerifier, said: Any) -> Any:
+def _read(weighted: WeightedVerifier, returned: Any) -> Any:
     """Check that a verifier returned a verdict or a list of verdicts; anything else is a bug of the
     verifier.
     """
-    if isinstance(said, Verdict):
-        return said
-    if isinstance(said, Sequence) and all(isinstance(each, Verdict) for each in said):
-        return said
-    return Verdict.error(f"{one.name} gave {said!r:.80}, which is no verdict")
+    if isinstance(returned, Verdict):
+        return returned
+    if isinstance(returned, Sequence) and all(isinstance(item, Verdict) for item in returned):
+        return returned
+    return Verdict.error(f"{weighted.name} gave {returned!r:.80}, which is no verdict")
 
 
 def _count(trajectories: Sequence[Trajectory], answer: _Answer) -> None:
@@ -202,42 +213,46 @@ def _count(trajectories: Sequence[Trajectory], answer: _Answer) -> None:
             trajectory.metrics[GAVE_UP] = 1.0
 
 
-def _one_each(one: WeightedVerifier, judged: Any, count: int) -> list[Verdict]:
+def _one_each(weighted: WeightedVerifier, result: Any, count: int) -> list[Verdict]:
     """Return a verdict for each answer of a group, or errors if the verifier gave another
     number.
     """
-    if isinstance(judged, Verdict):
-        return [judged] * count
-    if len(judged) != count:
+    if isinstance(result, Verdict):
+        return [result] * count
+    if len(result) != count:
         return [
-            Verdict.error(f"{one.name} gave {len(judged)} verdicts for {count} answers")
+            Verdict.error(f"{weighted.name} gave {len(result)} verdicts for {count} answers")
         ] * count
-    return list(judged)
+    return list(result)
 
 
-def _add(trajectory: Trajectory, one: WeightedVerifier, verdict: Verdict) -> None:
+def _add(trajectory: Trajectory, weighted: WeightedVerifier, verdict: Verdict) -> None:
     before = trajectory.verdict
     if verdict.reward is None:
         _leave_out(trajectory, verdict)
         return
-    total = before.unwrap() + one.weight * verdict.reward
+    total = before.unwrap() + weighted.weight * verdict.reward
     if not math.isfinite(total):
-        _leave_out(trajectory, Verdict.error(f"{one.name}: the reward of all parts is {total}"))
+        _leave_out(
+            trajectory, Verdict.error(f"{weighted.name}: the reward of all parts is {total}")
+        )
         return
     turns = [turn for turn in trajectory.turns if turn.message is not None]
     if verdict.turn_rewards and len(verdict.turn_rewards) != len(turns):
-        told = f"{one.name} gave rewards of {len(verdict.turn_rewards)} turns for {len(turns)}"
-        _leave_out(trajectory, Verdict.error(told))
+        problem = (
+            f"{weighted.name} gave rewards of {len(verdict.turn_rewards)} turns for {len(turns)}"
+        )
+        _leave_out(trajectory, Verdict.error(problem))
         return
     if verdict.turn_rewards:
         for turn, earned in zip(turns, verdict.turn_rewards, strict=True):
-            turn.reward += one.weight * earned
-    name = one.name if one.name not in before.parts else f"reward:{one.name}"
+            turn.reward += weighted.weight * earned
+    name = weighted.name if weighted.name not in before.parts else f"reward:{weighted.name}"
     inner = {f"{name}{PART_OF}{part}": value for part, (value, _) in verdict.parts.items()}
     trajectory.verdict = Verdict.of(
         total,
         verdict.detail or before.detail,
-        parts={**before.parts, name: (verdict.reward, one.weight)},
+        parts={**before.parts, name: (verdict.reward, weighted.weight)},
         metrics={**before.metrics, **verdict.metrics, **inner},
     )
 

@@ -148,8 +148,8 @@ def tidy(folder: Path) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first."""
-    found = [path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=step_of)
+    folders = [path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)]
+    return sorted(folders, key=step_of)
 
 
 def newest_checkpoint(folder: Path) -> Path:
@@ -158,10 +158,10 @@ def newest_checkpoint(folder: Path) -> Path:
     Raises:
         ConfigError: the run has no checkpoint.
     """
-    found = checkpoints(folder)
-    if not found:
+    folders = checkpoints(folder)
+    if not folders:
         raise ConfigError(f"{str(folder)!r} holds no checkpoint")
-    return found[-1]
+    return folders[-1]
 
 
 def step_of(checkpoint: Path) -> int:
@@ -212,10 +212,10 @@ def _swap(partial: Path, target: Path) -> None:
 
 
 def _told(folder: Path, step: int, error: Exception) -> str:
-    said = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
+    reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
     return (
-        f"the checkpoint of step {step} could not be written: {said or type(error).__name__} "
+        f"the checkpoint of step {step} could not be written: {reason or type(error).__name__} "
         f"({free / 2**20:,.0f} MB are free at {str(folder)!r}); older checkpoints stay. Make room, "
         "or lower run.keep"
     )

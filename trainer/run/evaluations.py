@@ -65,12 +65,12 @@ class ScoreHistory:
     @property
     def since_best(self) -> int:
         """Number of known scores after the best."""
-        known = [one for one in self.scores if one.mean is not None]
+        known = [score for score in self.scores if score.mean is not None]
         return len(known) - 1 - known.index(self.best) if self.best else 0
 
     def reason_to_stop(self, settings: EvalConfig) -> str:
         """Return why the run should end early; empty if it should go on."""
-        known = [one for one in self.scores if one.mean is not None]
+        known = [score for score in self.scores if score.mean is not None]
         if not known or self.best is None:
             return ""
         newest, mean = known[-1], known[-1].mean or 0.0
@@ -216,20 +216,20 @@ class Evaluations:
         assert self._beside is not None
         task, step = self._beside, self._started
         try:
-            found = await task
+            scores = await task
         finally:
             self._beside = None if task.done() else task
-        await self._record(step, found)
+        await self._record(step, scores)
 
-    async def _record(self, step: int, found: HeldOutScores) -> None:
-        self._saver.folder.keep_episodes(f"eval-{step:06d}", found.episodes)
-        self._saver.folder.log(step, found.numbers)
-        best = self.history.add(step, found.mean)
+    async def _record(self, step: int, scores: HeldOutScores) -> None:
+        self._saver.folder.keep_episodes(f"eval-{step:06d}", scores.episodes)
+        self._saver.folder.log(step, scores.numbers)
+        best = self.history.add(step, scores.mean)
         if self._settings.keep_best:
             await self._keep_best(step, new=best)
-        if found.note:
-            self._saver.tell(step, "evaluation", found.note)
-        self._calls.heard(step, found)
+        if scores.note:
+            self._saver.tell(step, "evaluation", scores.note)
+        self._calls.heard(step, scores)
         self.stopped = self.history.reason_to_stop(self._settings)
         if self.stopped and step < self._steps:
             self._saver.tell(step, "early_stop", f"the run ends early: {self.stopped}")

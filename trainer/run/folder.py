@@ -94,15 +94,15 @@ class RunFolder:
 
     def faults(self) -> dict[str, str]:
         """Return what could not be written since the last call, as notices by name."""
-        found, self._faults = self._faults, {}
+        faults, self._faults = self._faults, {}
         for name, lines in self._lines.items():
             if lines.fault is not None:
-                found[f"unwritten {name}"] = (
+                faults[f"unwritten {name}"] = (
                     f"{len(lines.waiting)} lines of {name} cannot be written "
                     f"({lines.fault.strerror}) and wait in memory; make room on the disk of "
                     f"{str(self.path)!r}"
                 )
-        return found
+        return faults
 
     def sync(self) -> None:
         """Wait until every line is on the disk.
@@ -143,30 +143,30 @@ class RunFolder:
         """
         rows = [
             {
-                "reason": one.reason,
-                "episodes": one.names,
-                "ids": one.batch.ids,
-                "mask": one.batch.mask,
-                "sampler_logp": one.batch.sampler_logp,
-                "lengths": one.batch.lengths,
-                **({} if one.batch.versions is None else {"versions": one.batch.versions}),
+                "reason": refusal.reason,
+                "episodes": refusal.names,
+                "ids": refusal.batch.ids,
+                "mask": refusal.batch.mask,
+                "sampler_logp": refusal.batch.sampler_logp,
+                "lengths": refusal.batch.lengths,
+                **({} if refusal.batch.versions is None else {"versions": refusal.batch.versions}),
                 "images": [
-                    [(shown.start, shown.tokens) for shown in row] for row in one.batch.images
+                    [(shown.start, shown.tokens) for shown in row] for row in refusal.batch.images
                 ],
-                **one.batch.inputs.given(),
+                **refusal.batch.inputs.given(),
             }
-            for one in refusals
+            for refusal in refusals
         ]
         try:
             self.refused.mkdir(exist_ok=True)
             torch.save(rows, self.refused / f"step-{step:06d}.pt")
         except (OSError, RuntimeError) as error:  # torch has its own
-            said = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             self._faults["unwritten refusal"] = (
                 f"the rows of the update that was refused at step {step} could not be written: "
-                f"{said}"
+                f"{reason}"
             )
-        episodes = [episode for one in refusals for episode in one.episodes]
+        episodes = [episode for refusal in refusals for episode in refusal.episodes]
         return self.keep_episodes(f"refused-{step:06d}", episodes)
 
     def close(self) -> None:
@@ -198,9 +198,9 @@ def _reference(name: str, value: Any) -> Any:
         return _referring(value)
     if isinstance(value, list):
         items: list[Any] = value
-        return [_reference("", one) for one in items]
-    given = name in VARIABLES and value and not Secret(value).reference
-    return f"env:{VARIABLES[name]}" if given else value
+        return [_reference("", item) for item in items]
+    is_plain = name in VARIABLES and value and not Secret(value).reference
+    return f"env:{VARIABLES[name]}" if is_plain else value
 
 
 def _tensorboard(path: Path, resume_at: int | None) -> _Writer | None:

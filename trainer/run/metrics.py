@@ -50,11 +50,16 @@ def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
     """Summarize the rollouts of a first estimate of success rates: `survey/rollouts`,
     `survey/tokens` (sampled, in all), `survey/reward`.
     """
-    played = [one for group in groups for episode in group.episodes for one in episode.trajectories]
-    rewards = [one.verdict.unwrap() for one in played if one.verdict.ok]
+    played = [
+        trajectory
+        for group in groups
+        for episode in group.episodes
+        for trajectory in episode.trajectories
+    ]
+    rewards = [trajectory.verdict.unwrap() for trajectory in played if trajectory.verdict.ok]
     return {
         "survey/rollouts": float(len(played)),
-        "survey/tokens": float(sum(one.sampled_tokens for one in played)),
+        "survey/tokens": float(sum(trajectory.sampled_tokens for trajectory in played)),
         "survey/reward": statistics.fmean(rewards),
     }
 
@@ -65,7 +70,7 @@ def _steps(trajectories: Sequence[Trajectory]) -> int:
 
 def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Return means over the trajectories with a reward, and the number of trajectories without."""
-    scored = [one.verdict for one in trajectories if one.verdict.ok]
+    scored = [trajectory.verdict for trajectory in trajectories if trajectory.verdict.ok]
     rewards = [verdict.unwrap() for verdict in scored]
     numbers = {"reward/unavailable": float(len(trajectories) - len(scored))}
     if rewards:
@@ -77,7 +82,7 @@ def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:
             parts.setdefault(name, []).append(value)
     numbers |= {f"reward/part/{name}": statistics.fmean(values) for name, values in parts.items()}
     numbers |= {f"reward/metric/{name}": mean for name, mean in mean_metrics(scored).items()}
-    fates = Counter(fate for one in trajectories for fate in fates_of(one.verdict))
+    fates = Counter(fate for trajectory in trajectories for fate in fates_of(trajectory.verdict))
     numbers |= {f"reward/pool/{fate}": n / len(trajectories) for fate, n in fates.items()}
     return numbers
 
@@ -86,17 +91,18 @@ def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> di
     count = len(trajectories)
     numbers = {
         "episode/count": float(count),
-        "episode/turns": sum(len(one.turns) for one in trajectories) / count,
-        "episode/tokens": sum(one.sampled_tokens for one in trajectories) / count,
-        "episode/segments": sum(len(one.segments) for one in trajectories) / count,
-        "episode/excluded": sum(one.exclude_from_loss for one in trajectories) / count,
+        "episode/turns": sum(len(trajectory.turns) for trajectory in trajectories) / count,
+        "episode/tokens": sum(trajectory.sampled_tokens for trajectory in trajectories) / count,
+        "episode/segments": sum(len(trajectory.segments) for trajectory in trajectories) / count,
+        "episode/excluded": sum(trajectory.exclude_from_loss for trajectory in trajectories)
+        / count,
         "episode/retries": float(sum(group.retries for group in groups)),
     }
-    for reason, times in Counter(one.stop for one in trajectories).items():
+    for reason, times in Counter(trajectory.stop for trajectory in trajectories).items():
         numbers[f"stop/{reason}"] = times / count
     totals: Counter[str] = Counter()
-    for one in trajectories:
-        totals.update(one.metrics)
+    for trajectory in trajectories:
+        totals.update(trajectory.metrics)
     return numbers | {f"episode/{name}": total / count for name, total in totals.items()}
 
 
@@ -109,12 +115,20 @@ def _groups(groups: Sequence[Group]) -> dict[str, float]:
     """
     lone, equal, identical = 0, 0, 0
     for group in groups:
-        played = [one for episode in group.episodes for one in episode.trajectories]
-        rewards = [one.verdict.reward for one in played if one.verdict.reward is not None]
-        said = {tuple(tuple(turn.out_ids) for turn in one.turns) for one in played if one.turns}
+        played = [trajectory for episode in group.episodes for trajectory in episode.trajectories]
+        rewards = [
+            trajectory.verdict.reward
+            for trajectory in played
+            if trajectory.verdict.reward is not None
+        ]
+        responses = {
+            tuple(tuple(turn.out_ids) for turn in trajectory.turns)
+            for trajectory in played
+            if trajectory.turns
+        }
         lone += len(rewards) < 2
         equal += len(rewards) > 1 and min(rewards) == max(rewards)
-        identical += len(played) > 1 and len(said) == 1
+        identical += len(played) > 1 and len(responses) == 1
     count = len(groups)
     return {
         "group/count": float(count),
@@ -128,13 +142,13 @@ def _groups(groups: Sequence[Group]) -> dict[str, float]:
 def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
     """Count the reasons for which episodes have no reward, the commonest first."""
     verdicts = [
-        one.verdict
+        trajectory.verdict
         for group in groups
         for episode in group.episodes
-        for one in episode.trajectories
+        for trajectory in episode.trajectories
     ]
-    said = (f"{one.status}: {one.detail:.120}" for one in verdicts if not one.ok)
-    return dict(Counter(said).most_common())
+    reasons = (f"{verdict.status}: {verdict.detail:.120}" for verdict in verdicts if not verdict.ok)
+    return dict(Counter(reasons).most_common())
 
 
 def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
@@ -143,12 +157,19 @@ def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     The entropy is the mean of `-logprob` over sampled tokens, in nats, which is an unbiased
     estimate at the sampling temperature.
     """
-    acts = [turn for one in trajectories for turn in one.turns if turn.kind is TurnKind.ACT]
+    acts = [
+        turn
+        for trajectory in trajectories
+        for turn in trajectory.turns
+        if turn.kind is TurnKind.ACT
+    ]
     numbers: dict[str, float] = {}
     if acts:
         numbers["turn/cut"] = statistics.fmean(turn.finish is Finish.LENGTH for turn in acts)
     for kind in TurnKind:
-        spans = [turn for one in trajectories for turn in one.turns if turn.kind is kind]
+        spans = [
+            turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is kind
+        ]
         tokens = sum(len(turn.out_ids) for turn in spans)
         if tokens:
             numbers[f"kind/{kind}_tokens"] = tokens / len(trajectories)
@@ -163,13 +184,17 @@ def _context(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     `p_sum` is the share of episodes with a summary, `p_success_sum` the share of those episodes
     with a reward above 0; overlong ends are counted too.
     """
-    scored = [one for one in trajectories if one.verdict.ok]
-    summed = [one for one in scored if one.metrics.get("summaries")]
+    scored = [trajectory for trajectory in trajectories if trajectory.verdict.ok]
+    summed = [trajectory for trajectory in scored if trajectory.metrics.get("summaries")]
     if not summed:
         return {}
     return {
         "context/p_sum": len(summed) / len(scored),
-        "context/p_success_sum": statistics.fmean(one.verdict.unwrap() > 0 for one in summed),
-        "context/reward_sum": statistics.fmean(one.verdict.unwrap() for one in summed),
-        "context/overlong": statistics.fmean(one.stop in CUT for one in scored),
+        "context/p_success_sum": statistics.fmean(
+            trajectory.verdict.unwrap() > 0 for trajectory in summed
+        ),
+        "context/reward_sum": statistics.fmean(
+            trajectory.verdict.unwrap() for trajectory in summed
+        ),
+        "context/overlong": statistics.fmean(trajectory.stop in CUT for trajectory in scored),
     }

@@ -52,18 +52,18 @@ class NoticeBoard:
         self._watcher = watcher
         self._counts = dict(counts)
 
-    def post(self, step: int, found: Mapping[str, str]) -> None:
+    def post(self, step: int, notices: Mapping[str, str]) -> None:
         """Count the notices of a step, and show every notice that is due."""
-        for name, text in found.items():
+        for name, text in notices.items():
             count = self._counts[name] = self._counts.get(name, 0) + 1
             if is_told(count):
                 again = f"in {count} steps so far: " if count > 1 else ""
-                told = ToldNotice(step=step, name=name, count=count, text=again + text)
-                self._lines.append(msgspec.json.encode(told))
+                notice = ToldNotice(step=step, name=name, count=count, text=again + text)
+                self._lines.append(msgspec.json.encode(notice))
                 if isinstance(self._watcher, Listener):
-                    self._watcher.on_notice(told)
+                    self._watcher.on_notice(notice)
                 else:
-                    logger.warning("step %d: %s", told.step, told.text)
+                    logger.warning("step %d: %s", notice.step, notice.text)
 
 
 def is_told(count: int) -> bool:
@@ -72,6 +72,7 @@ def is_told(count: int) -> bool:
     >>> [count for count in range(1, 200) if is_told(count)]
     [1, 3, 10, 30, 100]
     """
+    # A count is 1 or 3 times a power of ten if only that digit is left without the zeros.
     while count % 10 == 0:
         count //= 10
     return count in (1, 3)
@@ -89,10 +90,10 @@ def counts_of(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
 
 def read_notices(folder: Path) -> list[ToldNotice]:
     """Read the notices of a run in order; a line that a crash cut short is left out."""
-    path, found = folder / FILE, list[ToldNotice]()
+    path, notices = folder / FILE, list[ToldNotice]()
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            found.append(msgspec.json.decode(line, type=ToldNotice))
+            notices.append(msgspec.json.decode(line, type=ToldNotice))
         except msgspec.DecodeError:
             continue
-    return found
+    return notices

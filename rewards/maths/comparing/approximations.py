@@ -23,6 +23,7 @@ def readings(gold: Node) -> tuple[Node | None, Node | None]:
     """
     if gold.op != "rel" or "~=" not in gold.note.split() or not set(gold.note.split()) <= _SIGNS:
         return gold, None
+    # The note has a sign after each argument but the last; the first `~=` ends the exact side.
     place = gold.note.split().index("~=") + 1
     heads, rounded = gold.args[:place], written(gold.args[-1])
     if rounded is None or not is_scalar(heads[-1]):

@@ -127,6 +127,7 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
 
     if swapped and (symbols(plain) or not is_scalar(plain)):
         return judge.decided("percent", False, "the percent sign is on one side only")
+    # A gold between -1 and 1 is a share: 0.5 is 50%, and the answer 0.5% must not pass for it.
     share = swapped and plain.op in EXACT and -1 < plain.value < 1
     if judge.conventions.percent == "either" and not share and pair(inner):
         return judge.decided("percent sign missing", True)

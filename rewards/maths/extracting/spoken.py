@@ -104,6 +104,11 @@ def spoken(body: str, place: int) -> Spoken:
 
 
 def _bounds(rest: str, lead: int) -> tuple[int, int]:
+    """Return where the answer begins and ends in `rest`, after `lead` characters of decoration.
+
+    The narrowest form that fits is taken: a number, an emphasised text, a choice letter, a formula
+    or a list of formulas, and otherwise the sentence up to its end or a reason.
+    """
     if number := _NUMBER.match(rest, lead):
         return number.span()
     emphasis = _EMPHASIS.match(rest, lead)
@@ -126,6 +131,7 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
         if list_end > math.end():
             return lead, list_end
         if _AFTER_FORMULA.match(rest, math.end()) and not _ANOTHER.match(rest, math.end()):
+            # Each of the four ways to write a formula has a group; one of these has matched.
             return next(span for i in range(1, 5) if (span := math.span(i)) != (-1, -1))
     end = _sentence_end(rest, lead)
     claim = _SAID.match(rest[:end])

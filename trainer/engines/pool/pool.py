@@ -87,8 +87,10 @@ class EnginePool:
     @property
     def probed(self) -> float | None:
         """The largest difference that the engines' last probes found, in nats; None without one."""
-        found = [getattr(seat.engine, "probed", None) for seat in self.fleet.seats]
-        return max((one for one in found if one is not None), default=None)
+        differences = [getattr(seat.engine, "probed", None) for seat in self.fleet.seats]
+        return max(
+            (difference for difference in differences if difference is not None), default=None
+        )
 
     def counters(self) -> dict[str, float]:
         """Return what happened so far, for a run's metrics."""
@@ -224,18 +226,18 @@ class EnginePool:
     async def _sample(self, seat: Seat, request: PoolRequest) -> Generation:
         seat.running.add(request)
         try:
-            asked = seat.engine.generate(request.prompt, request.rest, images=request.images)
-            return await self._watched(seat, asked)
+            generation = seat.engine.generate(request.prompt, request.rest, images=request.images)
+            return await self._watched(seat, generation)
         finally:
             seat.running.discard(request)
 
-    async def _watched(self, seat: Seat, asked: Awaitable[T]) -> T:
+    async def _watched(self, seat: Seat, generation: Awaitable[T]) -> T:
         """Wait for an engine's answer, or for the loss of the engine.
 
         Raises:
             EngineLost: the engine is gone, as it says itself or as others found.
         """
-        work: asyncio.Future[T] = asyncio.ensure_future(asked)
+        work: asyncio.Future[T] = asyncio.ensure_future(generation)
         either: set[asyncio.Future[Any]] = {work, seat.lost}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -51,7 +51,7 @@ class Game:
             for tool in card.briefing.tools
         ]
 
-    async def reset(self, given: dict[str, Any]) -> Result:
+    async def reset(self, parameters: dict[str, Any]) -> Result:
         """Begin an episode. What is neither `seed` nor `episode_id` is an option of the
         environment; options that are None count as not given.
 
@@ -59,26 +59,30 @@ class Game:
             LudusError: the episode cannot begin; see `shapes.error_data`.
         """
         self.touched = time.monotonic()
-        own = {name: given[name] for name in ("seed", "episode_id") if given.get(name) is not None}
-        asked = read_item(own, ResetRequest)
+        own = {
+            name: parameters[name]
+            for name in ("seed", "episode_id")
+            if parameters.get(name) is not None
+        }
+        request = read_item(own, ResetRequest)
         options = {
             name: value
-            for name, value in given.items()
+            for name, value in parameters.items()
             if name not in ("seed", "episode_id") and value is not None
         }
-        opening = await self._episode.reset(seed=asked.seed, options=options)
-        self._label, self._tools = asked.episode_id, opening.tools
+        opening = await self._episode.reset(seed=request.seed, options=options)
+        self._label, self._tools = request.episode_id, opening.tools
         return opening_result(opening)
 
-    async def step(self, given: object) -> Result:
-        """Play an action, or answer a question for the tools.
+    async def step(self, message: object) -> Result:
+        """Play an action, or answer a request for the list of tools.
 
         Raises:
             RewardUnavailable: the verdict is not ok.
             LudusError: the action cannot be played; see `shapes.error_data`.
         """
         self.touched = time.monotonic()
-        action = read_action(given)
+        action = read_action(message)
         if action.type == LIST_TOOLS:
             return tools_result(self.tools)
         if action.type == CALL_TOOL and action.tool_name == SAY and not self._declares_say:
