@@ -146,6 +146,7 @@ class _Run:
         except asyncio.CancelledError:
             interrupted = True
         except Exception as error:
+            await self.stream.close()  # no rollout may become final behind the checkpoint
             try:
                 await self.saver.save(self.step)  # the weights stand at the last whole step
             except (UpdateRefused, SaveFailed) as broken:

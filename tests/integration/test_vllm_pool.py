@@ -128,6 +128,7 @@ class KillsOne:
 
     def __init__(self, server):
         self.server = server
+        self.run = asyncio.Future()
         self.rows = []
         self.back = 0
 

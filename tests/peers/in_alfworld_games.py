@@ -61,6 +61,7 @@ def write(folder: Path) -> None:
     """
     domain = Path(package.ALFRED_PDDL_PATH).read_text()
     grammar = Path(package.ALFRED_TWL2_PATH).read_text()
+    game: dict[str, object] = {}
     for split, objects in OBJECTS.items():
         for kind in ("pick_and_place_simple", "pick_clean_then_place_in_recep"):
             clean = "clean" in kind

@@ -15,7 +15,7 @@ from ludus.envs.families.functions.lists import HiddenList
 from ludus.envs.families.functions.moves import Shorten
 from ludus.envs.families.search.questions import SearchQuestion, notes_of
 from ludus.messages import ToolCall
-from ludus.trainer.demonstrations import demonstrate
+from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.tiny import build_tokenizer
 
 
@@ -82,11 +82,12 @@ async def shown(
     session = make_async(f"ludus/{env}-v0", **arguments)
     tokenizer: Any = build_tokenizer()
     chat = ChatFormat(tokenizer, HermesFormat())
+    expert = ExpertPolicy(session, chat, context=context, window=window)
+    segments: list[Segment] = []
     for seed in range(3):
-        episode = await demonstrate(
-            session, chat, split="train", seed=seed, context=context, window=window
-        )
+        episode = await demonstrate(expert, split="train", seed=seed)
         trajectory = episode.trajectories[0]
         assert trajectory.verdict.unwrap() == 1, json.dumps(trajectory.verdict.detail)
+        segments += trajectory.segments
     await session.close()
-    return trajectory.segments
+    return segments
