@@ -286,14 +286,18 @@ def conclude(folder: Path, run: Path, out: Console, *, lead: str) -> RealDemoRes
 def answered_twice(first: Sequence[Episode], last: Sequence[Episode]) -> list[Answered]:
     """Return the questions that have a reward in both evaluations."""
     late = {episode.task: episode for episode in last}
-    found: list[Answered] = []
+    answered: list[Answered] = []
     for early in first:
         other = late.get(early.task)
-        rewards = [one.trajectories[0].verdict.reward for one in (early, other) if one is not None]
+        rewards = [
+            episode.trajectories[0].verdict.reward
+            for episode in (early, other)
+            if episode is not None
+        ]
         if other is None or None in rewards:
             continue
         metrics = early.trajectories[0].verdict.metrics
-        found.append(
+        answered.append(
             Answered(
                 kind=next((name for name in metrics if name.startswith(KIND)), ""),
                 question=early.trajectories[0].turns[0].observation[-1].text,
@@ -303,7 +307,7 @@ def answered_twice(first: Sequence[Episode], last: Sequence[Episode]) -> list[An
                 reward_after=float(rewards[1] or 0.0),
             )
         )
-    return found
+    return answered
 
 
 def _said(episode: Episode) -> str:

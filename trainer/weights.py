@@ -64,10 +64,10 @@ def dtype_of(meta: TensorMeta) -> torch.dtype:
     Raises:
         WeightsRefused: torch has no type of this name.
     """
-    found = getattr(torch, meta.dtype, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, meta.dtype, None)
+    if not isinstance(dtype, torch.dtype):
         raise WeightsRefused(f"weight {meta.name!r} is of type {meta.dtype!r}, unknown to torch")
-    return found
+    return dtype
 
 
 def bytes_of(meta: TensorMeta) -> int:

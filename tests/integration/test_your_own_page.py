@@ -13,9 +13,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 import ludus
 from ludus.envs.checks.suite import RULES
@@ -67,6 +69,18 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
     assert (tmp_path / "codes.html").stat().st_size > 1000
 
 
+def module_of(name: str, folder: Path) -> ModuleType:
+    """Import a file of the page from a folder."""
+    file = folder / name
+    file.write_text(FILES[name])
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @contextmanager
 def a_model_that_says(answer: str) -> Generator[str]:
     class Handler(BaseHTTPRequestHandler):
@@ -91,15 +105,19 @@ def a_model_that_says(answer: str) -> Generator[str]:
         server.server_close()
 
 
+def test_the_loss_with_a_formula_of_its_own(tmp_path: Path) -> None:
+    module = module_of("quadratic.py", tmp_path)
+    logp, old_logp = torch.tensor([[0.6, 0.1, 0.9]]).log(), torch.tensor([[0.4, 0.4, 0.1]]).log()
+    advantages, mask = torch.tensor([[1.0, -1.0, 5.0]]), torch.tensor([[1, 1, 0]])
+    total, weight = module.quadratic_loss(logp, old_logp, advantages, mask)
+    # Ratios 1.5 and 0.25: (0.5 ** 2 / 0.4 - 1.5) + (0.75 ** 2 / 0.4 + 0.25).
+    assert total.item() == pytest.approx(-0.875 + 1.65625)
+    assert weight.item() == 2
+
+
 @pytest.mark.parametrize(("answer", "reward"), [("Yes, it does.", 1.0), ("no", 0.0)])
 def test_the_judge_asks_its_model(answer: str, reward: float, tmp_path: Path) -> None:
-    file = tmp_path / "judge.py"
-    file.write_text(FILES["judge.py"])
-    spec = importlib.util.spec_from_file_location("judge", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module_of("judge.py", tmp_path)
     with a_model_that_says(answer) as url:
         judge = ludus.make_verifier("me/judge", base_url=url, model="tiny")
         try:

@@ -61,8 +61,8 @@ def folder_of_gguf(file: Path) -> Path:
             written.
         MissingExtra: the packages that read GGUF files are missing.
     """
-    found = file.stat()
-    facts = f"{file.resolve()}\n{found.st_size}\n{found.st_mtime_ns}"
+    status = file.stat()
+    facts = f"{file.resolve()}\n{status.st_size}\n{status.st_mtime_ns}"
     digest = hashlib.blake2b(facts.encode(), digest_size=6).hexdigest()
     folder = models_folder() / f"{file.stem}-{digest}"
     return kept_or_written(folder, lambda: write_folder(file, folder))
@@ -131,8 +131,8 @@ def write_folder(file: Path, folder: Path, *, note: str = "") -> int:
         _refuse_full_disk(partial, 4 * parameters + BYTES_OF_TOKENIZER)
         model.save_pretrained(str(partial))
         tokenizer.save_pretrained(str(partial))
-        told = note or f"Written from {file.name}; the weights were dequantised to float32."
-        (partial / "README.md").write_text(told + "\n", encoding="utf-8")
+        text = note or f"Written from {file.name}; the weights were dequantised to float32."
+        (partial / "README.md").write_text(text + "\n", encoding="utf-8")
         partial.rename(folder)
     except (OSError, SafetensorError) as error:
         raise _cannot_write(folder, error) from error
@@ -151,9 +151,9 @@ def _read(file: Path) -> tuple[Any, Any]:
             place, gguf_file=name, dtype=torch.float32
         )
     except UNREADABLE as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigError(
-            f"cannot read a model from the GGUF file {str(file)!r}: {said}"
+            f"cannot read a model from the GGUF file {str(file)!r}: {reason}"
         ) from error
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
@@ -172,8 +172,8 @@ def _cannot_write(folder: Path, error: OSError | SafetensorError) -> ConfigError
     if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         return FolderInUse(f"{str(folder)!r} was filled by somebody else meanwhile")
     full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return ConfigError(
-        f"cannot write the model to {str(folder)!r}: {'the disk is full: ' if full else ''}{said}; "
-        f"choose another folder (--out, or {MODELS_VARIABLE})"
+        f"cannot write the model to {str(folder)!r}: {'the disk is full: ' if full else ''}"
+        f"{reason}; choose another folder (--out, or {MODELS_VARIABLE})"
     )

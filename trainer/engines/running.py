@@ -78,7 +78,7 @@ class RunningBatch:
         if not any(request.stale for request in self.active):
             return
         # The last sampled token was never fed to the model, so the cache has no keys of it.
-        rows = [PromptRow(tuple(one.ids[:-1]), 0, one.images) for one in self.active]
+        rows = [PromptRow(tuple(request.ids[:-1]), 0, request.images) for request in self.active]
         self.cached.prompt_logits(rows, 0)
         self.recomputed_tokens += sum(len(row.ids) for row in rows)
         for request in self.active:
@@ -90,9 +90,9 @@ class RunningBatch:
         """Run the part of each prompt that is not kept; returns the logits after each prompt, [B,
         V], and how many tokens were kept.
         """
-        found = [self.prefixes.longest(key) for key in sharing]
-        bases = [length for length, _ in found]
-        self.cached.cache.load_rows(first, [saved for _, saved in found], bases)
+        matches = [self.prefixes.longest(key) for key in sharing]
+        bases = [length for length, _ in matches]
+        self.cached.cache.load_rows(first, [saved for _, saved in matches], bases)
         rows = [
             PromptRow(tuple(some[0].ids), base, some[0].images)
             for some, base in zip(sharing.values(), bases, strict=True)
@@ -120,10 +120,10 @@ class RunningBatch:
         if not gone:
             return
         # Keys that were computed with older weights must not serve a later turn.
-        kept = [row for row in gone if not self.active[row].stale]
+        reusable = [row for row in gone if not self.active[row].stale]
         # The last sampled token was never fed to the model, so the cache has no keys of it.
-        ended = [self.active[row] for row in kept]
-        self._keep([one.key(len(one.ids) - 1) for one in ended], kept)
+        ended = [self.active[row] for row in reusable]
+        self._keep([request.key(len(request.ids) - 1) for request in ended], reusable)
         leaving = [
             (request, request.answer(finish))
             for request, finish in zip(self.active, ends, strict=True)

@@ -225,17 +225,17 @@ def made_by(*ways: Made, struct: type[Inputs] = Inputs) -> frozenset[str]:
     )
 
 
-def need(found: Tensor | None, name: str, where: str) -> Tensor:
+def need(value: Tensor | None, name: str, where: str) -> Tensor:
     """Return a tensor that must have been given.
 
     Args:
-        found: the field.
+        value: the tensor, or None.
         name: the name of the field, for the message.
         where: what needs it: a place of the recipe.
 
     Raises:
         ConfigError: the tensor is missing, although `where` needs it.
     """
-    if found is None:
+    if value is None:
         raise ConfigError(f"{where} needs {name}, which was not given")
-    return found
+    return value

@@ -69,8 +69,10 @@ class SuccessTracker:
 
     def counts(self, tasks: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return (alpha, beta) of the Beta posteriors, [N] each."""
-        found = [self._memories.get(task, self._unknown) for task in tasks]
-        return torch.tensor([one.alpha for one in found]), torch.tensor([one.beta for one in found])
+        memories = [self._memories.get(task, self._unknown) for task in tasks]
+        return torch.tensor([memory.alpha for memory in memories]), torch.tensor(
+            [memory.beta for memory in memories]
+        )
 
     def rates(self, tasks: Sequence[str]) -> Tensor:
         """Return the tracked success rates, [N]."""

@@ -63,10 +63,10 @@ def write_report(
 
 
 def _held_out(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    found = [row for row in rows if "eval/failed" in row or "eval/mean" in row]
-    ends = [("before", found[0])] if found else []
-    if len(found) > 1:
-        ends.append(("after", found[-1]))
+    evaluated = [row for row in rows if "eval/failed" in row or "eval/mean" in row]
+    ends = [("before", evaluated[0])] if evaluated else []
+    if len(evaluated) > 1:
+        ends.append(("after", evaluated[-1]))
     return {
         f"held-out reward {name}": _reward_told(row) for name, row in ends if "eval/mean" in row
     }
@@ -82,18 +82,21 @@ def _reward_told(row: Mapping[str, float]) -> str:
 
 def _notices(folder: Path, rows: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
     """Return each notice of the run: the newest text, and the number of steps affected."""
-    newest = {told.name: told for told in read_notices(folder)}
+    newest = {notice.name: notice for notice in read_notices(folder)}
     counts, steps = counts_of(rows), sum(any(name in row for name in OF_STEPS) for row in rows)
     return [
-        (told.text, f"In {counts[told.name]} of {steps} steps." if counts.get(told.name) else "")
-        for told in newest.values()
+        (
+            notice.text,
+            f"In {counts[notice.name]} of {steps} steps." if counts.get(notice.name) else "",
+        )
+        for notice in newest.values()
     ]
 
 
 def _series(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
     """Return (step, value) where a value is known: a mean of nothing is NaN, read back as None."""
-    found = [(row["step"], row.get(name)) for row in rows]
-    return [(step, value) for step, value in found if value is not None and math.isfinite(value)]
+    points = [(row["step"], row.get(name)) for row in rows]
+    return [(step, value) for step, value in points if value is not None and math.isfinite(value)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,23 +89,23 @@ def see(
     index_BT = torch.full_like(ids_BT, TEXT)
     kinds_BT = torch.zeros_like(ids_BT)
     for row, shown in enumerate(images):
-        for one in shown:
-            pixels, key = reader.pixels(one.image), digest_of(one.image)
+        for placed in shown:
+            pixels, key = reader.pixels(placed.image), digest_of(placed.image)
             tokens = int(pixels.grid.prod()) // merge**2
-            if tokens != one.tokens:
+            if tokens != placed.tokens:
                 raise ImageRefused(
-                    f"an image was placed as {one.tokens} tokens and has {tokens} features: its "
+                    f"an image was placed as {placed.tokens} tokens and has {tokens} features: its "
                     "row was made with another image processor"
                 )
             grids.append(pixels.grid)
-            kinds_BT[row, one.start : one.end] = 1
-            if computed is not None and one.end <= computed[row]:
+            kinds_BT[row, placed.start : placed.end] = 1
+            if computed is not None and placed.end <= computed[row]:
                 continue
             if key not in offsets:
                 offsets[key], count = count, count + tokens
                 needed.append(pixels)
             first = offsets[key]
-            index_BT[row, one.start : one.end] = torch.arange(first, first + tokens)
+            index_BT[row, placed.start : placed.end] = torch.arange(first, first + tokens)
     positions_3BT, _ = model.base_model.get_rope_index(
         ids_BT,
         mm_token_type_ids=kinds_BT,
@@ -148,13 +148,13 @@ def _features(
     """Return the features of images, one image after the other, and the deep ones."""
     if not needed:
         return torch.zeros(0, 0, device=device), ()
-    made = model.base_model.get_image_features(
-        torch.cat([one.values for one in needed]).to(device),
-        torch.stack([one.grid for one in needed]).to(device),
+    features = model.base_model.get_image_features(
+        torch.cat([item.values for item in needed]).to(device),
+        torch.stack([item.grid for item in needed]).to(device),
         return_dict=True,
     )
-    deep = getattr(made, "deepstack_features", None) or []
-    return torch.cat(list(made.pooler_output)), tuple(torch.cat(list(one)) for one in deep)
+    deep = getattr(features, "deepstack_features", None) or []
+    return torch.cat(list(features.pooler_output)), tuple(torch.cat(list(item)) for item in deep)
 
 
 def decode_rows(model: Any, ids_BQ: Tensor, shown: RowImages, **inputs: Any) -> Tensor:
@@ -174,7 +174,7 @@ def decode_rows(model: Any, ids_BQ: Tensor, shown: RowImages, **inputs: Any) -> 
         embeds_BQD = embeds_BQD.masked_scatter(where_BQ.unsqueeze(2), features)
         if shown.deep:
             inputs["visual_pos_masks"] = where_BQ
-            inputs["deepstack_visual_embeds"] = [one[picked] for one in shown.deep]
+            inputs["deepstack_visual_embeds"] = [deep_ND[picked] for deep_ND in shown.deep]
     return model.base_model.language_model(
         inputs_embeds=embeds_BQD, position_ids=shown.positions_3BT, **inputs
     ).last_hidden_state

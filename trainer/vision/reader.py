@@ -87,9 +87,9 @@ class ImageReader:
         """Return how many tokens stand for an image; see `ImageFormat.tokens`."""
         key = digest_of(image)
         with self._lock:
-            known = self._counts.get(key)
-        if known is not None:
-            return known
+            count = self._counts.get(key)
+        if count is not None:
+            return count
         decoded = self._decoded(image)
         try:
             patches = self.processor.get_number_of_image_patches(decoded.height, decoded.width)
@@ -110,19 +110,19 @@ class ImageReader:
         """
         key = digest_of(image)
         with self._lock:
-            known = self._kept.get(key)
-            if known is not None:
+            pixels = self._kept.get(key)
+            if pixels is not None:
                 self._kept.move_to_end(key)
-                return known
-        made = self.processor(images=[self._decoded(image)], return_tensors="pt")
-        found = Pixels(made["pixel_values"].to(torch.float32), made["image_grid_thw"][0])
+                return pixels
+        processed = self.processor(images=[self._decoded(image)], return_tensors="pt")
+        pixels = Pixels(processed["pixel_values"].to(torch.float32), processed["image_grid_thw"][0])
         with self._lock:
-            if key not in self._kept and found.size <= KEPT_BYTES:
-                self._kept[key] = found
-                self._kept_bytes += found.size
+            if key not in self._kept and pixels.size <= KEPT_BYTES:
+                self._kept[key] = pixels
+                self._kept_bytes += pixels.size
             while self._kept_bytes > KEPT_BYTES:
                 self._kept_bytes -= self._kept.popitem(last=False)[1].size
-        return found
+        return pixels
 
     def save(self, path: str | Path) -> None:
         """Write the processor's settings into a model folder."""
