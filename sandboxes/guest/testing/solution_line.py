@@ -124,6 +124,9 @@ class TestsLine:
                 if type(kind) is tuple and kind[:1] == ("value",):
                     value = kind[1]
                     old = self._values.get(name)
+                    # Types are compared first, since 1 == True == 1.0. A handle counts as changed:
+                    # `==` of it would ask the solution. A global that the tests have bound anew
+                    # themselves stays as they set it.
                     same = (
                         type(old) is type(value) and not isinstance(value, Handle) and old == value
                     )

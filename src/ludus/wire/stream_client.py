@@ -46,7 +46,7 @@ class UseHttp(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _Pending:
     """An operation that is under way, with the future that the caller waits on."""
 
     operation: msgspec.Struct
@@ -71,7 +71,7 @@ class ClientStream:
         self._client = client
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._asked: dict[int, _Asked] = {}
+        self._pending: dict[int, _Pending] = {}
         self._unsent: list[int] = []
         self._next = 0
         self._more = asyncio.Event()
@@ -120,7 +120,7 @@ class ClientStream:
         now = time.monotonic()
         deadline = now + timeout_s
         future = loop.create_future()
-        self._asked[number] = _Asked(operation, as_type, future, now, deadline)
+        self._pending[number] = _Pending(operation, as_type, future, now, deadline)
         self._unsent.append(number)
         if deadline < self._sweep_at:
             self._plan_sweep(deadline)
@@ -141,8 +141,8 @@ class ClientStream:
         self._http_until, self._losses = 0.0, 0
         for task in (running, *self._dropped):
             await end_task(task)
-        for asked in self._take_all():
-            asked.future.cancel()
+        for pending in self._take_all():
+            pending.future.cancel()
 
     # --- the connection -------------------------------------------------------------------------
 
@@ -154,9 +154,9 @@ class ClientStream:
         finally:
             if self._running is asyncio.current_task():  # else another connection has taken over
                 self._running = None
-        for asked in self._take_all():
-            if not asked.future.done():
-                asked.future.set_exception(error)
+        for pending in self._take_all():
+            if not pending.future.done():
+                pending.future.set_exception(error)
 
     async def _carry(self) -> Exception:
         """Connect, exchange frames until the connection ends, and return the error that says
@@ -202,7 +202,7 @@ class ClientStream:
                     self._answering = True
                     await asyncio.sleep(0)
                     self._answering = False
-                    if len(self._unsent) == len(self._asked) == 1:
+                    if len(self._unsent) == len(self._pending) == 1:
                         # Sending here spares two turns of the loop. It cannot block for ever: the
                         # server owes no answer, so that it reads.
                         await self._send_unsent(socket)
@@ -242,8 +242,8 @@ class ClientStream:
 
     async def _send(self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]) -> None:
         """Send the given operations, except where nobody waits for the answer any more."""
-        waited = [n for n in numbers if n in self._asked and not self._asked[n].future.done()]
-        frame = [(number, self._asked[number].operation) for number in waited]
+        waited = [n for n in numbers if n in self._pending and not self._pending[n].future.done()]
+        frame = [(number, self._pending[number].operation) for number in waited]
         if not frame:
             return
         try:
@@ -260,7 +260,7 @@ class ClientStream:
                 await self._send(socket, waited[middle:])
             return
         for number in waited:
-            self._asked[number].sent = True
+            self._pending[number].sent = True
         self._client.traffic.requests += 1
         self._client.traffic.bytes_sent += len(data)
         if format is Format.MSGPACK:
@@ -272,10 +272,10 @@ class ClientStream:
         """Fail the operation that cannot be encoded, and put the others back."""
         for number in numbers:
             try:
-                encode(self._asked[number].operation, self._client.format)
+                encode(self._pending[number].operation, self._client.format)
             except (TypeError, ValueError, RecursionError) as own:
-                said = f"this cannot be sent to {self._client.url}: {own}"
-                self._fail(number, ConfigError(said))
+                message = f"this cannot be sent to {self._client.url}: {own}"
+                self._fail(number, ConfigError(message))
             else:
                 self._unsent.append(number)
                 self._more.set()
@@ -290,19 +290,19 @@ class ClientStream:
         except RequestRejected as error:
             raise protocol_error(f"cannot read the server's answers: {error}") from error
         for number, status, body in answers:
-            asked = self._asked.pop(number, None)
-            if asked is None or asked.future.done():  # nobody waits any more
+            pending = self._pending.pop(number, None)
+            if pending is None or pending.future.done():  # nobody waits any more
                 continue
             try:
                 if status == 200:
-                    asked.future.set_result(decode(body, asked.as_type, format))
+                    pending.future.set_result(decode(body, pending.as_type, format))
                 elif status == SEE_OTHER:
-                    asked.future.set_exception(UseHttp())
+                    pending.future.set_exception(UseHttp())
                 else:
-                    asked.future.set_exception(error_of(decode(body, Fault, format), status))
+                    pending.future.set_exception(error_of(decode(body, Fault, format), status))
             except RequestRejected as error:
-                told = protocol_error(f"cannot read the server's reply: {error}")
-                asked.future.set_exception(told)
+                fault = protocol_error(f"cannot read the server's reply: {error}")
+                pending.future.set_exception(fault)
 
     def _plan_sweep(self, when: float) -> None:
         if self._sweep is not None:
@@ -319,14 +319,14 @@ class ClientStream:
         """
         now = time.monotonic() + 1e-3  # the loop's timer may fire a little early
         self._sweep, self._sweep_at = None, math.inf
-        late = {n: asked for n, asked in self._asked.items() if asked.deadline <= now}
+        late = {n: pending for n, pending in self._pending.items() if pending.deadline <= now}
         for number in late:
             self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
         # One late answer proves nothing: another that came meanwhile shows a live connection.
-        if any(asked.sent and self._heard < asked.since for asked in late.values()):
+        if any(pending.sent and self._heard < pending.since for pending in late.values()):
             self._drop()
-        if self._asked:
-            self._plan_sweep(min(asked.deadline for asked in self._asked.values()))
+        if self._pending:
+            self._plan_sweep(min(pending.deadline for pending in self._pending.values()))
 
     def _drop(self) -> None:
         running, self._running = self._running, None  # the next operation opens another connection
@@ -336,16 +336,16 @@ class ClientStream:
             running.cancel()
         self._more = asyncio.Event()  # the writer of the dead connection waits for the old event
         self._answering = False
-        for asked in self._take_all():
-            if not asked.future.done():
-                said = f"the connection to {self._client.url} seems to be dead"
-                asked.future.set_exception(ServerUnreachable(said))
+        for pending in self._take_all():
+            if not pending.future.done():
+                message = f"the connection to {self._client.url} seems to be dead"
+                pending.future.set_exception(ServerUnreachable(message))
 
     def _fail(self, number: int, error: Exception) -> None:
-        asked = self._asked.pop(number)
-        if not asked.future.done():
-            asked.future.set_exception(error)
+        pending = self._pending.pop(number)
+        if not pending.future.done():
+            pending.future.set_exception(error)
 
-    def _take_all(self) -> list[_Asked]:
-        asked, self._asked, self._unsent = list(self._asked.values()), {}, []
-        return asked
+    def _take_all(self) -> list[_Pending]:
+        pending, self._pending, self._unsent = list(self._pending.values()), {}, []
+        return pending

@@ -44,15 +44,15 @@ def decode_request(data: bytes, as_type: type[T], format: Format = Format.JSON) 
 
 
 def read_fields(
-    data: bytes, given: Mapping[str, str], as_type: type[T], format: Format = Format.JSON
+    data: bytes, from_path: Mapping[str, str], as_type: type[T], format: Format = Format.JSON
 ) -> T:
-    """Read a body as a struct of which the path of the request has `given` some fields.
+    """Read a body as a struct whose other fields, `from_path`, were read from the request's path.
 
     Raises:
-        Refused: as `decode_request` does; also where the body repeats a given field.
+        Refused: as `decode_request` does; also where the body repeats a field of the path.
     """
     fields = decode(data, dict[str, Any], format)
-    return _converted(_together(fields, given, as_type), as_type, strict=True)
+    return _converted(_together(fields, from_path, as_type), as_type, strict=True)
 
 
 def may_hold_more(data: bytes, as_type: object) -> bool:
@@ -85,13 +85,15 @@ def read_query(
     return _converted(_together(query, given or {}, as_type), as_type, strict=False)
 
 
-def _together(fields: Mapping[str, Any], given: Mapping[str, str], as_type: Any) -> dict[str, Any]:
-    for name in given:
+def _together(
+    fields: Mapping[str, Any], from_path: Mapping[str, str], as_type: Any
+) -> dict[str, Any]:
+    for name in from_path:
         if name in fields:
             raise Refused(
-                unknown_field(name, set(as_type.__struct_fields__) - set(given)), "invalid"
+                unknown_field(name, set(as_type.__struct_fields__) - set(from_path)), "invalid"
             )
-    return {**fields, **given}
+    return {**fields, **from_path}
 
 
 def _converted(item: object, as_type: type[T], *, strict: bool) -> T:
@@ -151,7 +153,7 @@ def _of_struct(kind: inspect.StructType) -> Check:
     names = {field.encode_name for field in kind.fields}
     allowed = names | ({kind.tag_field} if kind.tag_field else set())
     inside = {field.encode_name: _check_of(field.type) for field in kind.fields}
-    nested = {name: found for name, found in inside.items() if found is not None}
+    nested = {name: check_field for name, check_field in inside.items() if check_field is not None}
 
     def check(value: object, path: str) -> None:
         if not isinstance(value, dict):
@@ -167,23 +169,25 @@ def _of_struct(kind: inspect.StructType) -> Check:
 
 
 def _of_union(kind: inspect.UnionType) -> Check | None:
-    structs = [one for one in kind.types if isinstance(one, inspect.StructType)]
-    by_tag = {one.tag: _of_struct(one) for one in structs if one.tag_field}
-    tag_field = next((one.tag_field for one in structs if one.tag_field), None)
-    untagged = next((_of_struct(one) for one in structs if not one.tag_field), None)
-    listed = next((_check_of(one) for one in kind.types if isinstance(one, inspect.ListType)), None)
+    structs = [member for member in kind.types if isinstance(member, inspect.StructType)]
+    by_tag = {member.tag: _of_struct(member) for member in structs if member.tag_field}
+    tag_field = next((member.tag_field for member in structs if member.tag_field), None)
+    untagged = next((_of_struct(member) for member in structs if not member.tag_field), None)
+    listed = next(
+        (_check_of(member) for member in kind.types if isinstance(member, inspect.ListType)), None
+    )
     if not structs and listed is None:
         return None
 
     def check(value: object, path: str) -> None:
         if isinstance(value, list):
-            found = listed
+            check_value = listed
         elif isinstance(value, dict) and tag_field is not None:
-            found = by_tag.get(value.get(tag_field))
+            check_value = by_tag.get(value.get(tag_field))
         else:
-            found = untagged
-        if found is not None:
-            found(value, path)
+            check_value = untagged
+        if check_value is not None:
+            check_value(value, path)
 
     return check
 
@@ -220,8 +224,8 @@ def _gather_words(kind: inspect.Type, words: set[bytes]) -> None:
         case inspect.DictType():
             _gather_words(kind.value_type, words)
         case inspect.UnionType():
-            for one in kind.types:
-                _gather_words(one, words)
+            for member in kind.types:
+                _gather_words(member, words)
         case _:
             return
 
@@ -233,7 +237,7 @@ def unknown_field(name: str, known: set[str], path: str = "$") -> str:
     "unknown field 'glod' at $.sample; did you mean 'gold'?"
     """
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    said = f"unknown field {name!r}" + (f" at {path}" if path != "$" else "")
+    message = f"unknown field {name!r}" + (f" at {path}" if path != "$" else "")
     if near:
-        return f"{said}; did you mean {near[0]!r}?"
-    return f"{said}; known: {', '.join(sorted(known)) or 'none'}"
+        return f"{message}; did you mean {near[0]!r}?"
+    return f"{message}; known: {', '.join(sorted(known)) or 'none'}"
