@@ -91,7 +91,9 @@ class DockerSandbox(SlotSandbox):
         self._suspects = Suspects()
         self._has_numpy = self._has_numpy or image.has_own_python
         remove_stale_folders()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_folder_name()}-"))
+        # A process id is used again; with its start time, the name tells which driver is gone.
+        owner = f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}"
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{owner}-"))
 
     @classmethod
     async def open(
@@ -212,10 +214,6 @@ def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> I
     )
     interpreter = of_image(engine, trial)
     return Image(trial.image, name, interpreter, environment, tuple(trial.volumes))
-
-
-def _folder_name() -> str:
-    return f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}"
 
 
 def remove_stale_folders() -> None:

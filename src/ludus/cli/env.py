@@ -129,20 +129,27 @@ def _list(arguments: list[str]) -> int:
             example="ludus env list",
         ),
     )
-    found = {name: installed(name) for name in installed_kinds()}
+    environments = {name: installed(name) for name in installed_kinds()}
     if options.json:
-        print(json.dumps({name: msgspec.to_builtins(one) for name, one in found.items()}))
+        print(
+            json.dumps(
+                {
+                    name: msgspec.to_builtins(environment)
+                    for name, environment in environments.items()
+                }
+            )
+        )
         return 0
     table = Table("kind", "Python", "packages", "what was asked for", box=None)
-    for name, one in found.items():
-        if one is None:
+    for name, environment in environments.items():
+        if environment is None:
             table.add_row(name, "", "", f"unfinished: run 'ludus env install {name}'")
         else:
-            asked = ", ".join(one.requirements)
-            table.add_row(name, one.python, str(len(one.packages)), asked)
+            requirements = ", ".join(environment.requirements)
+            table.add_row(name, environment.python, str(len(environment.packages)), requirements)
     console = Console()
     console.print(table)
-    left = ", ".join(name for name in kind_names() if name not in found)
+    left = ", ".join(name for name in kind_names() if name not in environments)
     console.print(f"in {environments_folder()}; not installed: {left or 'none'}", highlight=False)
     return 0
 

@@ -18,15 +18,17 @@ def list_available(*, json_output: bool) -> int:
     """Print every family of every catalogue, with its variants and what it lacks; returns 0."""
     families = [(kind, family) for kind in kind_names() for family in _families(kind)]
     if json_output:
-        told = [
+        rows = [
             {"id": _id(kind, family), "kind": kind, **msgspec.to_builtins(family)}
             for kind, family in families
         ]
-        print(json.dumps(told))
+        print(json.dumps(rows))
         return 0
     console = Console()
     for kind in kind_names():
-        _print_kind(console, kind, [family for one, family in families if one == kind])
+        _print_kind(
+            console, kind, [family for family_kind, family in families if family_kind == kind]
+        )
     for name, server in SERVERS.items():
         console.print(Text(f"{name}/URL: {server.about}"))
     for name, env_id in SHIPPED.items():
@@ -40,11 +42,11 @@ def list_available(*, json_output: bool) -> int:
 
 
 def _print_kind(console: Console, kind: str, families: list[Family]) -> None:
-    found, there = find_kind(kind), installed(kind)
+    catalogue, there = find_kind(kind), installed(kind)
     state = "installed" if there else f"ludus env install {kind}"
-    console.print(Text(f"{kind}: {found.about} ({state})", "bold"))
-    if found.hint:
-        console.print(Text(found.hint))
+    console.print(Text(f"{kind}: {catalogue.about} ({state})", "bold"))
+    if catalogue.hint:
+        console.print(Text(catalogue.hint))
     table = Table("id", "variants", "topic", "needs", box=None)
     for family in families:
         lacks = Text(family.problem or family.needs, "yellow" if family.problem else "")

@@ -102,7 +102,8 @@ def names_of(name: str, kind: str) -> PackageNames:
         )
     if bool(match["version"]) != (kind == "env"):
         rule = "ends in -vN" if kind == "env" else "has no -vN, which names an environment"
-        raise ConfigError(f"name {name!r}: the name of {_full(kind)} {rule}, such as {example!r}")
+        thing = "an environment" if kind == "env" else "a verifier"
+        raise ConfigError(f"name {name!r}: the name of {thing} {rule}, such as {example!r}")
     module = match["word"].replace("-", "_")
     distribution = "-".join(part for part in (match["owner"], match["word"]) if part)
     package = distribution.replace("-", "_")
@@ -118,10 +119,6 @@ def names_of(name: str, kind: str) -> PackageNames:
         )
     classname = "".join(part.capitalize() for part in match["word"].split("-"))
     return PackageNames(name, distribution, package, module, classname)
-
-
-def _full(kind: str) -> str:
-    return "an environment" if kind == "env" else "a verifier"
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
