@@ -106,14 +106,14 @@ class EnvBridge:
         Raises:
             UnknownTask: no such split.
         """
-        session, found = self._session(), list[Task]()
-        while len(found) < count:
-            limit = min(PAGE, count - len(found))
-            page = run_on_loop(session.task_page(split, offset=offset + len(found), limit=limit))
-            found += page.tasks
+        session, tasks = self._session(), list[Task]()
+        while len(tasks) < count:
+            limit = min(PAGE, count - len(tasks))
+            page = run_on_loop(session.task_page(split, offset=offset + len(tasks), limit=limit))
+            tasks += page.tasks
             if len(page.tasks) < limit:
                 break
-        return found
+        return tasks
 
     def close(self) -> None:
         """Close the connection, and end the worker processes."""
@@ -268,12 +268,12 @@ class BridgedEpisode:
         self._earned += reward
         self._told = info.get("verdict", self._told)
         self.over = terminated or truncated
-        told = self._told
+        verdict = self._told
         self._verdict = Verdict.of(
             self._earned,
-            told.detail if told else "",
-            parts=told.parts if told else None,
-            metrics=told.metrics if told else None,
+            verdict.detail if verdict else "",
+            parts=verdict.parts if verdict else None,
+            metrics=verdict.metrics if verdict else None,
         )
         return [message for message in as_messages(observation) if message.content]
 
@@ -302,11 +302,11 @@ class BridgedEpisode:
         if isinstance(error, RewardUnavailable):
             self._verdict = error.verdict
             return
-        said = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         passing = isinstance(error, RemoteError)
-        self._verdict = Verdict.unavailable(said) if passing else Verdict.error(said)
+        self._verdict = Verdict.unavailable(reason) if passing else Verdict.error(reason)
         unforeseen = None if isinstance(error, LudusError) else error
-        logger.warning("an episode of %s failed: %s", self.env, said, exc_info=unforeseen)
+        logger.warning("an episode of %s failed: %s", self.env, reason, exc_info=unforeseen)
 
 
 def _refuse_images(messages: Sequence[Message]) -> None:

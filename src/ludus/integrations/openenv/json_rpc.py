@@ -52,13 +52,13 @@ def response(request: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 
 def refusal(request: object, error: LudusError | RpcError) -> dict[str, Any]:
     """Return the response to a request that failed."""
-    told: dict[str, Any] = (
+    error_object: dict[str, Any] = (
         {"code": error.code, "message": str(error)}
         if isinstance(error, RpcError)
         else {"code": FAILED, "message": error_data(error)["message"], "data": error_data(error)}
     )
-    asked = request.get("id") if isinstance(request, dict) else None
-    return {"jsonrpc": "2.0", "id": asked, "error": told}
+    request_id = request.get("id") if isinstance(request, dict) else None
+    return {"jsonrpc": "2.0", "id": request_id, "error": error_object}
 
 
 async def _result(game: Game, method: str, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -72,14 +72,14 @@ class OpenEnvService:
 
     def _at(self, root: str) -> list[Endpoint]:
         def get(path: str, handler: Handler, reply: Any = None, summary: str = "") -> Endpoint:
-            told = _told("GET", root + path, Nothing, reply, summary) if reply else None
-            return Endpoint("GET", root + path, handler, told, token_in_path=True)
+            documented = _told("GET", root + path, Nothing, reply, summary) if reply else None
+            return Endpoint("GET", root + path, handler, documented, token_in_path=True)
 
         def post(
             path: str, handler: Handler, body: type[msgspec.Struct], reply: Any, summary: str
         ) -> Endpoint:
-            told = _told("POST", root + path, body, reply, summary)
-            return Endpoint("POST", root + path, handler, told, token_in_path=True)
+            documented = _told("POST", root + path, body, reply, summary)
+            return Endpoint("POST", root + path, handler, documented, token_in_path=True)
 
         return [
             get("/ws", self._play),
@@ -147,7 +147,7 @@ class OpenEnvService:
         return _json(game.state() if game else EpisodeState(episode_id=None, step_count=0))
 
     async def _reset(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        given = decode(body or b"{}", dict[str, Any])
+        parameters = decode(body or b"{}", dict[str, Any])
         name = _session_of(request)
         game = self._games.find(name)
         if game is None:
@@ -155,7 +155,7 @@ class OpenEnvService:
             name = self._games.add(game)
         async with game.turn:
             try:
-                answer = _json(await game.reset(given))
+                answer = _json(await game.reset(parameters))
             except LudusError as error:
                 return _failure(error)
         answer.headers[HEADER] = name
@@ -163,7 +163,7 @@ class OpenEnvService:
         return answer
 
     async def _step(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        asked = decode(body, StepRequest)
+        step = decode(body, StepRequest)
         game = self._games.find(_session_of(request))
         if game is None:
             raise Refused(
@@ -173,46 +173,46 @@ class OpenEnvService:
             )
         async with game.turn:
             try:
-                return _json(await game.step(asked.action))
+                return _json(await game.step(step.action))
             except LudusError as error:
                 return _failure(error)
 
     async def _rpc(self, request: web.Request, body: bytes) -> web.StreamResponse:
         """Answer a request of JSON-RPC, always with status 200, as its clients expect."""
-        asked: Any = None
+        message: Any = None
         try:
-            asked = decode(body, dict[str, Any])
-            method, parameters = read_call(asked)
+            message = decode(body, dict[str, Any])
+            method, parameters = read_call(message)
             if method == CREATE:
                 game = self._new_game(request)
                 opening = await game.reset(parameters)
                 name = self._games.add(game)
                 return _json(
-                    response(asked, {"session_id": name, "observation": opening.observation})
+                    response(message, {"session_id": name, "observation": opening.observation})
                 )
             name = str(parameters.get("session_id", "")) or _session_of(request)
             if method == CLOSE:
                 closed = self._games.remove(name)
                 if closed is not None:
                     await closed.close()
-                return _json(response(asked, {"session_id": name, "closed": closed is not None}))
-            found = self._games.find(name)
-            if found is None and method != "tools/list":
+                return _json(response(message, {"session_id": name, "closed": closed is not None}))
+            existing = self._games.find(name)
+            if existing is None and method != "tools/list":
                 raise RpcError(-32602, f"no session {name!r}; {CREATE} makes one")
-            game = found or self._new_game(request)
+            game = existing or self._new_game(request)
             async with game.turn:
-                return _json(await answer_json_rpc(game, asked))
+                return _json(await answer_json_rpc(game, message))
         except (LudusError, RpcError) as error:
-            return _json(refusal(asked, error))
+            return _json(refusal(message, error))
 
     # --- games ----------------------------------------------------------------------------------
 
     def _card(self, request: web.Request) -> EnvCard:
         served = {env.id: env for env in self._envs.served}
-        asked = request.match_info.get("id", next(iter(served), ""))
-        if asked not in served:
-            raise UnknownEnv.near(asked, served, hint="served here")
-        card = served[asked].card
+        env_id = request.match_info.get("id", next(iter(served), ""))
+        if env_id not in served:
+            raise UnknownEnv.near(env_id, served, hint="served here")
+        card = served[env_id].card
         assert card is not None
         return card
 
