@@ -211,7 +211,7 @@ def warm_start_of(config: RealDemoConfig, model: str) -> SFTConfig:
         batch_size=8,
         seed=config.seed,
         model=ModelConfig(path=model),
-        trainer=TrainerConfig(lr=5e-5, warmup_steps=0),
+        trainer=TrainerConfig(lr=5e-5, warmup_steps=10),
         run=RunConfig(folder=str(Path(config.folder) / "warm-start")),
     )
 
