@@ -77,7 +77,7 @@ async def plain_loop(config: TrainConfig) -> tuple[list[torch.Tensor], list[dict
                     seed=config.seed,
                     first=step * rollout.tasks_per_step,
                 )
-            experience = gather(groups)
+            experience = gather(groups, version=step)
             assert experience is not None
             generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
             metrics = parts.updater.step(experience, generator=generator)

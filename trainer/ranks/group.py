@@ -83,12 +83,19 @@ class Ranks:
         self.device = torch.device(device, place.local_rank) if device == "cuda" else device
         if device == "cuda":
             torch.cuda.set_device(self.device)
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
-            rank=place.rank,
-            world_size=place.world,
-            timeout=timedelta(seconds=timeout_s),
-        )
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
+                rank=place.rank,
+                world_size=place.world,
+                timeout=timedelta(seconds=timeout_s),
+            )
+        except dist.DistError as error:
+            raise RankLost(
+                f"rank {place.rank} waited {timeout_s:g} s for all {place.world} ranks to start: "
+                f"{error}; start all of them (torchrun --nproc_per_node {place.world}), each with "
+                "the same settings"
+            ) from error
         self.mesh: DeviceMesh = init_device_mesh(device, (place.world,))
         me = RankMember(place.rank, socket.gethostname(), os.getpid())
         self.members: list[RankMember] = [

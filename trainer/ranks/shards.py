@@ -68,8 +68,15 @@ def read_shards(folder: Path, learner: Learner) -> None:
     """Read what `write_shards` has written, with any number of ranks; collective on ranks.
 
     Raises:
-        ConfigError: the files are missing or damaged, or are of another model.
+        ConfigError: the files are missing or damaged, or are of another model, or the learner
+            holds its weights in half precision, which the ranks do not.
     """
+    if learner.masters.state():
+        raise ConfigError(
+            f"{str(folder)!r} is a checkpoint of ranks, which keep weights and optimizer in "
+            'float32; model.weights = "bfloat16" would start without the optimizer\'s state; '
+            'continue with model.weights = "float32"'
+        )
     place = folder / FOLDER
     try:
         kept = FileSystemReader(place).read_metadata().state_dict_metadata

@@ -79,6 +79,9 @@ def refuse_others(folder: Path, here: Any) -> None:
             Learner(model, TrainerConfig(), ReadingOptions(values=True)).restore(state, folder)
     with pytest.raises(ConfigError, match=r"holds the state of value_head"):
         Learner(build_model(size, **here.SHAPE), TrainerConfig()).restore(state, folder)
+    half = build_model(size, **here.SHAPE).bfloat16()
+    with pytest.raises(ConfigError, match="would start without the optimizer's state"):
+        Learner(half, TrainerConfig(), ReadingOptions(values=True)).restore(state, folder)
     learner = Learner(build_model(size, **here.SHAPE), TrainerConfig(), ReadingOptions(values=True))
     with pytest.raises(ConfigError, match="holds no readable shards"):
         learner.restore(state, folder.parent)

@@ -24,7 +24,7 @@ from ludus.trainer.learning.batch import Row, pad, passes
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.ranks.codec import decode, encode
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
-from ludus.trainer.ranks.group import place_of
+from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
 from ludus.trainer.ranks.learner import ShardedLearner, refuse_unshared, shares
 
@@ -146,6 +146,15 @@ def test_a_place_that_torchrun_does_not_give_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         place_of(environment)
+
+
+def test_ranks_that_never_start_are_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    with pytest.raises(RankLost, match=r"rank 0 waited 1 s for all 2 ranks.*1/2 clients joined"):
+        Ranks(RankPlace(rank=0, world=2, local_rank=0), timeout_s=1)
 
 
 def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks(
