@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as checkpoint_module
 
 from ludus.errors import ConfigError, MissingExtra
 
 from ..adapters import decoder_layers
+from .allocator import trimmer
 
 MARK = "_ludus_prepared"
 
@@ -33,8 +35,19 @@ def prepare_layers(model: Any, *, checkpoint: bool, compiled: bool) -> None:
             layer.compile(dynamic=True)
         if checkpoint and "checkpoint" not in done:
             checkpoint_module(layer)
+            if model.device.type == "cpu":
+                layer.register_forward_hook(_after_a_layer)
         asked = {"compiled": compiled, "checkpoint": checkpoint}
         setattr(layer, MARK, done | {name for name, wanted in asked.items() if wanted})
+
+
+_trim = trimmer()
+
+
+def _after_a_layer(layer: Any, *_: Any) -> None:
+    """Give back what a layer has freed; a pass without gradient keeps nothing in between."""
+    if torch.is_grad_enabled():
+        _trim()
 
 
 def use_liger(model: Any) -> None:

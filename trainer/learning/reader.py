@@ -20,7 +20,6 @@ from ..engines.models import CausalLM
 from ..memory import fitting_pass
 from ..vision import ImageReader, last_hidden
 from .activations import prepare_layers, use_liger
-from .allocator import return_large_blocks
 from .attention import packed_hidden, why_unpackable
 from .batch import Batch, passes
 from .critic import Critic
@@ -91,8 +90,6 @@ class PolicyReader:
         shrink = CHECKPOINTED if config.checkpoint_layers else 1
         self.logits_at_once = options.logits_at_once // shrink
         self.images = options.images
-        if config.checkpoint_layers and model.device.type == "cpu":
-            return_large_blocks()
         if config.kernels == "liger":
             use_liger(model)
         self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)

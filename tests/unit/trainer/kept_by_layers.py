@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from ludus.trainer.config import TrainerConfig
+from ludus.trainer.learning.allocator import trimmer
 from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.tiny import build_model
@@ -33,6 +34,7 @@ def main() -> None:
     given = pad([Row(one, [0, *([1] * (LENGTH - 1))], [0.0] * LENGTH) for one in ids])
     with torch.no_grad():
         learner.predict(given)  # libraries, and what the allocator learns from large blocks
+    trimmer()()
     before = private()
     said = learner.predict(given)
     after = private()

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ludus.trainer.learning.allocator import CHOSEN_OUTSIDE, return_large_blocks
-
 SCRIPT = Path(__file__).parent / "kept_by_layers.py"
 INPUTS = 8 * 256 * 256 * 4 * 12
 """Bytes of the inputs of twelve layers: rows, tokens, channels, bytes of a float32."""
@@ -22,7 +20,7 @@ glibc_alone = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glib
 @pytest.mark.slow
 @glibc_alone
 def test_a_pass_holds_the_inputs_of_its_layers_and_little_more() -> None:
-    """Without `return_large_blocks` the same pass holds six times its inputs."""
+    """Without `trimmer` the same pass holds six times its inputs."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     made = subprocess.run(
         [sys.executable, str(SCRIPT)],
@@ -33,8 +31,3 @@ def test_a_pass_holds_the_inputs_of_its_layers_and_little_more() -> None:
         check=True,
     )
     assert INPUTS < int(made.stdout) < 2 * INPUTS
-
-
-def test_a_size_that_was_chosen_outside_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CHOSEN_OUTSIDE, "33554432")
-    assert not return_large_blocks()
