@@ -63,7 +63,7 @@ def breaches(folder: Path) -> list[str]:
         if row["rollouts/issued"] != sum(terms):
             found.append(f"step {row['step']:.0f}: {row['rollouts/issued']} issued, not {terms}")
         final = [fate for fate in fates if fate["step"] <= row["step"]]
-        reasons = Counter(fate["reason"] for fate in final if fate["fate"] == "masked")
+        reasons = Counter(fate.get("reason") for fate in final if fate["fate"] == "masked")
         told = {name[16:]: row[name] for name in row if name.startswith("rollouts/masked/")}
         if told != reasons or row["rollouts/trained"] != len(final) - reasons.total():
             found.append(f"step {row['step']:.0f}: its row and the final rollouts differ: {told}")
