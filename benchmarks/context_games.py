@@ -55,7 +55,7 @@ class Game:
     taught_loss: float = 0.015
     shown: int = 15
     """Updates in the arm's own windows."""
-    steps: int = 6
+    steps: int = 40
     tasks: int = 10
     group: int = 8
     eval_tasks: int = 48
@@ -74,8 +74,10 @@ class LetterClerk:
 
     async def write(self, messages, max_tokens: int) -> str:
         """The summary that the environment's expert writes."""
-        text = re.sub(r"^\[\w+\] ", "", messages[-1].text, flags=re.MULTILINE)
-        before = re.search(r"length (\d+); read (\d+); to write: ([a-h]*)", text)
+        # the newest exchange is carried into the next window, and is read in that one
+        text = messages[-1].text.rpartition("[assistant] ")[0]
+        text = re.sub(r"^\[\w+\] ", "", text, flags=re.MULTILINE)
+        before = re.search(r"length (\d+); read (\d+); to write: ?([a-h]*)", text)
         size, read, left = before.groups() if before else ("unknown", "0", "")
         new = text[before.end() :] if before else text
         found = re.findall(r"^([a-h])$", new, re.MULTILINE)

@@ -30,6 +30,7 @@ from ludus.estimates import Estimate, mean_over_tasks, wilson
 
 from .config import (
     EvalConfig,
+    LoraConfig,
     ModelConfig,
     RolloutConfig,
     RunConfig,
@@ -51,6 +52,11 @@ RECIPE = "dr_grpo"
 """Rewards are not divided by their group's spread. Where all answers of a group are wrong, that
 division makes the difference of 0.05 between a number alone and a number in a sentence as important
 as the right answer of another group, and the policy settles on short wrong numbers.
+"""
+
+LORA_RATE = 10
+"""Learning rate of an adapter over that of all weights. An adapter's matrices are small and begin
+at a product of zero, so that a rate for whole weights would hardly move the model.
 """
 
 
@@ -119,6 +125,10 @@ class RealDemoConfig:
     """Number of steps of the warm start; 0 takes the task's (none, and 8 for the calculator)."""
     held_out_tasks: int = 150
     """Number of held-out questions, at least 2: an interval needs them."""
+    lora_rank: int = 0
+    """Rank of LoRA adapters, which are trained instead of the weights, at ten times the learning
+    rate and with layers that are computed again in the backward pass; 0 trains all weights.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +240,12 @@ def training_of(config: RealDemoConfig, model: str) -> TrainConfig:
             group_size=task.group_size,
             max_tokens=task.max_tokens,
         ),
-        trainer=TrainerConfig(lr=task.lr, updates_per_step=1),
+        trainer=TrainerConfig(
+            lr=task.lr * (LORA_RATE if config.lora_rank else 1),
+            updates_per_step=1,
+            lora=LoraConfig(rank=config.lora_rank),
+            checkpoint_layers=bool(config.lora_rank),
+        ),
         eval=EvalConfig(tasks=config.held_out_tasks, every=max(1, task.steps // 3)),
         run=RunConfig(folder=str(Path(config.folder) / "rl"), save_every=0, keep=1),
     )
