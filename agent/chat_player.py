@@ -20,17 +20,16 @@ from ludus.messages import Message, Role, tool_result
 from .chat_tools import ToolWire
 from .context import (
     ContextManager,
-    Decision,
     Delegate,
     History,
     Reopen,
     WriteSummary,
     WriteText,
     add_to_prompt,
-    read_summary,
 )
 from .images import ESTIMATED_TOKENS, images_of
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
+from .window_player import WindowPlayer
 
 LETTERS_PER_TOKEN = 3.0
 """Characters per token until a server has reported a count. The value is lower than for most texts,
@@ -117,7 +116,7 @@ class _Measured:
     tokens: int = 0
 
 
-class ChatPlayer:
+class ChatPlayer(WindowPlayer):
     """Plays an episode with a model behind a server.
 
     Args:
@@ -137,21 +136,10 @@ class ChatPlayer:
         window: int | None,
         seed: int = 0,
     ) -> None:
-        self.segments: list[Segment] = []
-        self._model, self._wire, self._context = model, wire, context.begin()
+        super().__init__(context)
+        self._model, self._wire = model, wire
         self._window, self._max_tokens, self._ruler = window, model.answer_tokens, model.ruler
         self._seed, self._asked = seed, 0
-        self._base: list[Message] = []
-        """The messages that the window shows before messages[since:]."""
-        self._since = 0
-        self._seen = 0
-        """How many messages are part of some turn's `observation`."""
-        self._actions: list[int] = []
-        """Indices of the actions in the conversation."""
-        self._summaries = 0
-        self._next: Reopen | WriteText | None = None
-        self._unread: list[Message] = []
-        """Answers of the context manager that are not yet part of a turn's `observation`."""
         self._last = _Measured()
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
@@ -161,7 +149,8 @@ class ChatPlayer:
             LudusError: the server could not answer; see `ChatClient.complete`.
         """
         all_tools = [*tools, *self._context.tools]
-        decision, fresh, was_refused = self._before_turn(messages, all_tools), False, False
+        decision = self._next or self._before_turn(self._history(messages, all_tools))
+        fresh = was_refused = False
         while True:
             match decision:
                 case Stop():
@@ -191,18 +180,6 @@ class ChatPlayer:
                 return await self._take_turn(messages, all_tools, fresh=fresh)
             except ContextTooLong:
                 decision, was_refused = None, True
-
-    def _before_turn(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> Decision | None:
-        """Return how the next window opens, or None if the current one goes on."""
-        if self._next is not None:
-            return self._next
-        history = self._history(messages, tools)
-        decision = None if self._unread else self._context.before_turn(history)
-        if decision is None and not self.segments:
-            return Reopen(history.opening, "")
-        return decision
 
     def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
         view = self._view(messages)
@@ -248,23 +225,19 @@ class ChatPlayer:
         new = [*self._unread, *messages[self._seen :]]
         turn = Turn(observation=view if fresh else new)
         history = self._history(messages, tools)
-        await self._write(turn, view, tools, self._room(view, tools))
+        fields: dict[str, Any] = {}
+        if self._window is not None:
+            # An answer is bounded where the window has less room than an answer may take.
+            room = self._window - self._length(view, tools)
+            if self._max_tokens is None or room < self._max_tokens:
+                fields = {"max_tokens": max(room, MIN_ANSWER_TOKENS)}
+        await self._write(turn, view, tools, fields)
         assert turn.message is not None
         heard = self._context.hear(turn.message.text, history)
         if heard != turn.message.text:
             turn.action = msgspec.structs.replace(turn.message, content=heard)
-        self._after(turn, history, len(messages))
+        self._after_turn(turn, history)
         return turn
-
-    def _room(self, view: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-        """Return a bound on the answer's length where the window has less room than an answer may
-        take.
-        """
-        if self._window is None:
-            return {}
-        room = self._window - self._length(view, tools)
-        small = self._max_tokens is None or room < self._max_tokens
-        return {"max_tokens": max(room, MIN_ANSWER_TOKENS)} if small else {}
 
     async def _write(
         self,
@@ -294,26 +267,6 @@ class ChatPlayer:
             tokens = max(usage.prompt_tokens, self._ruler.prompt(rows, offer)) + max_answer
         self._last = _Measured(len(view) + 1, tokens)
 
-    def _after(self, turn: Turn, history: History, said_at: int) -> None:
-        """Record an action, and let the context manager answer if the action called a context
-        tool.
-        """
-        message = turn.action or turn.message
-        assert message is not None
-        handled = self._context.handle(message, history)
-        self._unread = []
-        if handled is None:
-            self._actions.append(said_at)
-            self._seen = said_at + 1
-            return
-        turn.kind = TurnKind.FOLD
-        self._seen = said_at
-        if handled.reopen:
-            self._next = Reopen(handled.messages, "fold")
-            return
-        self._base, self._since = [*history.view, message, *handled.messages], said_at
-        self._unread = handled.messages
-
     async def _summarize(
         self, step: WriteSummary, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> Turn | Stop:
@@ -331,11 +284,11 @@ class ChatPlayer:
             except ContextTooLong:  # the server takes less than the window that was set
                 if len(segment.turns) <= 1:
                     return Stop.CONTEXT_FULL
-                before = self._without_last(before, segment)
-        assert turn.message is not None
-        self._summaries += 1
-        self._next = step.resume(read_summary(turn.message.text))
-        return turn
+                # Without the last action and everything after, there is more room.
+                segment.discarded.append(segment.turns.pop())
+                said = [n for n, message in enumerate(before) if message.role is Role.ASSISTANT]
+                before = before[: said[-1]]
+        return self._after_summary(step, turn)
 
     async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:
         """Open a window in which nothing but a text is written, and plan the next window."""
@@ -346,19 +299,7 @@ class ChatPlayer:
             await self._write(turn, step.messages, [], {"max_tokens": step.max_tokens})
         except ContextTooLong:
             return Stop.CONTEXT_FULL
-        assert turn.message is not None
-        self._summaries += 1
-        self._next = step.resume(read_summary(turn.message.text))
-        return turn
-
-    @staticmethod
-    def _without_last(view: list[Message], segment: Segment) -> list[Message]:
-        """Return a window without the last action and everything after."""
-        segment.discarded.append(segment.turns.pop())
-        answer_positions = [
-            position for position, message in enumerate(view) if message.role is Role.ASSISTANT
-        ]
-        return view[: answer_positions[-1]]
+        return self._after_summary(step, turn)
 
     def _before_summary(
         self, step: WriteSummary, messages: Sequence[Message], segment: Segment
@@ -366,10 +307,7 @@ class ChatPlayer:
         """Return the messages that the summary covers."""
         self._seen = len(messages)
         view = self._view(messages)
-        if self._unread:  # the last turn is a call that the manager has answered
-            answered = len(view) - len(self._unread) - 1
-        else:
-            answered = len(self._base) + self._actions[-1] - self._since
+        answered = self._last_said(view)
         if step.drop_last:
             segment.discarded.append(segment.turns.pop())
             return view[:answered]
@@ -386,7 +324,3 @@ class ChatPlayer:
         self.segments.append(Segment())
         self._base, self._since, self._unread = window.messages, first_turn, []
         self._next, self._last = None, _Measured()
-
-    def _view(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages that the current window shows."""
-        return [*self._base, *messages[self._since :]]

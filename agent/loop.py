@@ -7,10 +7,11 @@ is not ok, which the trainer leaves out of the loss and of the group baseline.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import msgspec
@@ -30,7 +31,6 @@ from .trajectory import (
     Finish,
     Stop,
     Trajectory,
-    Turn,
     TurnKind,
 )
 
@@ -96,10 +96,17 @@ async def play(
             stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
         else:
             stop = game.fail(*_stop_and_verdict(error))
-            failure = _unforeseen(error)
-            task_played = game.task or task or "unknown"
+            # An error if somebody has to repair something, a warning if the fault may pass; a
+            # traceback only for what ludus did not raise on purpose.
+            passing = isinstance(error, (_PolicyFailed, RewardUnavailable, RemoteError))
+            raised = error.__cause__ if isinstance(error, _PolicyFailed) else error
             logger.log(
-                _level(error), "%s, task %s: %s", env.id, task_played, error, exc_info=failure
+                logging.WARNING if passing else logging.ERROR,
+                "%s, task %s: %s",
+                env.id,
+                game.task or task or "unknown",
+                error,
+                exc_info=None if isinstance(raised, LudusError) else error,
             )
     return Episode(
         task=game.task or task or "",
@@ -114,6 +121,17 @@ class _PolicyFailed(Exception):
     """The engine or the model's server failed."""
 
 
+@contextlib.contextmanager
+def _failures_of_the_policy() -> Generator[None]:
+    """Mark exceptions as the policy's, to be told from the environment's."""
+    try:
+        yield
+    except ImageRefused:  # shown by the environment, whose failure it is
+        raise
+    except Exception as error:
+        raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
+
+
 def _stop_and_verdict(error: Exception) -> tuple[Stop, Verdict]:
     """Return the stop and the verdict of an episode that broke."""
     if isinstance(error, _PolicyFailed):
@@ -124,22 +142,6 @@ def _stop_and_verdict(error: Exception) -> tuple[Stop, Verdict]:
     if isinstance(error, RemoteError):
         return Stop.ENV_ERROR, Verdict.unavailable(description)
     return Stop.ENV_ERROR, Verdict.error(description)
-
-
-def _level(error: Exception) -> int:
-    """Return the log level: error if somebody has to repair something, warning if the fault may
-    pass.
-    """
-    passing = (_PolicyFailed, RewardUnavailable, RemoteError)
-    return logging.WARNING if isinstance(error, passing) else logging.ERROR
-
-
-def _unforeseen(error: Exception) -> Exception | None:
-    """Return the exception if a traceback is needed for understanding, None for errors that ludus
-    raised on purpose.
-    """
-    raised = error.__cause__ if isinstance(error, _PolicyFailed) else error
-    return None if isinstance(raised, LudusError) else error
 
 
 class _Game:
@@ -165,7 +167,8 @@ class _Game:
         messages = opening_of(briefing, observation)
         unbounded = MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
         for _ in range(self.limits.max_turns or unbounded):
-            turn = await self._act(messages, briefing)
+            with _failures_of_the_policy():
+                turn = await self.player.act(messages, briefing.tools)
             if isinstance(turn, Stop):
                 return turn
             if turn.finish is Finish.ABORT:  # half an answer is not the policy's answer
@@ -188,30 +191,10 @@ class _Game:
                 break
             if self._is_idle(action, info, briefing):
                 return Stop.NO_CALLS
-        self._read_on(messages, briefing)
+        if isinstance(self.player, ReadsOn):  # keeps the state at which a limit cut the episode
+            with _failures_of_the_policy():
+                self.player.read_on(messages, briefing.tools)
         return Stop.MAX_TURNS
-
-    async def _act(self, messages: list[Message], briefing: Briefing) -> Turn | Stop:
-        """Ask the policy; exceptions are marked as the policy's, to be told from the
-        environment's.
-        """
-        try:
-            return await self.player.act(messages, briefing.tools)
-        except ImageRefused:  # shown by the environment, whose failure it is
-            raise
-        except Exception as error:
-            raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
-
-    def _read_on(self, messages: list[Message], briefing: Briefing) -> None:
-        """Let the player keep the final state of an episode that was cut by a limit."""
-        if not isinstance(self.player, ReadsOn):
-            return
-        try:
-            self.player.read_on(messages, briefing.tools)
-        except ImageRefused:
-            raise
-        except Exception as error:
-            raise _PolicyFailed(f"{type(error).__name__}: {error}") from error
 
     def fail(self, stop: Stop, verdict: Verdict) -> Stop:
         """Record the verdict of a failure, and return `stop`."""
@@ -234,25 +217,16 @@ class _Game:
             trajectory.state_ids = self.player.state_ids
             trajectory.state_images = self.player.state_images
         trajectory.metrics = self.metrics | _context_counts(trajectory)
-        # A failed verdict stands; an ok verdict is rebuilt from the rewards that were earned.
-        trajectory.verdict = (
-            self.verdict
-            if self.verdict is not None and not self.verdict.ok
-            else self._ok(trajectory)
-        )
+        verdict = self.verdict or Verdict.of(0.0)
+        if verdict.ok:  # rebuilt from the rewards that were earned; a failed verdict stands
+            earned = trajectory.ret
+            parts = verdict.parts or {"env": (earned, 1.0)}
+            verdict = Verdict.of(earned, verdict.detail, parts=parts, metrics=verdict.metrics)
+        trajectory.verdict = verdict
         trajectory.exclude_from_loss = trajectory.exclude_from_baseline = (
             stop in FAILURES or not trajectory.verdict.ok
         )
         return trajectory
-
-    def _ok(self, trajectory: Trajectory) -> Verdict:
-        env_verdict = self.verdict
-        parts = env_verdict.parts if env_verdict is not None else {}
-        detail = env_verdict.detail if env_verdict is not None else ""
-        metrics = env_verdict.metrics if env_verdict is not None else {}
-        return Verdict.of(
-            trajectory.ret, detail, parts=parts or {"env": (trajectory.ret, 1.0)}, metrics=metrics
-        )
 
     def _note(self, action: Message, info: Info) -> None:
         self.gold = info.get("gold", self.gold)

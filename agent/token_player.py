@@ -18,19 +18,18 @@ from ludus.messages import Message, assistant
 from .chat import ChatFormat
 from .context import (
     ContextManager,
-    Decision,
     Delegate,
     History,
     Reopen,
     TokenBounds,
     WriteSummary,
     WriteText,
-    read_summary,
 )
 from .engine import Generation, refuse_broken
 from .images import PlacedImage
 from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
+from .window_player import WindowPlayer
 
 MIN_ANSWER_TOKENS = 4
 """A window with less room than this counts as full."""
@@ -59,7 +58,7 @@ class SpanSampler(Protocol):
         ...
 
 
-class TokenPlayer:
+class TokenPlayer(WindowPlayer):
     """Plays an episode as token ids.
 
     Args:
@@ -79,33 +78,21 @@ class TokenPlayer:
         *,
         seed: int = 0,
     ) -> None:
-        self.segments: list[Segment] = []
+        super().__init__(context)
         self.state_ids: list[int] = []
         self.state_images: list[PlacedImage] = []
         self._format = chat_format
         self._sampler = sampler
-        self._context = context.begin()
         self._window = bounds.window
         self._limit = min(context.limit(bounds.window), bounds.window)
         self._row = sys.maxsize if bounds.row is None else bounds.row
         self._max_tokens = bounds.answer
         self._seed = seed
         self._sampled = 0
-        self._summaries = 0
         self._ids: list[int] = []
         """All ids of the current segment."""
         self._images: list[PlacedImage] = []
         """The images that stand in these ids."""
-        self._base: list[Message] = []
-        """The messages that the window shows before messages[since:]."""
-        self._since = 0
-        self._seen = 0
-        """How many messages of the environment are part of some turn's `observation`."""
-        self._unread: list[Message] = []
-        """Answers of the context manager that are not yet part of the ids."""
-        self._actions: list[int] = []
-        """Indices of the actions in the conversation."""
-        self._next: Reopen | WriteText | None = None
         self._opened = 0
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
@@ -145,7 +132,8 @@ class TokenPlayer:
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
         obs_images: list[PlacedImage] = []
-        decision, fresh = self._before_turn(messages, all_tools), False
+        decision = self._next or self._before_turn(self._history(messages, all_tools))
+        fresh = False
         if decision is None:
             obs_ids, obs_images = self._append(observation, self._view(messages), all_tools)
         while True:
@@ -181,20 +169,8 @@ class TokenPlayer:
         history = self._history(messages, all_tools)
         room = self._window - len(self._ids)
         await self._write(turn, min(self._max_tokens, room), all_tools, history)
-        self._after(turn, messages, history)
+        self._after_turn(turn, history)
         return turn
-
-    def _before_turn(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> Decision | None:
-        """Return how the next window opens, or None if the current one goes on."""
-        if self._next is not None:
-            return self._next
-        history = self._history(messages, tools)
-        decision = None if self._unread else self._context.before_turn(history)
-        if decision is None and not self.segments:
-            return Reopen(history.opening, "")
-        return decision
 
     def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
         return History(
@@ -207,26 +183,6 @@ class TokenPlayer:
             length=len(self._ids),
             measure=lambda shown_messages: len(self._format.prompt(shown_messages, tools)),
         )
-
-    def _after(self, turn: Turn, messages: Sequence[Message], history: History) -> None:
-        """Record an action, and let the context manager answer if the action called a context
-        tool.
-        """
-        message = turn.action or turn.message
-        assert message is not None
-        handled = self._context.handle(message, history)
-        self._unread = []
-        if handled is None:
-            self._actions.append(len(messages))
-            self._seen = len(messages) + 1
-            return
-        turn.kind = TurnKind.FOLD
-        self._seen = len(messages)
-        if handled.reopen:
-            self._next = Reopen(handled.messages, "fold")
-            return
-        self._base = [*self._view(messages), message, *handled.messages]
-        self._since, self._unread = len(messages), handled.messages
 
     async def _summarize(
         self,
@@ -249,10 +205,7 @@ class TokenPlayer:
             return Stop.CONTEXT_FULL
         budget = min(step.max_tokens, room)
         await self._write(turn, budget, tools, shows_newest=step.show_newest)
-        assert turn.message is not None
-        self._summaries += 1
-        self._next = step.resume(read_summary(turn.message.text))
-        return turn
+        return self._after_summary(step, turn)
 
     async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:
         """Open a window in which nothing but a text is written, and plan the next window."""
@@ -263,10 +216,7 @@ class TokenPlayer:
             return Stop.CONTEXT_FULL
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
         await self._write(turn, min(step.max_tokens, room), [])
-        assert turn.message is not None
-        self._summaries += 1
-        self._next = step.resume(read_summary(turn.message.text))
-        return turn
+        return self._after_summary(step, turn)
 
     def _before_summary(
         self, step: WriteSummary, messages: Sequence[Message], observation: list[Message]
@@ -284,10 +234,7 @@ class TokenPlayer:
         segment.break_reason = ""
         self._ids, self._images = segment.ids(), segment.images()
         view = self._view(messages)
-        if self._unread:  # the last turn is a call that the manager has answered
-            answered = len(view) - len(self._unread) - 1
-        else:
-            answered = len(self._base) + self._actions[-1] - self._since
+        answered = self._last_said(view)
         self._seen = len(messages)
         if step.drop_last:  # the newest answer is never shown
             dropped = segment.turns.pop()
@@ -392,7 +339,3 @@ class TokenPlayer:
         if not tools:
             return assistant(heard)
         return self._format.tool_format.parse(heard, complete=complete, tools=tools)
-
-    def _view(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages that the current window shows."""
-        return [*self._base, *messages[self._since :]]

@@ -93,7 +93,12 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             row.pop("thinking", None)
         calls = row.get("tool_calls", [])
         if self.calls_as_text and calls:
-            rendered = tool_format.render([_tool_call(call) for call in calls], tools=tools)
+            functions = [(call["function"], call["id"]) for call in calls]
+            typed = [
+                ToolCall(name=function["name"], arguments=function["arguments"], id=identity)
+                for function, identity in functions
+            ]
+            rendered = tool_format.render(typed, tools=tools)
             row["content"] = _join_contents(row["content"], rendered, "\n")
             del row["tool_calls"]
         elif calls and (self.arguments_as_json or self.short_ids):
@@ -147,11 +152,6 @@ def short_id(identity: str) -> str:
     if len(identity) == SHORT_ID and identity.isascii() and identity.isalnum():
         return identity
     return hashlib.sha256(identity.encode()).hexdigest()[:SHORT_ID]
-
-
-def _tool_call(call: Mapping[str, Any]) -> ToolCall:
-    function = call["function"]
-    return ToolCall(name=function["name"], arguments=function["arguments"], id=call["id"])
 
 
 def _is_system(row: TemplateRow) -> bool:

@@ -21,7 +21,7 @@ from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
 from ..parsing.protocol import WritesTurns
 from . import cases
-from .cases import Case, Continuation
+from .cases import Case
 from .continuing import continued
 from .fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
 from .report import Origin, Outcome, TemplateFinding, TemplateReport
@@ -97,8 +97,10 @@ class _Probe:
         chat = self._chat()
         if chat is not None:
             for continuation in cases.CONTINUATIONS:
-                if not (self._thoughts_apart and len(continuation.said.tool_calls) > 1):
-                    self._continue(chat, continuation)
+                if self._thoughts_apart and len(continuation.said.tool_calls) > 1:
+                    continue
+                outcome, detail, repairs = continued(chat, continuation, apart=self._thoughts_apart)
+                self._report(f"prefix: {continuation.name}", outcome, detail, repairs)
             self._thoughts()
         opening = "" if chat is None else _after_question(self)
         stops = () if chat is None else chat.stop_token_ids
@@ -177,8 +179,14 @@ class _Probe:
         if self.origin.brief_tools:
             shown_cases = [Case(case.messages, cases.NAMES, case.tools) for case in shown_cases]
         if self.wanted == AUTO:
-            self.format = self._format_of_template() or self.format
-        foreign = self._foreign()
+            # The format that reads calls as the template writes them, hermes before others.
+            names = [DEFAULT_FORMAT, *(name for name in TOOL_FORMATS if name != DEFAULT_FORMAT)]
+            formats = map(tool_format, names)
+            self.format = next(filter(self._reads_calls, formats), self.format)
+        foreign = ""
+        if self._turns_with_calls() and not self._reads_calls(self.format):
+            name = self.format.name
+            foreign = f"the template writes calls in another way than the tool format {name}"
         as_text = msgspec.structs.replace(self.fallbacks, tools_as_text=True)
         fault = self._fault(shown_cases, self.fallbacks) or foreign
         if not fault:
@@ -236,24 +244,15 @@ class _Probe:
         text = {"calls_as_text": True, "results_as_user": True}
         return [{"merge_roles": True}, {"calls_as_text": True}, text, {**text, "merge_roles": True}]
 
-    def _format_of_template(self) -> ToolFormat | None:
-        """Return the format that reads calls as the template writes them; None if none does."""
-        names = [DEFAULT_FORMAT, *(name for name in TOOL_FORMATS if name != DEFAULT_FORMAT)]
-        for name in names:
-            if self._reads_calls(tool_format(name)):
-                return tool_format(name)
-        return None
-
-    def _foreign(self) -> str:
-        """Return why the tool format does not read the template's calls; empty if it does, or if
-        the template shows none.
-        """
-        if self._reads_calls(self.format) or not self._turns_with_calls():
-            return ""
-        return f"the template writes calls in another way than the tool format {self.format.name}"
-
     def _reads_calls(self, candidate: ToolFormat) -> bool:
-        return any(_is_call(candidate, turn) for turn in self._turns_with_calls())
+        """Return whether a format reads the call in a turn as the template writes that turn."""
+        wanted = (cases.CALL.name, cases.CALL.arguments)
+        for turn in self._turns_with_calls():
+            calls = candidate.parse(turn, complete=True, tools=[cases.TOOL]).tool_calls
+            read = [(call.name, call.arguments) for call in calls if not call.error]
+            if len(calls) == 1 and read == [wanted]:
+                return True
+        return False
 
     def _turns_with_calls(self) -> list[str]:
         """Return the assistant's turn with a call in it as the template writes that turn, in each
@@ -326,10 +325,6 @@ class _Probe:
         self._report("end of a turn", Outcome.SUPPORTED, " ".join(end_marks) + by_role)
         return chat
 
-    def _continue(self, chat: ChatFormat, step: Continuation) -> None:
-        outcome, detail, repairs = continued(chat, step, apart=self._thoughts_apart)
-        self._report(f"prefix: {step.name}", outcome, detail, repairs)
-
     @property
     def _thoughts_apart(self) -> bool:
         """Whether thoughts stand in a field of their own, as in formats that mark whole turns."""
@@ -354,15 +349,6 @@ class _Probe:
             return
         detail = "dropped once a user speaks" if are_shown[0] else "dropped at once"
         self._report("thoughts", Outcome.REPAIRED, detail, ["new segment"])
-
-
-def _is_call(candidate: ToolFormat, turn: str) -> bool:
-    read = candidate.parse(turn, complete=True, tools=[cases.TOOL]).tool_calls
-    return (
-        len(read) == 1
-        and not read[0].error
-        and (read[0].name, read[0].arguments) == (cases.CALL.name, cases.CALL.arguments)
-    )
 
 
 def _after_question(probed: _Probe) -> str:

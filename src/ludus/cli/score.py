@@ -19,9 +19,9 @@ from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.maths import check_golds, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
+from ludus.rewards.protocol import Verifier
 from ludus.rewards.report import ScoringReport, by_category, read_rows, score_rows
 from ludus.rewards.score import close_verifier, score_sample
-from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served, read_value
 
 from .arguments import Flag, VerbHelp, parse
@@ -93,13 +93,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.check_golds is not None:
         return _check_golds(options)
     if options.file is not None:
-        assert options.file is not None
         rows = read_rows(options.file)
         report = score_rows(rows, make_verifier(options.verifier, **settings))
-        if options.json:
-            print(json.dumps(_as_json(report)))
-        else:
-            _print_report(report, options.wrong)
+        _print_report(report, options.wrong, as_json=options.json)
         return 0
     if options.image:
         return score_images(
@@ -113,9 +109,7 @@ def main(arguments: Sequence[str]) -> int:
         Console().print(render(explain(options.gold, options.answer, **settings)), soft_wrap=True)
         return 0
     sample = Sample(response=options.answer, gold=options.gold, prompt=options.prompt)
-    verdict = _score_one(options.verifier, sample, settings)
-    _show(verdict, as_json=options.json)
-    return 0 if verdict.ok else 1
+    return _score_one(sample, make_verifier(options.verifier, **settings), as_json=options.json)
 
 
 def _settings(items: Sequence[str]) -> dict[str, Any]:
@@ -130,21 +124,19 @@ def _settings(items: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _score_one(name: str, sample: Sample, settings: dict[str, Any]) -> Verdict:
-    verifier = make_verifier(name, **settings)
+def _score_one(sample: Sample, verifier: Verifier, *, as_json: bool) -> int:
+    """Score and print; returns 1 where the answer has no reward, else 0."""
     try:
-        return score_sample(verifier, sample)
+        verdict = score_sample(verifier, sample)
     finally:
         close_verifier(verifier)
-
-
-def _show(verdict: Verdict, *, as_json: bool) -> None:
     if as_json:
         fields = {"status": verdict.status, "reward": verdict.reward, "detail": verdict.detail}
         print(json.dumps({**fields, "metrics": verdict.metrics}))
-        return
-    worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
-    print(f"{worth}: {escaped(verdict.detail)}")
+    else:
+        worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
+        print(f"{worth}: {escaped(verdict.detail)}")
+    return 0 if verdict.ok else 1
 
 
 def _check_golds(options: ScoreOptions) -> int:
@@ -183,32 +175,30 @@ def _golds(path: Path) -> Iterator[tuple[int, str | list[str]]]:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}:{number}: not UTF-8 ({error.reason})") from error
-        if line.strip():
-            yield number, _gold_of(line)
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line) if line.lstrip().startswith(("{", '"')) else line
+        except json.JSONDecodeError:
+            row = line
+        if isinstance(row, dict):
+            names = [name for name in ("gold", "answer", "final_answer") if name in row]
+            row = row[names[0]] if names else ""
+        yield number, [str(gold) for gold in row] if isinstance(row, list) else str(row)
 
 
-def _gold_of(line: str) -> str | list[str]:
-    try:
-        row = json.loads(line) if line.lstrip().startswith(("{", '"')) else line
-    except json.JSONDecodeError:
-        return line
-    if isinstance(row, dict):
-        row = next((row[name] for name in ("gold", "answer", "final_answer") if name in row), "")
-    return [str(gold) for gold in row] if isinstance(row, list) else str(row)
-
-
-def _as_json(report: ScoringReport) -> dict[str, object]:
+def _print_report(report: ScoringReport, wrong: int, *, as_json: bool) -> None:
     counts = report.overall
-    return {
-        "rows": report.rows, "mean_reward": report.mean_reward,
-        "statuses": report.statuses, "pool_fates": report.fates,
-        "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
-        "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
-        "categories": {name: count.accuracy for name, count in report.categories.items()},
-    }  # fmt: skip
-
-
-def _print_report(report: ScoringReport, wrong: int) -> None:
+    if as_json:
+        fields = {
+            "rows": report.rows, "mean_reward": report.mean_reward,
+            "statuses": report.statuses, "pool_fates": report.fates,
+            "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
+            "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
+            "categories": {name: count.accuracy for name, count in report.categories.items()},
+        }  # fmt: skip
+        print(json.dumps(fields))
+        return
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
     mean = report.mean_reward
     worth = "no reward" if mean is None else f"mean reward {mean:.4f}"
@@ -217,7 +207,6 @@ def _print_report(report: ScoringReport, wrong: int) -> None:
     if report.fates:
         fates = ", ".join(f"{count} {fate}" for fate, count in sorted(report.fates.items()))
         print(f"pool workers: {fates}")
-    counts = report.overall
     if not counts.total:
         return
     print(

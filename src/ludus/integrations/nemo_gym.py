@@ -51,7 +51,7 @@ TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_
 """Names that other protocols have taken at the root: such a tool has a path by id only."""
 MODEL_TIMEOUT_S = 600.0
 MAX_TURNS = 64
-Answer = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
+EnvHandler = Callable[[EnvCard, web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
 class SeedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,13 +129,20 @@ class NemoGymService:
         return [one for at in [*first, *named] for one in self._at(*at)]
 
     def _at(self, root: str, card: EnvCard, is_root: bool) -> list[Endpoint]:
-        def post(path: str, handler: Callable[[EnvCard, web.Request, bytes], Any]) -> Endpoint:
+        def post(path: str, handler: EnvHandler) -> Endpoint:
             async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
                 try:
-                    made: web.StreamResponse = await handler(card, request, body)
+                    return await handler(card, request, body)
                 except LudusError as error:
-                    return _failed(error)
-                return made
+                    # The protocol's way of an error: a JSON text, and 500 for what is ours.
+                    fault = fault_of(error)
+                    status = status_of(fault)
+                    said = msgspec.json.encode(f"{type(error).__name__}: {fault.message}")
+                    return web.Response(
+                        body=said,
+                        status=status if status in (400, 404, 409, 413, 422, 429) else 500,
+                        content_type="application/json",
+                    )
 
             return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
 
@@ -202,7 +209,7 @@ class NemoGymService:
                 await player.episode.close()
         return web.json_response({} if session is None else {"resources_session_id": session})
 
-    def _tool(self, name: str) -> Callable[[EnvCard, web.Request, bytes], Any]:
+    def _tool(self, name: str) -> EnvHandler:
         async def call(card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
             arguments = decode(body or b"{}", dict[str, Any])
             player = self._of(request, card)
@@ -361,15 +368,3 @@ def rows(
         made.append({"responses_create_params": asked, "ludus": {"task": task.id, "seed": seed}})
     run_on_loop(episode.close())
     return made
-
-
-def _failed(error: LudusError) -> web.Response:
-    """Answer in the protocol's way: the error as a JSON text; 500 for what is ours."""
-    fault = fault_of(error)
-    status = status_of(fault)
-    said = msgspec.json.encode(f"{type(error).__name__}: {fault.message}")
-    return web.Response(
-        body=said,
-        status=status if status in (400, 404, 409, 413, 422, 429) else 500,
-        content_type="application/json",
-    )

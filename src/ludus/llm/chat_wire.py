@@ -15,7 +15,7 @@ from ludus.errors import (
     ServerFault,
     Unauthorized,
 )
-from ludus.messages import ImagePart, Message, Part, Role, TextPart, ToolCall
+from ludus.messages import Message, Part, Role, TextPart, ToolCall
 
 from .budget import TokenUsage
 from .json_text import CUT, read_arguments
@@ -59,7 +59,17 @@ def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
     content = message.text or SEEN_BELOW if _shows_result(message) else _content(message.content)
     row: dict[str, Any] = {"role": str(message.role), "content": content}
     if message.tool_calls:
-        row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
+        row["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {
+                    "name": call.name or UNREADABLE,  # servers refuse a call without a name
+                    "arguments": msgspec.json.encode(call.arguments).decode(),
+                },
+            }
+            for call in message.tool_calls
+        ]
     if reasoning_field and message.reasoning and message.role is Role.ASSISTANT:
         row[reasoning_field] = message.reasoning
     if message.role is Role.TOOL:
@@ -81,28 +91,15 @@ def _content(content: str | list[Part]) -> str | list[dict[str, Any]]:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    return {"type": "image_url", "image_url": {"url": part.url or _data_url(part)}}
-
-
-def _data_url(image: ImagePart) -> str:
-    kind = "png"
-    if image.data.startswith(b"\xff\xd8\xff"):
-        kind = "jpeg"
-    elif image.data[8:12] == b"WEBP":
-        kind = "webp"
-    return f"data:image/{kind};base64,{base64.b64encode(image.data).decode()}"
-
-
-def _call_row(call: ToolCall) -> dict[str, Any]:
-    """Convert a call to the chat format. Servers refuse a call without a name, so an unreadable
-    call is named `UNREADABLE`.
-    """
-    arguments = msgspec.json.encode(call.arguments).decode()
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name or UNREADABLE, "arguments": arguments},
-    }
+    url = part.url
+    if not url:  # the bytes say what they are; a server wants the type all the same
+        kind = "png"
+        if part.data.startswith(b"\xff\xd8\xff"):
+            kind = "jpeg"
+        elif part.data[8:12] == b"WEBP":
+            kind = "webp"
+        url = f"data:image/{kind};base64,{base64.b64encode(part.data).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 class _Function(msgspec.Struct):
@@ -162,34 +159,25 @@ def read_reply(body: bytes) -> Completion:
     answer, was_cut = choice.message, choice.finish_reason == "length"
     if answer.role not in (None, "", Role.ASSISTANT):
         raise ServerFault(f"the server's message has the role {answer.role!r}, not 'assistant'")
+    content = answer.content or ""
+    if isinstance(content, list):  # some servers write the text in parts
+        content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
     field = "reasoning_content" if answer.reasoning_content else "reasoning"
     reasoning = answer.reasoning_content or answer.reasoning or ""
-    message = Message(
-        role=Role.ASSISTANT,
-        content=_text_of(answer.content),
-        tool_calls=_read_calls(answer, was_cut=was_cut),
-        reasoning=reasoning,
-    )
+    tokens = choice.logprobs.content if choice.logprobs is not None else None
+    candidates = tokens[0].top_logprobs if tokens else None
     return Completion(
-        message=message,
+        message=Message(
+            role=Role.ASSISTANT,
+            content=content,
+            tool_calls=_read_calls(answer, was_cut=was_cut),
+            reasoning=reasoning,
+        ),
         finish=choice.finish_reason or "stop",
         usage=reply.usage,
-        first_token=_first_token(choice.logprobs),
+        first_token={each.token: each.logprob for each in candidates} if candidates else None,
         reasoning_field=field if reasoning else "",
     )
-
-
-def _first_token(logprobs: _Logprobs | None) -> dict[str, float] | None:
-    if logprobs is None or not logprobs.content or not logprobs.content[0].top_logprobs:
-        return None
-    return {candidate.token: candidate.logprob for candidate in logprobs.content[0].top_logprobs}
-
-
-def _text_of(content: str | list[dict[str, Any]] | None) -> str:
-    """Return the text of an answer; some servers write the text in parts."""
-    if not isinstance(content, list):
-        return content or ""
-    return "".join(part["text"] for part in content if isinstance(part.get("text"), str))
 
 
 class _Model(msgspec.Struct):
@@ -217,16 +205,15 @@ def _read_calls(answer: _Answer, *, was_cut: bool) -> list[ToolCall]:
     rows = answer.tool_calls or []
     if answer.function_call is not None:  # as older servers write the only call
         rows = [*rows, _Call(function=answer.function_call)]
-    calls = [_read_call(row, index) for index, row in enumerate(rows)]
+    calls: list[ToolCall] = []
+    for index, row in enumerate(rows):
+        name, identity = row.function.name or "", row.id or f"call{index:05d}"
+        # The id above has nine letters and digits, as Mistral's servers want.
+        arguments, fault = read_arguments(row.function.arguments)
+        calls.append(ToolCall(name=name, arguments=arguments, id=identity, error=fault))
     if calls and was_cut:
         calls[-1] = ToolCall(name=calls[-1].name, id=calls[-1].id, error=CUT)
     return calls
-
-
-def _read_call(call: _Call, index: int) -> ToolCall:
-    arguments, fault = read_arguments(call.function.arguments)
-    identity = call.id or f"call{index:05d}"  # nine letters and digits, as Mistral's servers want
-    return ToolCall(name=call.function.name or "", arguments=arguments, id=identity, error=fault)
 
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:

@@ -150,7 +150,16 @@ class HttpServer:
             for service in self.services:
                 await service.start(context)
                 self._watch(service)
-            self._streams = self._build_streams()
+            streams = streams_of(
+                self.services,
+                instance=self.instance,
+                max_bytes=self._max_body_bytes,
+                chaos=self._chaos,
+                struck=self._struck,
+            )
+            if streams is not None:
+                self.metrics.watch("streams", "Open streams", lambda: float(len(streams)))
+            self._streams = streams
             await self._open(listener)
         except BaseException:
             await self.stop()
@@ -216,8 +225,8 @@ class HttpServer:
             client_max_size=self._max_body_bytes, middlewares=[self._unrouted]
         )
         router = application.router
-        for route in self._routes():
-            self._add(router, route, self._endpoint(route))
+        for route in [route for service in self.services for route in service.routes()]:
+            self._add(router, route, partial(self._answer, route))
         for endpoint in [*endpoints_of(self.services), *self._mounted]:
             self._add(router, endpoint, partial(self._at_endpoint, endpoint))
         router.add_get(PATH, self._stream)
@@ -231,21 +240,6 @@ class HttpServer:
         prefixes = ["", "/{token}"] if at.token_in_path and self._token else [""]
         for prefix in prefixes:
             router.add_route(at.method, prefix + at.path, handler, expect_handler=expect_later)
-
-    def _build_streams(self) -> ServerStreams | None:
-        streams = streams_of(
-            self.services,
-            instance=self.instance,
-            max_bytes=self._max_body_bytes,
-            chaos=self._chaos,
-            struck=self._struck,
-        )
-        if streams is not None:
-            self.metrics.watch("streams", "Open streams", lambda: float(len(streams)))
-        return streams
-
-    def _routes(self) -> list[Route]:
-        return [route for service in self.services for route in service.routes()]
 
     async def _at_endpoint(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
         """Check a request as any other, read the body, and let the endpoint answer."""
@@ -263,22 +257,13 @@ class HttpServer:
         finally:
             held.release()
 
-    def _endpoint(self, route: Route) -> Handler:
-        async def endpoint(request: web.Request) -> web.StreamResponse:
-            self._requests += 1
-            try:
-                return await self._answer(route, request)
-            finally:
-                self._requests -= 1
-
-        return endpoint
-
     async def _answer(self, route: Route, request: web.Request) -> web.StreamResponse:
         """Parse a request, call the route's handler and encode the reply; every error becomes a
         fault.
         """
         format = Format.JSON
         held = Held(self._bytes)
+        self._requests += 1
         try:
             self._admit(request)
             format = reply_format(request)
@@ -296,6 +281,7 @@ class HttpServer:
             response = self._replies.failure(error, format, route=route)
         finally:
             held.release()
+            self._requests -= 1
         return cut(request) if self._chaos.after() else response
 
     def _admit(self, request: web.Request) -> None:

@@ -43,6 +43,8 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 )
 Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
+Shape = type[msgspec.Struct]
+"""The struct that a request or an answer is documented with."""
 
 
 class OpenEnvService:
@@ -71,13 +73,13 @@ class OpenEnvService:
         return [endpoint for root in roots for endpoint in self._at(root)]
 
     def _at(self, root: str) -> list[Endpoint]:
-        def get(path: str, handler: Handler, reply: Any = None, summary: str = "") -> Endpoint:
+        def get(
+            path: str, handler: Handler, reply: Shape | None = None, summary: str = ""
+        ) -> Endpoint:
             documented = _told("GET", root + path, Nothing, reply, summary) if reply else None
             return Endpoint("GET", root + path, handler, documented, token_in_path=True)
 
-        def post(
-            path: str, handler: Handler, body: type[msgspec.Struct], reply: Any, summary: str
-        ) -> Endpoint:
+        def post(path: str, handler: Handler, body: Shape, reply: Shape, summary: str) -> Endpoint:
             documented = _told("POST", root + path, body, reply, summary)
             return Endpoint("POST", root + path, handler, documented, token_in_path=True)
 
@@ -85,8 +87,8 @@ class OpenEnvService:
             get("/ws", self._play),
             get("/mcp", self._play),
             get("/web", self._page),
-            get("/health", self._health, Healthy, "Alive, in OpenEnv's words"),
-            get("/schema", self._schema, Schemas, "JSON Schemas of action, observation, state"),
+            get("/health", _always(Healthy), Healthy, "Alive, in OpenEnv's words"),
+            get("/schema", _always(schemas), Schemas, "JSON Schemas of action, observation, state"),
             get("/metadata", self._metadata, Metadata, "What the environment is"),
             get("/state", self._state, EpisodeState, "How far the episode of this client is"),
             post("/reset", self._reset, ResetRequest, Result, "Begin an episode"),
@@ -111,7 +113,10 @@ class OpenEnvService:
     async def _play(self, request: web.Request, body: bytes) -> web.StreamResponse:
         if not web.WebSocketResponse().can_prepare(request):
             raise Refused(f"{request.path} is a WebSocket; ask for an upgrade", "upgrade_required")
-        _refuse_other_sites(request)
+        # Browsers ask no leave for a WebSocket that a page of another site opens.
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != request.host:
+            raise Refused(f"a page of {origin} may not connect to {request.host}", "misdirected")
         limits = self._envs.limits
         socket = ListeningSocket(max_bytes=self._max_message_bytes, idle_s=limits.lifetime_s)
         self._sockets.add(socket)
@@ -128,18 +133,11 @@ class OpenEnvService:
             text=page, content_type="text/html", headers={"Content-Security-Policy": PAGE_POLICY}
         )
 
-    async def _health(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        return _json(Healthy())
-
-    async def _schema(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        return _json(schemas())
-
     async def _metadata(self, request: web.Request, body: bytes) -> web.StreamResponse:
         card = self._card(request)
+        version = card.id.rpartition("-v")[2]
         return _json(
-            Metadata(
-                name=card.id, description=card.description or card.id, version=_version(card.id)
-            )
+            Metadata(name=card.id, description=card.description or card.id, version=version)
         )
 
     async def _state(self, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -238,7 +236,7 @@ class RpcResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error: dict[str, Any] | None = None
 
 
-def _told(method: str, path: str, body: type[msgspec.Struct], reply: Any, summary: str) -> Route:
+def _told(method: str, path: str, body: Shape, reply: Shape, summary: str) -> Route:
     return Route(method, path, _documents_only, body, reply, summary)
 
 
@@ -250,15 +248,13 @@ def _session_of(request: web.Request) -> str:
     return request.headers.get(HEADER) or request.cookies.get(COOKIE, "")
 
 
-def _refuse_other_sites(request: web.Request) -> None:
-    """Refuse a WebSocket that a page of another site opens: browsers ask no leave for it."""
-    origin = request.headers.get("Origin")
-    if origin is not None and origin.partition("://")[2] != request.host:
-        raise Refused(f"a page of {origin} may not connect to {request.host}", "misdirected")
+def _always(make: Callable[[], msgspec.Struct]) -> Handler:
+    """Return the handler of an answer that depends on nothing in the request."""
 
+    async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
+        return _json(make())
 
-def _version(env_id: str) -> str:
-    return env_id.rpartition("-v")[2]
+    return answer
 
 
 def _json(value: Any) -> web.Response:
