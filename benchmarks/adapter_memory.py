@@ -27,6 +27,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "full, layers again": {"checkpoint_layers": True},
     "lora": {"rank": 16},
     "lora, layers again": {"rank": 16, "checkpoint_layers": True},
+    "full, compiled": {"compile": True},
+    "lora, compiled": {"rank": 16, "compile": True},
 }
 UPDATES = 2
 """Updates that are measured, after one that is not."""

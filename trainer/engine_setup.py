@@ -84,6 +84,11 @@ def engine_numbers(engine: Engine) -> dict[str, float]:
     return numbers if probed is None else {**numbers, "engine/probe_gap": probed}
 
 
+def sampled_here(engine: Engine) -> int:
+    """Return the number of tokens that an engine of this process has sampled; 0 for others."""
+    return engine.sampled_tokens if isinstance(engine, LocalEngine) else 0
+
+
 def _local_engine(start: EngineStart) -> LocalEngine:
     config = start.config
     lora = config.trainer.lora

@@ -18,7 +18,7 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
-from .engine_setup import engine_numbers
+from .engine_setup import engine_numbers, sampled_here
 from .learning.experience import gather
 from .ranks import ending_with_ranks
 from .rollout import Group
@@ -101,6 +101,7 @@ class _Run:
             after_s=self.config.overlap.stall_s,
             limit_s=self.config.overlap.stall_limit_s,
             tell=lambda text: self.journal.tell(self.step, "stalled", text),
+            sampled=lambda: sampled_here(parts.engine) + sampled_here(parts.evaluating_engine),
         )
         self.stream = open_stream(
             parts, stages=self.stages, done=watcher.on_episode if watcher else None

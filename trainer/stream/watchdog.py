@@ -32,12 +32,22 @@ class Watchdog:
         after_s: seconds of silence after which the watchdog speaks, and again after twice as long.
         limit_s: seconds of silence after which the run ends; 0 never ends a run.
         tell: called with a sentence.
+        sampled: returns the number of tokens that the engines of this process have sampled. A
+            larger number is a move: long answers on a slow machine are no stall. An engine in
+            another process is not asked, since one that hangs is found there.
     """
 
     def __init__(
-        self, stages: Stages, *, after_s: float, limit_s: float, tell: Callable[[str], None]
+        self,
+        stages: Stages,
+        *,
+        after_s: float,
+        limit_s: float,
+        tell: Callable[[str], None],
+        sampled: Callable[[], int] = lambda: 0,
     ) -> None:
         self._stages = stages
+        self._sampled = sampled
         self._after_s = after_s
         self._limit_s = limit_s
         self._tell = tell
@@ -68,9 +78,14 @@ class Watchdog:
             RunStalled: the limit is reached.
         """
         speaks_at, moves = self._after_s, self._stages.moves
+        sampled_before = self._sampled()
         nearest_s = min(self._after_s, self._limit_s or self._after_s)
         while True:
             await asyncio.sleep(nearest_s / LOOKS)
+            sampled = self._sampled()
+            if sampled != sampled_before:
+                sampled_before = sampled
+                self._stages.move()
             quiet_s = self._stages.quiet_s
             if self._stages.moves != moves:
                 speaks_at, moves = self._after_s, self._stages.moves

@@ -645,6 +645,32 @@ def test_work_that_moves_is_left_alone() -> None:
     assert virtually(main()) == ("done", [])
 
 
+def test_an_engine_that_goes_on_sampling_is_no_stall_and_one_that_stops_is() -> None:
+    async def main() -> tuple[float, list[str], str]:
+        told: list[str] = []
+        clock = asyncio.get_running_loop().time
+        stages, sampled = Stages(clock), 0
+        stages.enter(0, 0, "generation")
+
+        async def work() -> None:
+            nonlocal sampled
+            for _ in range(100):  # 500 s in which no answer ends
+                await asyncio.sleep(5)
+                sampled += 1
+            assert told == []
+            await asyncio.sleep(1e6)
+
+        dog = Watchdog(stages, after_s=10, limit_s=20, tell=told.append, sampled=lambda: sampled)
+        with pytest.raises(RunStalled) as raised:
+            await dog.guard(work())
+        return clock(), told, str(raised.value)
+
+    ended_s, told, error = virtually(main())
+    assert 515 <= ended_s <= 530
+    assert len(told) == 1
+    assert "generation: 1 rollout of group 0" in error
+
+
 def test_a_stream_that_waits_for_nothing_is_no_silent_hang() -> None:
     with pytest.raises(NothingLeft):
         virtually(asyncio.Event().wait())
