@@ -14,7 +14,7 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.llm import Completion
-from ludus.messages import Message, Role, TextPart, ToolCall, user
+from ludus.messages import Message, Role, TextPart, ToolCall, system, user
 
 from .parsing import ToolFormat, turn_text
 
@@ -117,7 +117,12 @@ class TextTools:
         shown_messages: list[Message] = []
         for message in messages:
             self._show(message, shown_messages, tools)
-        return (_with_system(shown_messages, self.offer(tools)) if tools else shown_messages), []
+        if tools:  # in the system message, which is added where none exists
+            text = self.offer(tools)
+            if shown_messages and shown_messages[0].role is Role.SYSTEM:
+                text = f"{shown_messages.pop(0).text}\n\n{text}"
+            shown_messages.insert(0, system(text))
+        return shown_messages, []
 
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
         """See `ToolWire.read`."""
@@ -153,25 +158,11 @@ class TextTools:
                 result, images = f"{before.text}\n{result}", [*before.images, *images]
             shown_messages.append(user([TextPart(result), *images] if images else result))
         elif message.tool_calls:
-            text_said = self._text_of(message, tools)
+            kept_message, text_said = self._written.get(id(message), (None, ""))
+            if kept_message is not message:  # another message that has the id of a freed one
+                text_said = turn_text(self.format, message, tools=tools)
             shown_messages.append(
                 msgspec.structs.replace(message, content=text_said, tool_calls=[])
             )
         else:
             shown_messages.append(message)
-
-    def _text_of(self, message: Message, tools: Sequence[ToolSpec]) -> str:
-        kept_message, text = self._written.get(id(message), (None, ""))
-        if kept_message is message:
-            return text
-        return turn_text(self.format, message, tools=tools)
-
-
-def _with_system(messages: list[Message], text: str) -> list[Message]:
-    """Return `messages` with `text` appended to the system message, which is added where none
-    exists.
-    """
-    if messages and messages[0].role is Role.SYSTEM:
-        system_text = f"{messages[0].text}\n\n{text}"
-        return [Message(role=Role.SYSTEM, content=system_text), *messages[1:]]
-    return [Message(role=Role.SYSTEM, content=text), *messages]

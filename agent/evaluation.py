@@ -22,7 +22,7 @@ from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 
 from .loop import EpisodeLimits, play
 from .policy import Policy
-from .trajectory import Episode, Stop
+from .trajectory import Episode, Stop, Trajectory
 
 logger = logging.getLogger(__name__)
 PAGE = 500
@@ -123,7 +123,12 @@ async def evaluate(
     Returns:
         The episodes by task, then sample.
     """
-    task_list = await _scouted(open_session, policy_for, split, tasks)
+    scout = open_session()
+    try:
+        policy_for(scout)  # a policy that cannot play here raises before anything is played
+        task_list = await first_tasks(scout, split, tasks)
+    finally:
+        await scout.close()
     jobs = [(task.id, index) for task in task_list for index in range(samples)]
     if on_start:
         on_start(len(jobs))
@@ -132,21 +137,6 @@ async def evaluate(
         for _ in range(min(concurrency, len(jobs))):
             group.create_task(work_list.work(open_session, policy_for))
     return [work_list.played[job] for job in jobs]
-
-
-async def _scouted(
-    open_session: Callable[[], Playable],
-    policy_for: Callable[[Playable], Policy],
-    split: str,
-    tasks: int,
-) -> list[Task]:
-    """Return the tasks; a policy that cannot play here raises before anything is played."""
-    scout = open_session()
-    try:
-        policy_for(scout)
-        return await first_tasks(scout, split, tasks)
-    finally:
-        await scout.close()
 
 
 class _WorkList:
@@ -173,23 +163,20 @@ class _WorkList:
         policy = policy_for(session)
         try:
             for task, index in self._waiting:
-                self.played[task, index] = await self._play(session, policy, task, index)
-                self._on_episode(self.played[task, index])
-                if self.played[task, index].trajectories[0].stop is Stop.TIMEOUT:
+                episode = await play(
+                    session, policy, task=task, split=self._split, seed=self._seed,
+                    sampling_seed=self._seed * 1_000_003 + index, limits=self._limits,
+                )  # fmt: skip
+                episode.index, episode.group = index, f"{task}#{self._seed}"
+                self.played[task, index] = episode
+                self._on_episode(episode)
+                if episode.trajectories[0].stop is Stop.TIMEOUT:
                     await _leave(session)  # a call of it may never come back
                     session = open_session()
                     policy = policy_for(session)
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()
-
-    async def _play(self, session: Playable, policy: Policy, task: str, index: int) -> Episode:
-        episode = await play(
-            session, policy, task=task, split=self._split, seed=self._seed,
-            sampling_seed=self._seed * 1_000_003 + index, limits=self._limits,
-        )  # fmt: skip
-        episode.index, episode.group = index, f"{task}#{self._seed}"
-        return episode
 
 
 async def _leave(session: Playable) -> None:
@@ -208,21 +195,27 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
         episodes: the result of `evaluate`.
         passing: the return from which an episode passes.
     """
-    scored = [e for e in episodes if not _has_failed(e)]
     by_task: dict[str, list[float]] = {}
-    for episode in scored:
-        by_task.setdefault(episode.task, []).append(episode.trajectories[0].verdict.unwrap())
-    trajectories = [episode.trajectories[0] for episode in scored]
+    trajectories: list[Trajectory] = []
+    failures: Counter[str] = Counter()
+    for episode in episodes:
+        trajectory = episode.trajectories[0]
+        if trajectory.exclude_from_baseline or not trajectory.verdict.ok:
+            stop = "" if trajectory.stop is Stop.TERMINATED else f"{trajectory.stop}: "
+            failures[f"{stop}{trajectory.verdict.detail}"[:200]] += 1
+            continue
+        trajectories.append(trajectory)
+        by_task.setdefault(episode.task, []).append(trajectory.verdict.unwrap())
     return Evaluation(
         episodes=len(episodes),
-        failed=len(episodes) - len(scored),
-        failures=dict(Counter(_failure(e) for e in episodes if _has_failed(e)).most_common()),
+        failed=len(episodes) - len(trajectories),
+        failures=dict(failures.most_common()),
         tasks=len(by_task),
         reward=mean_over_tasks([fmean(returns) for returns in by_task.values()])
-        if scored
+        if trajectories
         else None,
         pass_at=pass_rates(list(by_task.values()), passing),
-        turns=fmean(len(t.turns) for t in trajectories) if scored else 0.0,
+        turns=fmean(len(t.turns) for t in trajectories) if trajectories else 0.0,
         stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
     )
 
@@ -241,27 +234,10 @@ def pass_rates(returns: Sequence[Sequence[float]], passing: float) -> dict[int, 
     largest = max((n for n, _ in passed), default=0)
     estimates: dict[int, Estimate] = {}
     for k in sorted({*(1 << i for i in range(largest.bit_length())), largest} - {0}):
-        usable = [(n, c) for n, c in passed if n >= k]
-        estimates[k] = _rate([pass_at_k(n, c, k) for n, c in usable])
+        rates = [pass_at_k(n, c, k) for n, c in passed if n >= k]
+        if set(rates) <= {0.0, 1.0}:  # the tasks are trials of a binomial: Wilson's interval
+            estimates[k] = wilson(round(sum(rates)), len(rates))
+            continue
+        mean = mean_over_tasks(rates)
+        estimates[k] = Estimate(mean.value, max(mean.low, 0.0), min(mean.high, 1.0))
     return estimates
-
-
-def _rate(values: Sequence[float]) -> Estimate:
-    """Return the mean of a rate over tasks. If every rate is 0 or 1, the tasks are trials of a
-    binomial and the interval is Wilson's.
-    """
-    if set(values) <= {0.0, 1.0}:
-        return wilson(round(sum(values)), len(values))
-    mean = mean_over_tasks(values)
-    return Estimate(mean.value, max(mean.low, 0.0), min(mean.high, 1.0))
-
-
-def _has_failed(episode: Episode) -> bool:
-    trajectory = episode.trajectories[0]
-    return trajectory.exclude_from_baseline or not trajectory.verdict.ok
-
-
-def _failure(episode: Episode) -> str:
-    trajectory = episode.trajectories[0]
-    stop = "" if trajectory.stop is Stop.TERMINATED else f"{trajectory.stop}: "
-    return f"{stop}{trajectory.verdict.detail}"[:200]

@@ -82,41 +82,33 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Message:
     name, _, rest = line[1:].partition(" ")
     tools_by_name = {tool.name: tool for tool in tools}
     if name not in tools_by_name:
-        raise ToolError(_no_such_tool(name, list(tools_by_name)))
+        close_names = difflib.get_close_matches(name, tools_by_name, n=1, cutoff=0.5)
+        hint = f"there is {', '.join(tools_by_name) or 'none'}"
+        if close_names:
+            hint = f"did you mean /{close_names[0]}?"
+        slash = "(to say a text that begins with /, type //)"
+        raise ToolError(f"no tool named {name!r}; {hint} {slash}")
     arguments = _arguments(rest.strip(), tools_by_name[name])
     return assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
-
-
-def _no_such_tool(name: str, names: list[str]) -> str:
-    close_names = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = (
-        f"; did you mean /{close_names[0]}?"
-        if close_names
-        else f"; there is {', '.join(names) or 'none'}"
-    )
-    return f"no tool named {name!r}{hint} (to say a text that begins with /, type //)"
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     if text.startswith("{"):
-        return _from_json(text, tool)
+        try:
+            return dict(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ToolError(f"these arguments of {tool.name} are not JSON: {error}") from None
     if not text:
         return {}
     named_arguments = _parse_named_arguments(text, properties)
     if named_arguments is not None:
         return named_arguments
-    alone = _argument_of_whole_line(tool, properties)
-    if alone is None:
+    # The whole line is the value of the only argument, or of the only required argument.
+    names = list(properties) if len(properties) == 1 else list(tool.parameters.get("required", []))
+    if len(names) != 1:
         raise ToolError(f"{tool.name} takes {usage(tool)}")
-    return {alone: _value(text, properties[alone])}
-
-
-def _from_json(text: str, tool: ToolSpec) -> dict[str, Any]:
-    try:
-        return dict(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise ToolError(f"these arguments of {tool.name} are not JSON: {error}") from None
+    return {names[0]: _value(text, properties[names[0]])}
 
 
 def _parse_named_arguments(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -128,14 +120,6 @@ def _parse_named_arguments(text: str, properties: Mapping[str, Any]) -> dict[str
     if not all(mark and name in properties for name, mark, _ in words):
         return None
     return {name: _value(value, properties[name]) for name, _, value in words}
-
-
-def _argument_of_whole_line(tool: ToolSpec, properties: Mapping[str, Any]) -> str | None:
-    """Return the argument that takes the rest of the line: the only argument, or the only required
-    argument.
-    """
-    names = list(properties) if len(properties) == 1 else list(tool.parameters.get("required", []))
-    return names[0] if len(names) == 1 else None
 
 
 def _value(text: str, schema: Any) -> Any:

@@ -80,21 +80,18 @@ class FunctionGemmaFormat:
             if not closed and not has_another and not (complete and end == len(text)):
                 raise _Unreadable(f"{self.closing} is missing", position)
         except _Unreadable as error:
-            return self._unreadable(text, error, identity, complete=complete)
+            ends = [text.find(mark, error.position) for mark in (self.closing, self.opening)]
+            if max(ends) < 0:
+                reason = str(error) if complete else CUT
+                return [ToolCall(name="", id=identity, error=reason)], len(text)
+            # Go on after the mark that closes the call, or at the next call.
+            ends[0] += len(self.closing) if ends[0] >= 0 else 0
+            after = min(end for end in ends if end >= 0)
+            return [ToolCall(name="", id=identity, error=str(error))], after
         after = end + len(self.closing) if closed else end
         if fault := fault_of([name_match[1], arguments]):
             return [ToolCall(name="", id=identity, error=fault)], after
         return [ToolCall(name=name_match[1], arguments=arguments, id=identity)], after
-
-    def _unreadable(
-        self, text: str, error: _Unreadable, identity: str, *, complete: bool
-    ) -> tuple[list[ToolCall], int]:
-        closed = text.find(self.closing, error.position)
-        next_opening = text.find(self.opening, error.position)
-        end_positions = [closed + len(self.closing)] if closed >= 0 else []
-        end_positions += [next_opening] if next_opening >= 0 else []
-        reason = CUT if not end_positions and not complete else str(error)
-        return [ToolCall(name="", id=identity, error=reason)], min(end_positions, default=len(text))
 
 
 class Gemma4Format(FunctionGemmaFormat):

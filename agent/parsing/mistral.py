@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -52,7 +51,8 @@ class MistralV11Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        return "".join(f"{_CALLS}{call.name}{_ARGUMENTS}{_arguments(call)}" for call in calls)
+        written = [(call.name, json.dumps(call.arguments, ensure_ascii=False)) for call in calls]
+        return "".join(f"{_CALLS}{name}{_ARGUMENTS}{arguments}" for name, arguments in written)
 
     def call_id(self, call: ToolCall, number: int) -> str:
         """Return the id as templates of this model want; see `HasCallIds`."""
@@ -72,10 +72,6 @@ class MistralV3Format(MistralV11Format):
             for call in calls
         ]
         return f"{_CALLS} {json.dumps(rows, ensure_ascii=False)}" if calls else ""
-
-
-def _arguments(call: ToolCall) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def _with_id(call: ToolCall, number: int) -> ToolCall:
@@ -100,10 +96,8 @@ def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list
         return [ToolCall(name="", id=identity, error=CUT)], end  # nothing closes an object
     rows = decoded if isinstance(decoded, list) and decoded else [decoded]
     calls = numbered(rows, identity)
-    return [_with_own_id(call, row) for call, row in zip(calls, rows, strict=True)], end
-
-
-def _with_own_id(call: ToolCall, row: Any) -> ToolCall:
-    own_id = row.get("id") if isinstance(row, dict) else None
-    is_valid_id = isinstance(own_id, str) and _NINE.fullmatch(own_id)
-    return msgspec.structs.replace(call, id=own_id) if is_valid_id else call
+    for number, row in enumerate(rows):
+        own_id = row.get("id") if isinstance(row, dict) else None
+        if isinstance(own_id, str) and _NINE.fullmatch(own_id):
+            calls[number] = msgspec.structs.replace(calls[number], id=own_id)
+    return calls, end

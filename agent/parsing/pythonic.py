@@ -35,7 +35,11 @@ class Llama3PythonicFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        calls_start, body = _find(text, after_thoughts(text, _is_list), tools)
+        calls_start = after_thoughts(text, _is_list)
+        body = body_of(text[calls_start:])
+        if not _begins_list(body, tools):  # perhaps a tag announces the list later
+            calls_start = announced(text, calls_start, _ANNOUNCED)
+            body = body_of(text[calls_start:])
         if not _begins_list(body, tools):
             return Message(role=Role.ASSISTANT, content=text)
         calls = _read_turn(body.text)
@@ -45,12 +49,13 @@ class Llama3PythonicFormat:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would; "" for no calls."""
-        return f"[{', '.join(map(_as_python, calls))}]" if calls else ""
-
-
-def _as_python(call: ToolCall) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-    return f"{call.name}({arguments})"
+        if not calls:
+            return ""
+        written: list[str] = []
+        for call in calls:
+            arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+            written.append(f"{call.name}({arguments})")
+        return f"[{', '.join(written)}]"
 
 
 _FIRST_CALL = re.compile(r"(\[\s*)?([A-Za-z_][\w.-]*)\s*\(")
@@ -60,18 +65,6 @@ named argument.
 """
 _ANNOUNCED = re.compile(rf"{TAG}\s*{_FIRST_CALL.pattern}")
 """A tag and the call that follows, anywhere in a turn."""
-
-
-def _find(text: str, start: int, tools: Sequence[ToolSpec]) -> tuple[int, Body]:
-    """Return the position from `start` on where the list begins, and the body.
-
-    If no list begins at `start`, the position is that of a tag which announces calls later.
-    """
-    body = body_of(text[start:])
-    if _begins_list(body, tools):
-        return start, body
-    position = announced(text, start, _ANNOUNCED)
-    return position, body_of(text[position:])
 
 
 def _begins_list(body: Body, tools: Sequence[ToolSpec]) -> bool:

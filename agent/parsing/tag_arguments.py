@@ -147,12 +147,18 @@ class _Body:
         """
         while (parameter := self._match_here(self.grammar.parameter)) is not None:
             key = bare(parameter["key"])
-            value, self.position = self._value(parameter.end(), key)
+            start = parameter.end()
+            end, self.position = self._end_of_value(start, key)
+            value = self.text[start:end]
+            thought_end = end_of_a_thought(value)
+            if thought_end >= 0 and self.grammar.function.search(value, thought_end) is not None:
+                # The value is half a thought, and the call is written again after that.
+                raise UnreadableCall(f"the parameter {key!r} is not closed", start)
             types = self.schemas.get(key, set())
             if (is_string := parameter.groupdict().get("string")) is not None:
                 types = {"string"} if is_string == "true" else types - {"string"} or _NOT_STRING
             try:
-                self.arguments[key] = read_value(value, types)
+                self.arguments[key] = read_value(self.grammar.inner(value), types)
             except (ValueError, RecursionError) as error:
                 reason = f"the parameter {key!r} is not JSON: {error}"
                 raise UnreadableCall(reason, self.position) from None
@@ -171,15 +177,6 @@ class _Body:
 
     def _match_here(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.match(self.text, self._next())
-
-    def _value(self, start: int, key: str) -> tuple[str, int]:
-        """Return the text of a value, and the position after its end."""
-        end, after = self._end_of_value(start, key)
-        value = self.text[start:end]
-        closed = end_of_a_thought(value)
-        if closed >= 0 and self.grammar.function.search(value, closed) is not None:
-            raise UnreadableCall(f"the parameter {key!r} is not closed", start)  # half a thought
-        return self.grammar.inner(value), after
 
     def _end_of_value(self, start: int, key: str) -> tuple[int, int]:
         """Return where a value ends, and the position after its closing tag.
@@ -203,10 +200,8 @@ class _Body:
             elif mark["end"] is not None:
                 value_end = mark.start() if value_end < 0 and not inside else value_end
             elif value_end >= 0 and first is None and not inside:
-                return (
-                    value_end,
-                    value_end,
-                )  # the closing tags from here on are those of the next call
+                # The closing tags from here on are those of the next call.
+                return value_end, value_end
         self.counted = False
         if first is not None:
             return first.start(), first.end()

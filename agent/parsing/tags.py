@@ -17,7 +17,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
 from .json_calls import CUT, decoder, fault_of
-from .scan import Find, scan
+from .scan import scan
 from .typed import read_value, schemas_of
 
 _ANSWER, _ANSWERED = "<answer>", "</answer>"
@@ -43,19 +43,13 @@ class TagFormat:
             assert match is not None
             return _read(match, identity, complete=complete, tools=tools)
 
-        return scan(text, find, read, stop=_answer_of(text))
+        # An `<answer>` that is never closed is only being talked about, and stops nothing.
+        last = max(text.rfind(_ANSWERED), 0)
+        return scan(text, find, read, stop=lambda text, start: text.find(_ANSWER, start, last))
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "\n".join(_render(call, list(schemas_of(call.name, tools))) for call in calls)
-
-
-def _answer_of(text: str) -> Find:
-    """Return a function that finds the answer's start; an `<answer>` that is never closed is only
-    being talked about.
-    """
-    last = max(text.rfind(_ANSWERED), 0)
-    return lambda text, start: text.find(_ANSWER, start, last)
 
 
 def _render(call: ToolCall, parameters: list[str]) -> str:

@@ -63,18 +63,18 @@ def draft(cls: type[Config], table: Mapping[str, Any]) -> Config:
     """
     _refuse_unknown(cls, table, [])
 
-    def fill(part: type[Any], given: Mapping[str, Any], path: list[str]) -> Any:
+    def fill(part: type[object], values: Mapping[str, Any], path: list[str]) -> object:
         """Return an instance of `part`, the config at `path`, made without its own checks."""
         instance, hints = object.__new__(part), typing.get_type_hints(part)
-        for field in dataclasses.fields(part):
+        for field in dataclasses.fields(part):  # type: ignore[arg-type]
             name, kind = field.name, hints[field.name]
             default = field.default
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
-            value = given.get(name, default)
+            value = values.get(name, default)
             if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
                 value = fill(cast(type[Any], kind), value, [*path, name])
-            elif name in given:
+            elif name in values:
                 try:
                     value = msgspec.convert(value, kind, strict=False, dec_hook=_as_secret)
                 except msgspec.ValidationError as error:
@@ -180,7 +180,7 @@ def _is_table(value: object) -> bool:
 
 
 def _misfit(
-    cls: Any, table: Mapping[str, Any], error: msgspec.ValidationError, path: list[str]
+    cls: object, table: Mapping[str, Any], error: msgspec.ValidationError, path: list[str]
 ) -> ConfigError:
     """Return the error to raise where a value at or below `path` of `table` does not fit `cls`."""
     if isinstance(error.__cause__, ConfigError):  # said by the class itself
@@ -188,25 +188,19 @@ def _misfit(
     message, _, place = str(error).partition(" - at `$")
     name = ".".join(path) + place.rstrip("`") if path else place.rstrip("`").lstrip(".")
     names = name.split(".")
-    value = None if _is_secret(cls, names) else _value_at(table, names)
-    return ConfigError(f"setting {name or '?'!r}: {_problem_text(cls, name, message, value)}")
-
-
-def _value_at(table: object, path: Sequence[str]) -> object:
-    """Return the value at `path` of a table, None if there is no such path."""
-    for name in path:
-        table = table.get(name) if isinstance(table, Mapping) else None
-    return table
-
-
-def _problem_text(cls: Any, name: str, message: str, value: object) -> str:
-    """Describe what is wrong with `value`, given for the field `name`."""
-    choices = _choices(cls, name.split("."))
+    value: object = table
+    for part in names:  # None if there is no such path
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if any(word in names[-1].lower() for word in ("token", "key", "secret")):
+        value = None  # not shown
+    choices = _choices(cls, names)
     if choices and isinstance(value, str):
         close_names = difflib.get_close_matches(value, choices, n=1, cutoff=0.5)
         suggestion = f"did you mean {close_names[0]!r}? " if close_names else ""
-        return f"{value!r} is not a choice; {suggestion}choices: {', '.join(choices)}"
-    return message if value is None or isinstance(value, Mapping) else f"{message} {value!r}"
+        message = f"{value!r} is not a choice; {suggestion}choices: {', '.join(choices)}"
+    elif value is not None and not isinstance(value, Mapping):
+        message = f"{message} {value!r}"
+    return ConfigError(f"setting {name or '?'!r}: {message}")
 
 
 def _choices(cls: Any, path: Sequence[str]) -> list[str]:
@@ -224,16 +218,15 @@ def _choices(cls: Any, path: Sequence[str]) -> list[str]:
     )
 
 
-def _is_secret(cls: Any, path: Sequence[str]) -> bool:
-    """Whether the field at `path` must not be shown, also inside a list."""
-    return bool(path) and any(word in path[-1].lower() for word in ("token", "key", "secret"))
-
-
 def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None:
     hints = typing.get_type_hints(cls)
     for name, value in table.items():
         if name not in hints:
-            raise ConfigError(_unknown([*path, name], [*hints], path))
+            close_names = difflib.get_close_matches(name, [*hints], n=1, cutoff=0.5)
+            hint = f"known here: {', '.join(hints)}"
+            if close_names:
+                hint = f"did you mean {'.'.join([*path, close_names[0]])!r}?"
+            raise ConfigError(f"no setting named {'.'.join([*path, name])!r}; {hint}")
         inner = hints[name]
         if typing.get_origin(inner) is list and isinstance(value, list):
             (inner,) = typing.get_args(inner)
@@ -242,11 +235,3 @@ def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None
                     _refuse_unknown(inner, row, [*path, name])
         elif dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
             _refuse_unknown(inner, value, [*path, name])
-
-
-def _unknown(path: list[str], names: list[str], parents: list[str]) -> str:
-    close_names = difflib.get_close_matches(path[-1], names, n=1, cutoff=0.5)
-    full = ".".join(path)
-    if close_names:
-        return f"no setting named {full!r}; did you mean {'.'.join([*parents, close_names[0]])!r}?"
-    return f"no setting named {full!r}; known here: {', '.join(names)}"

@@ -94,7 +94,18 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
             "--policy openai needs --base-url and --model, such as "
             "--base-url http://127.0.0.1:8000/v1 --model MODEL"
         )
-    sampling = _sampling(options)
+    # The fields of each request besides the conversation; a field that is null is not sent.
+    sampling: dict[str, Any] = {
+        "temperature": options.temperature, "max_tokens": options.max_tokens
+    }  # fmt: skip
+    try:
+        sampling |= msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"--sampling {options.sampling!r} is not a JSON object: {error}"
+        ) from None
+    if sampling.get("seed") is not None:
+        raise ConfigError("--sampling cannot set seed: each episode has its own; use --seed")
     if options.max_image_pixels:
         raise ConfigError(
             f"--max-image-pixels {options.max_image_pixels}: is for --policy local; a server "
@@ -114,19 +125,3 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
         cache=options.cache or None,
         budget=TokenBudget(options.budget) if options.budget else None,
     )
-
-
-def _sampling(options: EvalOptions) -> dict[str, Any]:
-    """Collect the fields of each request besides the conversation; a field that is null is not
-    sent.
-    """
-    sampling = {"temperature": options.temperature, "max_tokens": options.max_tokens}
-    try:
-        more_sampling = msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise ConfigError(
-            f"--sampling {options.sampling!r} is not a JSON object: {error}"
-        ) from None
-    if more_sampling.get("seed") is not None:
-        raise ConfigError("--sampling cannot set seed: each episode has its own; use --seed")
-    return sampling | more_sampling

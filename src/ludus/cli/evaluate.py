@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
@@ -164,15 +164,25 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
         note = _Notes(options, stack)
         async with (
             opener(name, threads, call_timeout_s=in_workers_s) as open_session,
-            open_model(options) as policy,
-            _added(options) as tools,
+            open_model(options) as model,
+            AsyncExitStack() as servers,  # of MCP, which run as long as the evaluation
         ):
+            tools: list[Tool] = []
+            for address in options.mcp:
+                server = await servers.enter_async_context(McpServer(address))
+                tools += await server.tools()
             open_with_tools = with_tools(open_session, tools)
-            if policy is not None:
-                await _check_opening(open_with_tools, policy, options)
+            if model is not None:
+                await _check_opening(open_with_tools, model, options)
+
+            def policy_for(session: Playable) -> Policy:
+                if model is not None:
+                    return model
+                return expert(session) if options.policy == "expert" else RandomPolicy()
+
             return await evaluate(
                 open_with_tools,
-                _policies(options, policy),
+                policy_for,
                 split=options.split,
                 tasks=options.tasks,
                 samples=options.samples,
@@ -191,7 +201,13 @@ class _Notes:
 
     def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
         self._path = Path(options.out)
-        self._out = stack.enter_context(_open_output(options.out)) if options.out else None
+        self._out: BinaryIO | None = None
+        if options.out:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._out = stack.enter_context(self._path.open("wb"))
+            except OSError as error:
+                raise ConfigError(f"cannot write --out {options.out!r}: {error.strerror}") from None
         self._progress = stack.enter_context(_progress())
         self._bar = self._progress.add_task(options.policy, total=None)
 
@@ -205,17 +221,6 @@ class _Notes:
         if self._out:
             self._out.write(line_of(episode, self._path))
             self._out.flush()
-
-
-@asynccontextmanager
-async def _added(options: EvalOptions) -> AsyncGenerator[list[Tool]]:
-    """Yield the tools of the MCP servers, which run as long as the evaluation."""
-    async with AsyncExitStack() as stack:
-        tools: list[Tool] = []
-        for server in options.mcp:
-            mcp_server = await stack.enter_async_context(McpServer(server))
-            tools += await mcp_server.tools()
-        yield tools
 
 
 def with_tools(
@@ -264,20 +269,6 @@ async def _check_opening(
             policy.check(opening, briefing.tools)
     finally:
         await session.close()
-
-
-def _open_output(path: str) -> BinaryIO:
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return Path(path).open("wb")
-    except OSError as error:
-        raise ConfigError(f"cannot write --out {path!r}: {error.strerror}") from None
-
-
-def _policies(options: EvalOptions, model: Policy | None) -> Callable[[Playable], Policy]:
-    if model is not None:
-        return lambda _: model
-    return expert if options.policy == "expert" else lambda _: RandomPolicy()
 
 
 def expert(session: Playable) -> Policy:

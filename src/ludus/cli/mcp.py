@@ -84,19 +84,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _serve(env: McpEnv, options: McpOptions) -> None:
-    await env.start()
-    try:
-        await (_over_http(env, options) if options.http else _over_stdio(env))
-    finally:
-        await env.stop()
-
-
-async def _over_stdio(env: McpEnv) -> None:
     from mcp.server.stdio import stdio_server
 
-    server = env.server()
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    await env.start()
+    try:
+        if options.http:
+            await _over_http(env, options)
+        else:
+            server = env.server()
+            async with stdio_server() as (read, write):
+                await server.run(read, write, server.create_initialization_options())
+    finally:
+        await env.stop()
 
 
 async def _over_http(env: McpEnv, options: McpOptions) -> None:

@@ -1,9 +1,8 @@
-"""The files that `ludus new` writes, with a function for each, so that the text reads as
-written.
-"""
+"""The files that `ludus new` writes, as templates in which `${package}` stands for a name."""
 
 from __future__ import annotations
 
+from string import Template
 from typing import Protocol
 
 from ludus import __version__
@@ -35,132 +34,121 @@ def files(kind: str, names: Named, peer: str = "") -> dict[str, str]:
     Returns:
         path in the package -> text.
     """
-    source = f"src/{names.package}"
-    common = {
-        "pyproject.toml": _pyproject(kind, names, peer),
-        "README.md": _readme(kind, names),
+    is_env = kind == "env"
+    source, module = f"src/{names.package}", names.module
+    words = {
+        "id": names.id,
+        "distribution": names.distribution,
+        "package": names.package,
+        "module": module,
+        "classname": names.classname,
+        "factory": names.classname if is_env else module,
+        "group": "envs" if is_env else "verifiers",
+        "kind": "An environment" if is_env else "A verifier",
+        "ludus": f"ludus-rl[{peer}]" if peer else "ludus-rl",
+        "version": __version__,
+        "use": f"play {names.id}" if is_env else f"score {names.id} --gold 42 --answer 42",
+    }
+    init = INIT_FOR_VERIFIERS if is_env and peer else INIT
+    templates = {
+        "pyproject.toml": PYPROJECT,
+        "README.md": README,
         ".gitignore": "__pycache__/\n*.egg-info/\ndist/\n",
         f"{source}/py.typed": "",
+        f"{source}/__init__.py": init,
+        f"{source}/{module}.py": ENV if is_env else VERIFIER,
+        f"tests/test_{module}.py": ENV_TEST if is_env else VERIFIER_TEST,
     }
-    if kind == "env":
-        return common | {
-            f"{source}/__init__.py": (
-                _verifiers_init(names) if peer else _init(names, names.classname)
-            ),
-            f"{source}/{names.module}.py": _env(names),
-            f"tests/test_{names.module}.py": _env_test(names),
-            **({"tests/test_verifiers.py": _verifiers_test(names)} if peer else {}),
-        }
-    return common | {
-        f"{source}/__init__.py": _init(names, names.module),
-        f"{source}/{names.module}.py": _verifier(names),
-        f"tests/test_{names.module}.py": _verifier_test(names),
-    }
+    if is_env and peer:
+        templates["tests/test_verifiers.py"] = TEST_FOR_VERIFIERS
+    return {path: Template(text).substitute(words) for path, text in templates.items()}
 
 
-def _pyproject(kind: str, names: Named, peer: str) -> str:
-    ludus = f"ludus-rl[{peer}]" if peer else "ludus-rl"
-    group, factory = ("envs", names.classname) if kind == "env" else ("verifiers", names.module)
-    kind_text = "An environment" if kind == "env" else "A verifier"
-    return f'''\
+PYPROJECT = """\
 [build-system]
 requires = ["hatchling>=1.27"]
 build-backend = "hatchling.build"
 
 [project]
-name = "{names.distribution}"
+name = "${distribution}"
 version = "0.1.0"
-description = "{kind_text} for ludus."
+description = "${kind} for ludus."
 readme = "README.md"
 requires-python = ">=3.11"
-dependencies = ["{ludus}>={__version__}"]
+dependencies = ["${ludus}>=${version}"]
 
 [project.optional-dependencies]
 dev = ["pytest>=8"]
 
-[project.entry-points."ludus.{group}"]  # this is how ludus finds it once it is installed
-"{names.id}" = "{names.package}.{names.module}:{factory}"
+[project.entry-points."ludus.${group}"]  # this is how ludus finds it once it is installed
+"${id}" = "${package}.${module}:${factory}"
 
 [tool.hatch.build.targets.wheel]
-packages = ["src/{names.package}"]
+packages = ["src/${package}"]
 
 [tool.pytest.ini_options]
 testpaths = ["tests"]
+"""
+
+INIT = '''\
+"""${id} for ludus."""
+
+from .${module} import ${factory}
+
+__all__ = ["${factory}"]
 '''
 
-
-def _init(names: Named, factory: str) -> str:
-    return f'''\
-"""{names.id} for ludus."""
-
-from .{names.module} import {factory}
-
-__all__ = ["{factory}"]
-'''
-
-
-def _verifiers_init(names: Named) -> str:
-    return f'''\
-"""{names.id} for ludus, and for verifiers: `vf-eval {names.package}`."""
+INIT_FOR_VERIFIERS = '''\
+"""${id} for ludus, and for verifiers: `vf-eval ${package}`."""
 
 from typing import Any
 
-from .{names.module} import {names.classname}
+from .${module} import ${classname}
 
-__all__ = ["{names.classname}", "Env", "Taskset"]
+__all__ = ["${classname}", "Env", "Taskset"]
 
 
 def __getattr__(name: str) -> Any:
     """Make the two classes that verifiers asks for; nothing else of this package needs it."""
     if name not in ("Env", "Taskset"):
-        raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ludus.integrations.verifiers import verifiers_plugin
 
-    globals()["Taskset"], globals()["Env"] = verifiers_plugin("{names.id}")
+    globals()["Taskset"], globals()["Env"] = verifiers_plugin("${id}")
     return globals()[name]
 '''
 
-
-def _verifiers_test(names: Named) -> str:
-    return f"""\
+TEST_FOR_VERIFIERS = """\
 import pytest
 
-import {names.package}
+import ${package}
 
 
 def test_verifiers_finds_the_environment() -> None:
     loaders = pytest.importorskip("verifiers.v1.utils.loaders")
-    assert loaders.taskset_class("{names.package}") is {names.package}.Taskset
-    assert loaders.environment_class("{names.package}") is {names.package}.Env
+    assert loaders.taskset_class("${package}") is ${package}.Taskset
+    assert loaders.environment_class("${package}") is ${package}.Env
 """
 
+README = """\
+# ${distribution}
 
-def _readme(kind: str, names: Named) -> str:
-    use = (
-        f"ludus play {names.id}\nludus serve {names.id}"
-        if kind == "env"
-        else f"ludus score {names.id} --gold 42 --answer 42\nludus serve {names.id}"
-    )
-    return f"""\
-# {names.distribution}
-
-`{names.id}`: say here what it is.
+`${id}`: say here what it is.
 
 ```
 pip install -e .[dev]
 pytest
-ludus check {names.id}
-{use}
+ludus check ${id}
+ludus ${use}
+ludus serve ${id}
 ```
 
-The code is `src/{names.package}/{names.module}.py`; the line in `pyproject.toml` under
+The code is `src/${package}/${module}.py`; the line in `pyproject.toml` under
 `[project.entry-points]` is how ludus finds it.
 """
 
-
-def _env(names: Named) -> str:
-    return f'''\
-"""`{names.id}`: say a number in words."""
+ENV = '''\
+"""`${id}`: say a number in words."""
 
 from __future__ import annotations
 
@@ -171,7 +159,7 @@ import ludus
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
-class {names.classname}(ludus.TextEnv):
+class ${classname}(ludus.TextEnv):
     """Spell the digits of a number.
 
     Args:
@@ -191,12 +179,12 @@ class {names.classname}(ludus.TextEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Show the digits. All chance comes from `self.rng`, so the task fixes the episode."""
         self.number = "".join(str(self.rng.randrange(10)) for _ in range(self.digits))
-        return self.number, {{}}
+        return self.number, {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Reward 1 for the right words; the episode is over."""
         right = action.split() == self.gold().split()
-        return "", float(right), True, False, {{}}
+        return "", float(right), True, False, {}
 
     def gold(self) -> str:
         """The answer; `ludus check` sees to it that it is not shown."""
@@ -207,42 +195,38 @@ class {names.classname}(ludus.TextEnv):
         return self.gold()
 '''
 
-
-def _env_test(names: Named) -> str:
-    return f"""\
+ENV_TEST = """\
 import ludus
 
-from {names.package} import {names.classname}
+from ${package} import ${classname}
 
 
 def test_it_keeps_the_contract() -> None:
-    ludus.check_env({names.classname}, max_return=1.0)
+    ludus.check_env(${classname}, max_return=1.0)
 
 
 def test_the_right_words_earn_the_reward() -> None:
-    env = ludus.make({names.classname}(digits=2))
+    env = ludus.make(${classname}(digits=2))
     digits, _ = env.reset(seed=0)
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     assert env.step(" ".join(words[int(digit)] for digit in digits))[1] == 1.0
 
 
 def test_digits_are_not_words() -> None:
-    env = ludus.make({names.classname}())
+    env = ludus.make(${classname}())
     digits, _ = env.reset(seed=0)
     assert env.step(digits)[1] == 0.0
 """
 
-
-def _verifier(names: Named) -> str:
-    return f'''\
-"""`{names.id}`: the answer is the gold number."""
+VERIFIER = '''\
+"""`${id}`: the answer is the gold number."""
 
 from __future__ import annotations
 
 import ludus
 
 
-def {names.module}(sample: ludus.Sample) -> ludus.Verdict:
+def ${module}(sample: ludus.Sample) -> ludus.Verdict:
     """1 if the last word of the response is the gold number.
 
     What the policy wrote is never our fault: a wrong or empty answer is an ok verdict with reward
@@ -250,12 +234,12 @@ def {names.module}(sample: ludus.Sample) -> ludus.Verdict:
     """
     gold = number(str(sample.gold))
     if gold is None:
-        return ludus.Verdict.invalid(f"the gold must be a number, got {{sample.gold!r:.80}}")
+        return ludus.Verdict.invalid(f"the gold must be a number, got {sample.gold!r:.80}")
     words = sample.text.split()
     said = number(words[-1]) if words else None
     if said is None:
         return ludus.Verdict.of(0.0, "the last word is not a number")
-    return ludus.Verdict.of(float(said == gold), f"read {{said:g}}")
+    return ludus.Verdict.of(float(said == gold), f"read {said:g}")
 
 
 def number(text: str) -> float | None:
@@ -266,21 +250,19 @@ def number(text: str) -> float | None:
         return None
 '''
 
-
-def _verifier_test(names: Named) -> str:
-    return f"""\
+VERIFIER_TEST = """\
 import ludus
 
-from {names.package} import {names.module}
+from ${package} import ${module}
 
 
 def verdict(response: str, gold: object) -> ludus.Verdict:
-    return {names.module}(ludus.Sample(response=response, gold=gold))
+    return ${module}(ludus.Sample(response=response, gold=gold))
 
 
 def test_it_keeps_the_contract() -> None:
     right = ludus.Sample(response="It is 42.", gold="42")
-    ludus.check_verifier({names.module}, cases=[right])
+    ludus.check_verifier(${module}, cases=[right])
 
 
 def test_a_right_answer_earns_the_reward() -> None:

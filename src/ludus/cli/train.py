@@ -47,21 +47,19 @@ def main(arguments: list[str]) -> int:
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
         named=_recipe_or_settings,
     )
-    return _run(config) if rest == list(arguments) else _plan(config)
-
-
-def _recipe_or_settings(name: str) -> Table:
-    is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
-    return read_toml(name) if is_settings else {"recipe": name}
-
-
-def _plan(config: TrainConfig) -> int:
+    if rest == list(arguments):
+        return _run(config)
     try:
         from ludus.trainer.plan.dry_run import make_plan
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train --dry-run") from error
     print(run_interruptible(make_plan(config)))
     return 0
+
+
+def _recipe_or_settings(name: str) -> Table:
+    is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
+    return read_toml(name) if is_settings else {"recipe": name}
 
 
 def _run(config: TrainConfig) -> int:

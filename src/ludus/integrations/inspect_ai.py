@@ -14,7 +14,7 @@ from ludus.envs.protocol import TextEnv
 from ludus.envs.tools.spec import ToolSpec
 from ludus.messages import Message, Role, ToolCall, assistant
 
-from .bridge import BridgedEpisode, EnvBridge, on_background, peer_package
+from .bridge import EnvBridge, on_background, peer_package
 
 _inspect: Any = peer_package("inspect_ai", "inspect")
 _dataset: Any = peer_package("inspect_ai.dataset", "inspect")
@@ -84,7 +84,14 @@ def _play(bridge: EnvBridge, seed: int) -> Any:
                 state.messages += [_shown(message) for message in answer]
         finally:
             await on_background(episode.close())
-        _keep(state, episode)
+        verdict = episode.verdict
+        kept = {
+            "reward": verdict.reward,
+            "detail": verdict.detail or str(verdict.status),
+            "parts": {name: value for name, (value, _) in verdict.parts.items()},
+            "turns": episode.turn,
+        }
+        state.store.set(EPISODE, kept)
         return state
 
     return solve
@@ -105,13 +112,6 @@ def _reward() -> Any:
         )
 
     return score
-
-
-def _keep(state: Any, episode: BridgedEpisode) -> None:
-    verdict = episode.verdict
-    parts = {name: value for name, (value, _) in verdict.parts.items()}
-    kept = {"reward": verdict.reward, "detail": verdict.detail or str(verdict.status)}
-    state.store.set(EPISODE, {**kept, "parts": parts, "turns": episode.turn})
 
 
 def _offered(tool: ToolSpec) -> Any:

@@ -148,12 +148,9 @@ class _TrlEnvironment:
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name == SAY.name and all(tool.name != SAY.name for tool in self._episode.tools):
-            return self._say(str(arguments.get("text", "")))
+            answer = spoken(run_on_loop(self._episode.act(str(arguments.get("text", "")))))
+            return answer or ("the episode is over" if self._episode.over else "")
         return run_on_loop(self._episode.call(name, arguments))
-
-    def _say(self, text: str) -> str:
-        answer = spoken(run_on_loop(self._episode.act(text)))
-        return answer or ("the episode is over" if self._episode.over else "")
 
     def _finish(self, completion: object) -> Verdict:
         """Play what the policy said last, if the episode goes on, and return the verdict."""
@@ -257,7 +254,12 @@ def _content(message: Mapping[str, Any]) -> str:
 
 def _method(tool: ToolSpec) -> Callable[..., str]:
     """Return a method whose signature and docstring say what the tool's schema says."""
-    _check_name(tool.name)
+    name = tool.name
+    if name in TAKEN or name.startswith("_") or not name.isidentifier() or keyword.iskeyword(name):
+        raise ConfigError(
+            f"TRL cannot show a tool named {name!r}: its tools are public methods, and "
+            f"{' and '.join(TAKEN)} are its own"
+        )
     properties: dict[str, dict[str, Any]] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
 
@@ -278,29 +280,15 @@ def _method(tool: ToolSpec) -> Callable[..., str]:
         )
         for name in ordered
     ]
+    lines = [tool.description or tool.name, *(["", "Args:"] if ordered else [])]
+    for name in ordered:
+        description = " ".join(str(properties[name].get("description") or name).split())
+        lines.append(f"    {name}: {description}")
     call.__name__ = call.__qualname__ = tool.name
-    call.__doc__ = _docstring(tool, {name: properties[name] for name in ordered})
+    call.__doc__ = "\n".join(lines)
     call.__annotations__ = {**kinds, "return": str}
     call.__signature__ = inspect.Signature([own, *parameters], return_annotation=str)  # type: ignore[attr-defined]
     return call
-
-
-def _check_name(name: str) -> None:
-    if name in TAKEN or name.startswith("_") or not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigError(
-            f"TRL cannot show a tool named {name!r}: its tools are public methods, and "
-            f"{' and '.join(TAKEN)} are its own"
-        )
-
-
-def _docstring(tool: ToolSpec, properties: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = [tool.description or tool.name]
-    if properties:
-        lines += ["", "Args:"]
-    for name, schema in properties.items():
-        told = " ".join(str(schema.get("description") or name).split())
-        lines.append(f"    {name}: {told}")
-    return "\n".join(lines)
 
 
 _PLAIN: dict[str, Any] = {

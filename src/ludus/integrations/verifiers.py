@@ -19,7 +19,7 @@ from typing import Any
 from ludus.errors import RewardUnavailable
 from ludus.messages import Role
 
-from .bridge import BridgedEpisode, EnvBridge, on_background, peer_package, shared_bridge, spoken
+from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
 from .replies import TextReplies
 
 PAGE = 1000
@@ -77,13 +77,17 @@ def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> 
         def load(self) -> Iterator[Any]:
             """Yield the tasks in order."""
             config = self.config
-            said = _system_prompt(shared_bridge(config.env, config.url), tool_format)
+            # What the policy is told before its first turn: the instructions and the tools.
+            briefing = shared_bridge(config.env, config.url).card.briefing
+            tools = spoken(TextReplies(tool_format).opening([], briefing.tools))
+            instructions = (briefing.system_prompt, briefing.answer_format, tools)
+            system_prompt = "\n\n".join(part for part in instructions if part)
             for task in _pages(config):
                 data = LudusData(
                     id=task,
                     name=f"{config.env}#{task}",
                     prompt=None,
-                    system_prompt=said or None,
+                    system_prompt=system_prompt or None,
                     env=config.env,
                     task=task,
                     seed=config.seed,
@@ -92,14 +96,6 @@ def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> 
                 yield LudusTask(data, config.task)
 
     return LudusTaskset
-
-
-def _system_prompt(bridge: EnvBridge, tool_format: str) -> str:
-    """Return what the policy is told before its first turn: the instructions and the tools."""
-    briefing = bridge.card.briefing
-    begun = TextReplies(tool_format).opening([], briefing.tools)
-    told = (briefing.system_prompt, briefing.answer_format, spoken(begun))
-    return "\n\n".join(part for part in told if part)
 
 
 def _pages(config: Any) -> Iterator[str]:

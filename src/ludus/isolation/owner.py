@@ -68,13 +68,14 @@ class ForkServer:
         self.owner = os.getpid()
         self._lock = threading.Lock()
         self._control, server_end = socket.socketpair()
+        path = os.pathsep.join(entry for entry in sys.path if entry)
         with server_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ludus.isolation.fork_server"],
                 stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
-                env=_environment(),
+                env={**os.environ, "PYTHONPATH": path, **_single_threaded()},
             )
         channel.send(self._control, {"path": sys.path, "imports": PRELOADED, "owner": os.getpid()})
         channel.receive(self._control, deadline=time.monotonic() + START_TIMEOUT_S)
@@ -254,11 +255,6 @@ class Template:
                 f"{self.label} cannot be loaded: the process that loaded it ended (os._exit, a "
                 "crash in a library, or out of memory)"
             ) from None
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {**os.environ, "PYTHONPATH": path, **_single_threaded()}
 
 
 def _single_threaded() -> dict[str, str]:

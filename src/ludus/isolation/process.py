@@ -228,10 +228,14 @@ class WorkerProcess:
         if frame.call in self._late:
             self._gave_up(frame.call)
         elif not call.future.done():
-            if frame.tag == FAILED:
-                call.future.set_exception(CallFailed(_failure_in(frame)))
-            else:
+            if frame.tag != FAILED:
                 call.future.set_result((frame.tag, frame.body))
+            else:
+                try:
+                    failure = msgspec.msgpack.decode(frame.body, type=Failure)
+                except msgspec.DecodeError as error:
+                    raise BadFrame(f"a failure that cannot be read: {error}") from None
+                call.future.set_exception(CallFailed(failure))
         self.idle_since = time.monotonic()
         self._on_change(self)
 
@@ -298,10 +302,13 @@ class WorkerProcess:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
             self._handle = None
-        if self.end is None:
-            self._finish(_end_of(death), f"its process ended ({death})")
-        else:
-            self._finish(self.end, self.why)
+        end, reason = self.end, self.why
+        if end is None:  # no doing of ours; SIGKILL and an unknown end are laid on nobody
+            reason = f"its process ended ({death})"
+            end = WorkerEnd.CRASHED if death.signal else WorkerEnd.EXITED
+            if not death.known or death.signal == signal.SIGKILL:
+                end = WorkerEnd.KILLED
+        self._finish(end, reason)
 
     def _finish(self, end: WorkerEnd, reason: str) -> None:
         """Tell every waiting caller that the process has ended, and log the end once."""
@@ -342,16 +349,3 @@ class WorkerProcess:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             else:
                 os.kill(self.pid, signal.SIGKILL)
-
-
-def _failure_in(frame: Frame) -> Failure:
-    try:
-        return msgspec.msgpack.decode(frame.body, type=Failure)
-    except msgspec.DecodeError as error:
-        raise BadFrame(f"a failure that cannot be read: {error}") from None
-
-
-def _end_of(death: Death) -> WorkerEnd:
-    if not death.known or death.signal == signal.SIGKILL:
-        return WorkerEnd.KILLED
-    return WorkerEnd.CRASHED if death.signal else WorkerEnd.EXITED

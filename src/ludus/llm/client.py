@@ -147,7 +147,12 @@ class ChatClient:
             with contextlib.suppress(ServerFault):  # a damaged file is asked for again
                 return self._noted(msgspec.structs.replace(read_reply(cached), cached=True))
         completion, body = await self._ask(request)
-        self._count(completion.usage)
+        if completion.usage is not None:
+            self.usage.add(completion.usage)
+            if self._budget:
+                self._budget.spent.add(completion.usage)
+        elif self._budget:
+            raise ConfigError(f"{self.url} counts no tokens, so a token budget cannot be kept")
         if self._cache:
             self._cache.put(key, body)
         return self._noted(completion)
@@ -177,7 +182,11 @@ class ChatClient:
 
     async def _ask(self, request: dict[str, Any]) -> tuple[Completion, bytes]:
         """Return the answer, parsed and raw, and repeat the request while that may help."""
-        posted = HttpRequest("POST", self.url, self._headers(), _encoded(request))
+        try:
+            body = msgspec.json.encode(request)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"this cannot be sent to a model: {error}") from None
+        posted = HttpRequest("POST", self.url, self._headers(), body)
         async with self._slots:
             retry = Retry(self.patience, self._rng)
             while True:
@@ -209,21 +218,6 @@ class ChatClient:
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         return headers | ({"Authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
-
-    def _count(self, usage: TokenUsage | None) -> None:
-        if usage is not None:
-            self.usage.add(usage)
-            if self._budget:
-                self._budget.spent.add(usage)
-        elif self._budget:
-            raise ConfigError(f"{self.url} counts no tokens, so a token budget cannot be kept")
-
-
-def _encoded(request: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(request)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"this cannot be sent to a model: {error}") from None
 
 
 def retry_after_s(response: HttpResponse) -> float | None:

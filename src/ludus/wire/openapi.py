@@ -76,9 +76,10 @@ def _without(schema: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 def _operation(
     route: Route, schemas: dict[Any, dict[str, Any]], components: dict[str, Any]
 ) -> dict[str, Any]:
+    words = re.sub(r"\W+", "_", _PARAMETER.sub(r"\1", route.path)).strip("_")
     operation: dict[str, Any] = {
         "summary": route.summary,
-        "operationId": f"{route.method.lower()}_{_identifier(route.path)}",
+        "operationId": f"{route.method.lower()}_{words}",
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in _PARAMETER.findall(route.path)
@@ -97,10 +98,13 @@ def _operation(
             body = {"$ref": REFERENCE.format(name=f"{name}Body")}
         operation["requestBody"] = {"required": True, "content": _content(body)}
     elif route.payload is not Nothing:
+        _, query = msgspec.json.schema_components([route.payload], ref_template=REFERENCE)
+        schema = query[route.payload.__name__]
+        required = schema.get("required", [])
         operation["parameters"] += [
-            one
-            for one in _query_parameters(route.payload)
-            if one["name"] not in ("op", *route.in_path.values())
+            {"name": name, "in": "query", "required": name in required, "schema": kind}
+            for name, kind in schema["properties"].items()
+            if name not in ("op", *route.in_path.values())
         ]
     return operation
 
@@ -111,17 +115,3 @@ def _body(route: Route) -> type[msgspec.Struct]:
 
 def _content(schema: dict[str, Any]) -> dict[str, Any]:
     return {format.value: {"schema": schema} for format in Format}
-
-
-def _query_parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
-    _, components = msgspec.json.schema_components([query], ref_template=REFERENCE)
-    schema = components[query.__name__]
-    required = schema.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": kind}
-        for name, kind in schema["properties"].items()
-    ]
-
-
-def _identifier(path: str) -> str:
-    return re.sub(r"\W+", "_", _PARAMETER.sub(r"\1", path)).strip("_")

@@ -245,18 +245,16 @@ class NumberedRequests(Generic[Q, A]):
                     f"{self._session}: seq {seq} was sent before with another payload"
                 )
             return self._last[1]
-        raise SequenceConflict(f"{self._session}: {self._problem(seq)}")
+        following = f"the next is {self._next_seq}"
+        if seq == self._next_seq:
+            problem = f"seq {seq - 1} is still running"
+        elif seq > self._next_seq:
+            problem = f"seq {seq} skips; {following}"
+        else:
+            problem = f"seq {seq} is long past; {following}, and only the last reply is kept"
+        raise SequenceConflict(f"{self._session}: {problem}")
 
     def begun(self, request: Q, seq: int, reply: asyncio.Future[A]) -> None:
         """Note that the next request has begun, with a future of the reply."""
         self._next_seq = seq + 1
         self._last = request, reply
-
-    def _problem(self, seq: int) -> str:
-        if seq == self._next_seq:
-            return f"seq {seq - 1} is still running"
-        if seq > self._next_seq:
-            return f"seq {seq} skips; the next is {self._next_seq}"
-        return (
-            f"seq {seq} is long past; the next is {self._next_seq}, and only the last reply is kept"
-        )

@@ -248,8 +248,17 @@ class ClientStream:
             return
         try:
             data, format = encode(frame, self._client.format)
-        except (TypeError, ValueError, RecursionError) as error:
-            self._not_sendable(waited, error)
+        except (TypeError, ValueError, RecursionError):
+            # Fail the operation that cannot be encoded, and put the others back.
+            for number in waited:
+                try:
+                    encode(self._pending[number].operation, self._client.format)
+                except (TypeError, ValueError, RecursionError) as own:
+                    message = f"this cannot be sent to {self._client.url}: {own}"
+                    self._fail(number, ConfigError(message))
+                else:
+                    self._unsent.append(number)
+                    self._more.set()
             return
         if len(data) > self._max_bytes:
             if len(waited) == 1:  # its own route may take more
@@ -267,18 +276,6 @@ class ClientStream:
             await socket.send_bytes(data)
         else:
             await socket.send_str(data.decode())
-
-    def _not_sendable(self, numbers: Sequence[int], error: Exception) -> None:
-        """Fail the operation that cannot be encoded, and put the others back."""
-        for number in numbers:
-            try:
-                encode(self._pending[number].operation, self._client.format)
-            except (TypeError, ValueError, RecursionError) as own:
-                message = f"this cannot be sent to {self._client.url}: {own}"
-                self._fail(number, ConfigError(message))
-            else:
-                self._unsent.append(number)
-                self._more.set()
 
     # --- what comes back ------------------------------------------------------------------------
 
