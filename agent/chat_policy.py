@@ -93,8 +93,12 @@ class ChatPolicy:
         self, messages: Sequence[Message], offer: list[dict[str, Any]], seed: int, **fields: Any
     ) -> Completion:
         """Send a conversation; see `ChatClient.complete`."""
+        if "max_tokens" in fields and "max_completion_tokens" in self.sampling:
+            # This server knows the bound on an answer by its other name.
+            fields["max_completion_tokens"] = fields.pop("max_tokens")
+        request = {**self.sampling, **fields}
         return await self.client.complete(
-            messages, tools=offer, seed=seed, send_seed=self.send_seed, **self._fields(fields)
+            messages, tools=offer, seed=seed, send_seed=self.send_seed, **request
         )
 
     def check(self, opening: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
@@ -128,15 +132,6 @@ class ChatPolicy:
         """The most tokens of one action, as far as known."""
         max_tokens = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
         return max_tokens if isinstance(max_tokens, int) else None
-
-    def _fields(self, overrides: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a request; a bound on the answer uses the field name that this
-        server knows.
-        """
-        fields = dict(overrides)
-        if "max_tokens" in fields and "max_completion_tokens" in self.sampling:
-            fields["max_completion_tokens"] = fields.pop("max_tokens")
-        return {**self.sampling, **fields}
 
     def _wire(self) -> ToolWire:
         return ServerTools() if self.tool_format is None else TextTools(self.tool_format)

@@ -40,22 +40,15 @@ def _episodes(path: Path) -> Iterator[Episode]:
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield restored(_episode(line, f"{path}, line {number}"), path, images)
+                if not line.strip():
+                    continue
+                try:
+                    episode = msgspec.json.decode(line, type=Episode)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    if not line.endswith(b"\n"):  # the last line, which its writer did not finish
+                        return
+                    place = f"{path}, line {number}"
+                    raise ConfigError(f"{place} is not an episode: {error}") from None
+                yield restored(episode, path, images)
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except _Unfinished:
-        return
-
-
-class _Unfinished(Exception):
-    """The last line is neither an episode nor ended by a line feed: its writer did not finish."""
-
-
-def _episode(line: bytes, place: str) -> Episode:
-    try:
-        return msgspec.json.decode(line, type=Episode)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if not line.endswith(b"\n"):
-            raise _Unfinished from None
-        raise ConfigError(f"{place} is not an episode: {error}") from None

@@ -61,8 +61,16 @@ class DeepSeekV32Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        rendered_calls = "\n".join(map(_invoke, calls))
-        return f"<｜DSML｜{self.block}>\n{rendered_calls}\n</｜DSML｜{self.block}>" if calls else ""
+        written: list[str] = []
+        for call in calls:
+            parameters = "".join(
+                f'<｜DSML｜parameter name="{name}" string="{str(isinstance(value, str)).lower()}">'
+                f"{as_text(value)}</｜DSML｜parameter>\n"
+                for name, value in call.arguments.items()
+            )
+            written.append(f'<｜DSML｜invoke name="{call.name}">\n{parameters}</｜DSML｜invoke>\n')
+        block = f"｜DSML｜{self.block}"
+        return f"<{block}>\n{''.join(written)}</{block}>" if calls else ""
 
 
 class DeepSeekV4Format(DeepSeekV32Format):
@@ -70,12 +78,3 @@ class DeepSeekV4Format(DeepSeekV32Format):
 
     name = "deepseek_v4"
     block = "tool_calls"
-
-
-def _invoke(call: ToolCall) -> str:
-    parameters = "".join(
-        f'<｜DSML｜parameter name="{name}" string="{str(isinstance(value, str)).lower()}">'
-        f"{as_text(value)}</｜DSML｜parameter>\n"
-        for name, value in call.arguments.items()
-    )
-    return f'<｜DSML｜invoke name="{call.name}">\n{parameters}</｜DSML｜invoke>'

@@ -47,12 +47,11 @@ class Glm4Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        return "\n".join(map(_render, calls))
-
-
-def _render(call: ToolCall) -> str:
-    arguments = "".join(
-        f"<arg_key>{name}</arg_key>\n<arg_value>{wrapped(as_text(value))}</arg_value>\n"
-        for name, value in call.arguments.items()
-    )
-    return f"<tool_call>{call.name}\n{arguments}</tool_call>"
+        written: list[str] = []
+        for call in calls:
+            arguments = "".join(
+                f"<arg_key>{name}</arg_key>\n<arg_value>{wrapped(as_text(value))}</arg_value>\n"
+                for name, value in call.arguments.items()
+            )
+            written.append(f"<tool_call>{call.name}\n{arguments}</tool_call>")
+        return "\n".join(written)

@@ -63,7 +63,13 @@ class JsonGrammar:
         if after is None:
             fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"
             return self._unreadable(text, end, identity, fault, complete=complete)
-        return [_call_of(header, decoded, identity)], after
+        groups = header.groupdict()
+        identity = groups.get("id") or identity
+        name = (groups["name"] or groups.get("before") or "").strip()
+        if fault := fault_of(name):
+            return [ToolCall(name="", id=identity, error=fault)], after
+        arguments, fault = read_arguments(decoded)
+        return [ToolCall(name=name, arguments=arguments, id=identity, error=fault)], after
 
     def _after(self, text: str, end: int, *, complete: bool) -> int | None:
         """Return the position after a call whose arguments end at `end`, or None if something else
@@ -95,13 +101,3 @@ class JsonGrammar:
         call_ends += [match.start() for match in (next_opening,) if match is not None]
         error = CUT if not call_ends and not complete else fault
         return [ToolCall(name="", id=identity, error=error)], min(call_ends, default=len(text))
-
-
-def _call_of(header: re.Match[str], decoded: object, identity: str) -> ToolCall:
-    groups = header.groupdict()
-    identity = groups.get("id") or identity
-    name = (groups["name"] or groups.get("before") or "").strip()
-    if fault := fault_of(name):
-        return ToolCall(name="", id=identity, error=fault)
-    arguments, error = read_arguments(decoded)
-    return ToolCall(name=name, arguments=arguments, id=identity, error=error)

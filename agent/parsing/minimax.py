@@ -69,13 +69,11 @@ class MiniMaxM2Format:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        rendered_calls = "\n".join(map(_invoke, calls))
-        return f"<{_OUTER}>\n{rendered_calls}\n</{_OUTER}>" if calls else ""
-
-
-def _invoke(call: ToolCall) -> str:
-    parameters = "".join(
-        f'<parameter name="{name}">{wrapped(as_text(value))}</parameter>\n'
-        for name, value in call.arguments.items()
-    )
-    return f'<invoke name="{call.name}">\n{parameters}</invoke>'
+        written: list[str] = []
+        for call in calls:
+            parameters = "".join(
+                f'<parameter name="{name}">{wrapped(as_text(value))}</parameter>\n'
+                for name, value in call.arguments.items()
+            )
+            written.append(f'<invoke name="{call.name}">\n{parameters}</invoke>\n')
+        return f"<{_OUTER}>\n{''.join(written)}</{_OUTER}>" if calls else ""

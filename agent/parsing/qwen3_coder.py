@@ -53,12 +53,12 @@ class Qwen3CoderFormat:
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        return "\n".join(map(_render, calls))
-
-
-def _render(call: ToolCall) -> str:
-    parameters = "".join(
-        f"<parameter={name}>\n{as_text(value)}\n</parameter>\n"
-        for name, value in call.arguments.items()
-    )
-    return f"<tool_call>\n<function={call.name}>\n{parameters}</function>\n</tool_call>"
+        written: list[str] = []
+        for call in calls:
+            parameters = "".join(
+                f"<parameter={name}>\n{as_text(value)}\n</parameter>\n"
+                for name, value in call.arguments.items()
+            )
+            function = f"<function={call.name}>\n{parameters}</function>"
+            written.append(f"<tool_call>\n{function}\n</tool_call>")
+        return "\n".join(written)

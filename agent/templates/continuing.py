@@ -31,8 +31,15 @@ def continued(
     Returns:
         the outcome, a detail, and the repairs.
     """
+    message = cases.thinking(step.said, apart=apart) if step.thought else step.said
+    answer = message
+    if step.thought and not apart and chat.opening.rstrip().endswith("<think>"):
+        # The policy would sample the turn without the tag that the template opened.
+        said = message.text[len("<think>\n") :]
+        answer = Message(role=message.role, content=said, tool_calls=message.tool_calls)
     try:
-        prompt, sampled_ids = chat.prompt([cases.ASKED], []), _sampled(chat, step, apart=apart)
+        prompt = chat.prompt([cases.ASKED], [])
+        sampled_ids = chat.answer(answer, [cases.TOOL])
         if not step.ended:
             sampled_ids = sampled_ids[:-1]
         added = chat.extension(
@@ -41,7 +48,7 @@ def continued(
             thought=step.thought,
             last=sampled_ids[-1] if sampled_ids else None,
         )
-        full_prompt = chat.prompt([cases.ASKED, _message_of(step, apart=apart), *step.new], [])
+        full_prompt = chat.prompt([cases.ASKED, message, *step.new], [])
     except TemplateRefused as error:
         return Outcome.REFUSED, short_reason(error), []
     if added is None:
@@ -58,20 +65,3 @@ def continued(
     else:
         detail = "text alike; tokens split otherwise at a seam"
     return Outcome.SUPPORTED, detail, []
-
-
-def _message_of(step: Continuation, *, apart: bool) -> Message:
-    return cases.thinking(step.said, apart=apart) if step.thought else step.said
-
-
-def _sampled(chat: ChatFormat, step: Continuation, *, apart: bool) -> list[int]:
-    """Return a turn as the policy would sample it: without the tag that the template opened."""
-    answer = _message_of(step, apart=apart)
-    thought_open = chat.opening.rstrip().endswith("<think>")
-    if thought_open and step.thought and not apart:
-        answer = Message(
-            role=answer.role,
-            content=answer.text[len("<think>\n") :],
-            tool_calls=answer.tool_calls,
-        )
-    return chat.answer(answer, [cases.TOOL])

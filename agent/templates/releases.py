@@ -97,24 +97,17 @@ def recognise(template: str) -> Recognition:
     if share < NEAR:
         return Recognition(digest, "no template that ludus knows")
     release_counts = Counter(nearest.statements)
-    added = [statements[unknown] for unknown in (own_counts - release_counts)]
-    missing = (release_counts - own_counts).total()
-    return Recognition(
-        digest, f"near {nearest.name} ({nearest.family}), but {_difference(added, missing)}"
-    )
+    differences: list[str] = []
+    if added := [statements[unknown] for unknown in (own_counts - release_counts)]:
+        quoted = ", ".join(repr(part[:80]) for part in added[:SHOWN])
+        rest = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+        differences.append(f"{len(added)} of its statements are other: {quoted}{rest}")
+    if missing := (release_counts - own_counts).total():
+        differences.append(f"{missing} of the released statements are missing")
+    difference = " and ".join(differences) or "its statements are in another order"
+    return Recognition(digest, f"near {nearest.name} ({nearest.family}), but {difference}")
 
 
 def _in_common(first: Counter[str], second: Counter[str]) -> float:
     """Return the share of statements in common, counted with repetitions."""
     return (first & second).total() / max((first | second).total(), 1)
-
-
-def _difference(added: list[str], missing: int) -> str:
-    quoted = ", ".join(repr(part[:80]) for part in added[:SHOWN])
-    parts: list[str] = []
-    if added:
-        rest = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
-        parts.append(f"{len(added)} of its statements are other: {quoted}{rest}")
-    if missing:
-        parts.append(f"{missing} of the released statements are missing")
-    return " and ".join(parts) or "its statements are in another order"

@@ -109,15 +109,14 @@ def _tokens(
     kind: str,
     decode: Detokenizer,
 ) -> Iterator[TokenPiece]:
-    facts = list(zip_longest(ids, logprobs[: len(ids)], versions[: len(ids)]))
-    for start, end, text in _groups(ids, decode):
-        yield TokenPiece(kind, "; ".join(_facts(*fact) for fact in facts[start:end]), text)
-
-
-def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, text) of single tokens, or of several that hold parts of a character."""
+    facts: list[str] = []
+    for token, logprob, version in zip_longest(ids, logprobs[: len(ids)], versions[: len(ids)]):
+        fact = f"id {token}"
+        fact += f", logprob {logprob:.4f}" if logprob is not None else ""
+        facts.append(fact + (f", version {version}" if version is not None else ""))
     start = 0
     while start < len(ids):
+        # A piece is one token, or the few that hold the parts of a character.
         end = start + 1
         text = decode(ids[start:end])
         while text.endswith(_UNFINISHED) and end < min(len(ids), start + _LONGEST_CHARACTER):
@@ -125,11 +124,5 @@ def _groups(ids: Sequence[int], decode: Detokenizer) -> Iterator[tuple[int, int,
             text = decode(ids[start:end])
         if text.endswith(_UNFINISHED):
             end, text = start + 1, decode(ids[start : start + 1])
-        yield start, end, text
+        yield TokenPiece(kind, "; ".join(facts[start:end]), text)
         start = end
-
-
-def _facts(token: int, logprob: float | None, version: int | None) -> str:
-    token_text = f"id {token}"
-    token_text += f", logprob {logprob:.4f}" if logprob is not None else ""
-    return token_text + (f", version {version}" if version is not None else "")

@@ -51,17 +51,13 @@ def options_of(target: Callable[..., Any]) -> dict[str, Any]:
     >>> options_of(factory)
     {'turns': <class 'int'>}
     """
-    options: dict[str, Any] = {}
-    for name, hint in _hints(target).items():
+    maker, options = inspect.unwrap(target), dict[str, Any]()
+    try:
+        hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    except (NameError, TypeError, AttributeError):  # names that only type checkers see
+        return {}
+    for name, hint in hints.items():
         rest = get_args(hint) if get_origin(hint) is Unpack else ()
         options |= get_type_hints(rest[0]) if rest else {name: hint}
     options.pop("return", None)
     return options
-
-
-def _hints(target: Callable[..., Any]) -> dict[str, Any]:
-    maker = inspect.unwrap(target)
-    try:
-        return get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
-    except (NameError, TypeError, AttributeError):  # names that only type checkers see
-        return {}

@@ -207,15 +207,19 @@ def _choices(cls: Any, path: Sequence[str]) -> list[str]:
     """Return the possible values of the field at `path` of a config, where the field is a choice of
     words.
     """
+    kind = type_at(cls, path)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(member.value) for member in kind]
+    if typing.get_origin(kind) is Literal:
+        return [str(choice) for choice in typing.get_args(kind)]
+    return []
+
+
+def type_at(cls: object, path: Sequence[str]) -> object:
+    """Return the type of the field at `path` of a config class; None if there is no such field."""
     for name in path:
         cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
-    if isinstance(cls, type) and issubclass(cls, Enum):
-        return [str(member.value) for member in cls]
-    return (
-        [str(choice) for choice in typing.get_args(cls)]
-        if typing.get_origin(cls) is Literal
-        else []
-    )
+    return cls
 
 
 def _refuse_unknown(cls: Any, table: Mapping[str, Any], path: list[str]) -> None:

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 
 import msgspec
@@ -42,7 +41,13 @@ class LineFile:
             return
         try:
             with self.path.open("ab", buffering=0) as file:
-                self._write(file, b"".join(self.waiting))
+                end, text = file.seek(0, os.SEEK_END), b"".join(self.waiting)
+                try:
+                    while text:
+                        text = text[file.write(text) :]
+                except OSError:  # the disk is full: leave no half of a line
+                    file.truncate(end)
+                    raise
         except OSError as error:
             self.fault = error
         else:
@@ -53,15 +58,6 @@ class LineFile:
         if self.path.exists():
             with self.path.open("ab") as file:
                 os.fsync(file.fileno())
-
-    def _write(self, file: FileIO, text: bytes) -> None:
-        end = file.seek(0, os.SEEK_END)
-        try:
-            while text:
-                text = text[file.write(text) :]
-        except OSError:
-            file.truncate(end)
-            raise
 
 
 class MetricsLog:
@@ -92,7 +88,13 @@ def cut_back(path: Path, step: int) -> None:
     """
     if not path.exists():
         return
-    kept_lines = [line for line in path.read_bytes().splitlines() if _step(line) <= step]
+    kept_lines: list[bytes] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            if msgspec.json.decode(line, type=_Line).step <= step:
+                kept_lines.append(line)
+        except msgspec.DecodeError:  # cut short
+            continue
     partial = path.with_suffix(".partial")
     partial.write_bytes(b"".join(line + b"\n" for line in kept_lines))
     partial.replace(path)
@@ -100,13 +102,6 @@ def cut_back(path: Path, step: int) -> None:
 
 class _Line(msgspec.Struct):
     step: int
-
-
-def _step(line: bytes) -> float:
-    try:
-        return msgspec.json.decode(line, type=_Line).step
-    except msgspec.DecodeError:
-        return math.inf
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:

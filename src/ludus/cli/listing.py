@@ -70,7 +70,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     console = Console()
     for kind, entries in kinds.items():
-        console.print(_table(kind.replace("_", " "), entries))
+        title = kind.replace("_", " ")
+        table = Table("name", "what it is", title=title, title_justify="left", box=None)
+        for item in entries:
+            style = "yellow" if item.problem else ""
+            table.add_row(item.name, Text(item.problem or item.summary, style))
+        console.print(table)
     return 0
 
 
@@ -93,12 +98,3 @@ def summary(target: object) -> str:
     text = inspect.getdoc(target) or ""
     paragraph = " ".join(text.partition("\n\n")[0].split())
     return paragraph.partition(". ")[0].rstrip(".")
-
-
-def _table(title: str, entries: Sequence[Entry]) -> Table:
-    table = Table("name", "what it is", title=title, title_justify="left", box=None)
-    for item in entries:
-        table.add_row(
-            item.name, Text(item.problem or item.summary, "yellow" if item.problem else "")
-        )
-    return table

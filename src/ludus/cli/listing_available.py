@@ -16,7 +16,9 @@ from ludus.envs.outside.sources import SERVERS, SHIPPED
 
 def list_available(*, json_output: bool) -> int:
     """Print every family of every catalogue, with its variants and what it lacks; returns 0."""
-    families = [(kind, family) for kind in kind_names() for family in _families(kind)]
+    catalogues = {kind: catalogue(kind) for kind in kind_names()}
+    by_kind = {kind: listed.families if listed else [] for kind, listed in catalogues.items()}
+    families = [(kind, family) for kind in by_kind for family in by_kind[kind]]
     if json_output:
         rows = [
             {"id": _id(kind, family), "kind": kind, **msgspec.to_builtins(family)}
@@ -25,17 +27,15 @@ def list_available(*, json_output: bool) -> int:
         print(json.dumps(rows))
         return 0
     console = Console()
-    for kind in kind_names():
-        _print_kind(
-            console, kind, [family for family_kind, family in families if family_kind == kind]
-        )
+    for kind in by_kind:
+        _print_kind(console, kind, by_kind[kind])
     for name, server in SERVERS.items():
         console.print(Text(f"{name}/URL: {server.about}"))
     for name, env_id in SHIPPED.items():
         console.print(Text(f"{name}: {env_id}"))
     variants = sum(max(1, len(family.variants)) for _, family in families)
     console.print(
-        f"{len(families)} families, {variants} variants, of {len(kind_names())} kinds",
+        f"{len(families)} families, {variants} variants, of {len(by_kind)} kinds",
         highlight=False,
     )
     return 0
@@ -54,11 +54,6 @@ def _print_kind(console: Console, kind: str, families: list[Family]) -> None:
             _id(kind, family), " ".join(filter(None, family.variants)), family.topic, lacks
         )
     console.print(table)
-
-
-def _families(kind: str) -> list[Family]:
-    listed = catalogue(kind)
-    return listed.families if listed else []
 
 
 def _id(kind: str, family: Family) -> str:

@@ -38,8 +38,11 @@ def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:
     own_options = {field.name for field in dataclasses.fields(verb)} | {"help"}
     known_names = {*env_ids(), *verifier_names()}
     bare_at = {n: word.partition("?")[0] for n, word in enumerate(arguments)}
-    name_at = {n: arguments[n] for n, b in bare_at.items() if b in known_names or is_outside(b)}
-    options_at = {n: options_of(_maker(word)) for n, word in name_at.items()}
+    name_at = {n: b for n, b in bare_at.items() if b in known_names or is_outside(b)}
+    options_at = {
+        n: options_of(find_env(name) if is_env(name) else find_verifier(name))
+        for n, name in name_at.items()
+    }
     kept_words = list(arguments)
     values_at: dict[int, dict[str, Any]] = {n: {} for n in name_at}
     dropped: set[int] = set()
@@ -106,8 +109,3 @@ def from_file(names: Sequence[str], path: Path | None) -> list[str]:
     if unknown is not None:
         raise ConfigError(f"{path}: {unknown!r} is not among the names {bare}")
     return [with_options(name, table.get(key, {})) for name, key in zip(names, bare, strict=True)]
-
-
-def _maker(word: str) -> Any:
-    name = word.partition("?")[0]
-    return find_env(name) if is_env(name) else find_verifier(name)

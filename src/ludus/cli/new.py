@@ -72,19 +72,17 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--for {options.peer} is for environments: ludus new env me/echo-v0")
     folder = options.into / names.distribution
     write(folder, skeletons.files(options.kind, names, options.peer))
+    use = f"play {names.id}"
+    if options.kind == "verifier":
+        use = f"score {names.id} --gold 42 --answer 42"
     print(
         f"wrote {folder}\n\nnext:\n"
         f"  pip install -e {folder}\n"
         f"  pytest {folder}\n"
         f"  ludus check {names.id}\n"
-        f"  {_try(options.kind, names.id)}"
-        + (f"\n  vf-eval {names.package}" if options.peer else "")
+        f"  ludus {use}" + (f"\n  vf-eval {names.package}" if options.peer else "")
     )
     return 0
-
-
-def _try(kind: str, name: str) -> str:
-    return f"ludus play {name}" if kind == "env" else f"ludus score {name} --gold 42 --answer 42"
 
 
 def names_of(name: str, kind: str) -> PackageNames:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ludus.agent.human_policy import usage
 from ludus.envs import ToolSpec
-from ludus.messages import Message, Role, ToolCall
+from ludus.messages import Message, Role
 
 STYLES = {
     Role.SYSTEM: "dim",
@@ -39,14 +39,11 @@ def escaped(text: str) -> str:
 def show_message(console: Console, message: Message) -> None:
     """Draw a message in a box, with role, text and tool calls."""
     title = f"{message.role} {message.name}".strip()
-    body = "\n".join(
-        part
-        for part in (
-            message.text,
-            "\n".join(f"{call.name}({_arguments(call)})" for call in message.tool_calls),
-        )
-        if part
-    )
+    lines = [message.text] if message.text else []
+    for call in message.tool_calls:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        lines.append(f"{call.name}({arguments})")
+    body = "\n".join(lines)
     body += f"\n[{len(message.images)} images]" if message.images else ""
     style = STYLES[message.role]
     panel = Panel(Text(escaped(body)), title=escaped(title), title_align="left", border_style=style)
@@ -58,7 +55,3 @@ def show_tools(console: Console, tools: Sequence[ToolSpec]) -> None:
     for tool in tools:
         summary = tool.description.partition("\n")[0]
         console.print(Text(escaped(f"  {usage(tool)}  {summary}"), "yellow"))
-
-
-def _arguments(call: ToolCall) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())

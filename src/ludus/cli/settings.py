@@ -7,13 +7,11 @@ written like those of the other verbs, `--rollout.max-tokens 16`; the names that
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
-import typing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ludus.config import Table, as_table, build, draft, read_toml, to_toml
+from ludus.config import Table, as_table, build, draft, read_toml, to_toml, type_at
 from ludus.errors import ConfigError
 from ludus.secret import refuse_credentials_in
 
@@ -70,7 +68,7 @@ def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
         name, equals, value = word.removeprefix("--").partition("=")
         negated = name.startswith("no-")
         path = (name[3:] if negated else name).replace("-", "_").split(".")
-        if not word.startswith("--") or _type_at(cls, path) is not bool:
+        if not word.startswith("--") or type_at(cls, path) is not bool:
             spelled.append(word)
             continue
         if not equals and remaining and not remaining[0].startswith("-"):
@@ -81,12 +79,6 @@ def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
             path[-1] = f"no-{path[-1]}"
         spelled.append("--" + ".".join(path).replace("_", "-"))
     return spelled
-
-
-def _type_at(cls: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
-    return cls
 
 
 def read_rows(cls: type[Config], text: str) -> list[Config]:

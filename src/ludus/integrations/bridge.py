@@ -70,7 +70,12 @@ class EnvBridge:
         token: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
-        self.served = ServedEnv.parse(env) if isinstance(env, str) else _served_class(env)
+        if isinstance(env, str):
+            self.served = ServedEnv.parse(env)
+        elif isinstance(env, type) and issubclass(env, TextEnv):
+            self.served = ServedEnv(env.__name__, factory=env)
+        else:
+            raise ConfigError(f"a bridge takes an id or a TextEnv class, got {env!r:.80}")
         self.id = self.served.id
         self._url = url
         self._token = token
@@ -164,15 +169,15 @@ def _close_at_exit(bridge: EnvBridge) -> None:
     """Close `bridge` before the interpreter ends its threads. `atexit` comes after that: worker
     processes cannot be ended any more by then.
     """
+
+    def close_open() -> None:
+        for open_bridge in list(_open):
+            open_bridge.close()
+
     if not _open:
         register: Callable[[Callable[[], None]], None] = threading._register_atexit  # type: ignore[attr-defined]
-        register(_close_open)
+        register(close_open)
     _open.add(bridge)
-
-
-def _close_open() -> None:
-    for bridge in list(_open):
-        bridge.close()
 
 
 @lru_cache(maxsize=64)
@@ -181,12 +186,6 @@ def shared_bridge(env: str | type[TextEnv], url: str = "", token: str | None = N
     it is never closed.
     """
     return EnvBridge(env, url=url, token=token)
-
-
-def _served_class(env: type[TextEnv]) -> ServedEnv:
-    if not (isinstance(env, type) and issubclass(env, TextEnv)):
-        raise ConfigError(f"a bridge takes an id or a TextEnv class, got {env!r:.80}")
-    return ServedEnv(env.__name__, factory=env)
 
 
 class BridgedEpisode:

@@ -122,7 +122,7 @@ class HostedEpisode:
         try:
             reply = await self._run(Step(session=self._session, seq=self._seq, action=action))
         except LudusError as error:
-            if not _is_refusal(error):
+            if not isinstance(error, Overloaded):  # else it was not begun, and may be sent again
                 await self.close()
             raise
         assert isinstance(reply, StepReply)
@@ -163,11 +163,6 @@ class HostedEpisode:
         if isinstance(outcome, Fault):
             raise error_of(outcome, status_of(outcome))
         return outcome
-
-
-def _is_refusal(error: LudusError) -> bool:
-    """Say whether a step that failed was not begun, so that it may be sent again."""
-    return isinstance(error, Overloaded)
 
 
 class HostedClient(Protocol):

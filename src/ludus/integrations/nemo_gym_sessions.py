@@ -89,18 +89,22 @@ def aggregate_metrics(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Args:
         answers: the answers of `/verify`, with the indices that the collection of NeMo Gym adds.
     """
-    measured = [one for one in answers if not one.get("mask_sample") and _is_number(one)]
-    masked = sum(bool(one.get("mask_sample")) for one in answers)
+    masked = sum(bool(answer.get("mask_sample")) for answer in answers)
     rewards: dict[int, list[float]] = {}
-    for one in measured:
-        rewards.setdefault(one.get(TASK, 0), []).append(float(one["reward"]))
+    for answer in answers:
+        reward = answer.get("reward")
+        if answer.get("mask_sample") or isinstance(reward, bool):
+            continue
+        if isinstance(reward, int | float):
+            rewards.setdefault(answer.get(TASK, 0), []).append(float(reward))
+    measured = sum(map(len, rewards.values()))
     over_all = _statistics([reward for task in rewards.values() for reward in task])
     coverage = {
-        "coverage/measured_rollouts": len(measured),
+        "coverage/measured_rollouts": measured,
         "coverage/masked_rollouts": masked,
     }
-    told = coverage if len(measured) < len(answers) else {}  # as there, where all were measured
-    repeats = len({one.get(ROLLOUT, 0) for one in answers})
+    told = coverage if measured < len(answers) else {}  # as there, where all were measured
+    repeats = len({answer.get(ROLLOUT, 0) for answer in answers})
     return {
         "group_level_metrics": [
             {TASK: task, **_statistics(rewards[task]), "num_rollouts": len(rewards[task])}
@@ -112,11 +116,6 @@ def aggregate_metrics(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             **told,
         },
     }
-
-
-def _is_number(answer: Mapping[str, Any]) -> bool:
-    reward = answer.get("reward")
-    return isinstance(reward, int | float) and not isinstance(reward, bool)
 
 
 def _statistics(rewards: Sequence[float]) -> dict[str, float]:

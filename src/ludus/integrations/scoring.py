@@ -35,7 +35,12 @@ def verdicts_of(
         UnknownVerifier: nobody registered the name.
         ConfigError: the verifier does not take these options.
     """
-    return run_on_loop(_all(_found(verifier, options), samples, timeout_s))
+    found = _found(verifier, options)
+
+    async def score_all() -> list[Verdict]:
+        return await asyncio.gather(*(_one(found, sample, timeout_s) for sample in samples))
+
+    return run_on_loop(score_all())
 
 
 async def verdict_of(
@@ -47,10 +52,6 @@ async def verdict_of(
 
 def _found(verifier: str | Verifier, options: dict[str, Any]) -> Verifier:
     return shared_verifier(verifier, **options) if isinstance(verifier, str) else verifier
-
-
-async def _all(verifier: Verifier, samples: Sequence[Sample], timeout_s: float) -> list[Verdict]:
-    return list(await asyncio.gather(*(_one(verifier, sample, timeout_s) for sample in samples)))
 
 
 async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:

@@ -201,18 +201,17 @@ def _shown(message: Message) -> dict[str, Any]:
 
 def _said(message: Any) -> str | Message:
     text = _renderers.get_text_content(message)
-    calls = [_call(call, number) for number, call in enumerate(message.get("tool_calls") or ())]
+    calls: list[ToolCall] = []
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        name, identity = call.function.name, call.id or f"call_{number}"
+        try:
+            arguments = msgspec.json.decode(call.function.arguments, type=dict[str, Any])
+            calls.append(ToolCall(name=name, arguments=arguments, id=identity))
+        except msgspec.DecodeError as error:
+            fault = f"the arguments are no object: {error}"
+            calls.append(ToolCall(name=name, id=identity, error=fault))
     calls += [
         ToolCall(name="", id=f"unread_{number}", error=str(call.error))
         for number, call in enumerate(message.get("unparsed_tool_calls") or ())
     ]
     return assistant(text, calls) if calls else str(text)
-
-
-def _call(call: Any, number: int) -> ToolCall:
-    name, identity = call.function.name, call.id or f"call_{number}"
-    try:
-        arguments = msgspec.json.decode(call.function.arguments, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        return ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
-    return ToolCall(name=name, arguments=arguments, id=identity)

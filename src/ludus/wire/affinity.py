@@ -20,8 +20,6 @@ def choose(urls: Sequence[str], key: str) -> int:
     ...     "session-1") ^ 1
     True
     """
-    return max(range(len(urls)), key=lambda index: _weight(urls[index], key))
-
-
-def _weight(url: str, key: str) -> bytes:
-    return hashlib.blake2b(f"{url}\x00{key}".encode(), digest_size=8).digest()
+    pairs = [f"{url}\x00{key}".encode() for url in urls]
+    weights = [hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs]
+    return max(range(len(urls)), key=lambda index: weights[index])

@@ -47,8 +47,13 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
     >>> parse_served(_)
     ('me/echo-v0', {'n': 2, 'word': 'a b', 'digits': '12'})
     """
-    said = "&".join(f"{quote(key)}={_written(value)}" for key, value in arguments.items())
-    return f"{name}?{said}" if said else name
+    written: list[str] = []
+    for key, value in arguments.items():
+        # What would not be read back as the same text is written as JSON.
+        is_plain = isinstance(value, str) and read_value(value) == value
+        text = value if is_plain else msgspec.json.encode(value).decode()
+        written.append(f"{quote(key)}={quote(text, safe='')}")
+    return f"{name}?{'&'.join(written)}" if written else name
 
 
 def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,11 +82,6 @@ def refuse_repeated(names: Iterable[str]) -> None:
                 f"{name!r} is named {count} times; one server offers one of a name: use two "
                 "ports, or register one under a name of its own"
             )
-
-
-def _written(value: Any) -> str:
-    plain = isinstance(value, str) and read_value(value) == value
-    return quote(value if plain else msgspec.json.encode(value).decode(), safe="")
 
 
 def read_value(text: str) -> object:

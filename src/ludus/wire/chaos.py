@@ -46,26 +46,27 @@ class Chaos:
             ConfigError: the fault is unknown, a number cannot be read, a probability is outside
                 0..1 or a delay is negative.
         """
-        made = cls(rng=random.Random(seed))
+        chaos = cls(rng=random.Random(seed))
         for item in filter(None, (part.strip() for part in text.split(","))):
             name, _, value = item.partition("=")
             if name not in ("drop", "delay", "error"):
                 raise ConfigError(
                     f"chaos knows drop, delay and error, not {name!r}; example: {EXAMPLE}"
                 )
-            made._set(name, value)
-        return made
-
-    def _set(self, name: str, value: str) -> None:
-        chance, _, seconds = value.partition(":")
-        try:
-            probability = float(chance)
-            self.delay_s = float(seconds) if name == "delay" else self.delay_s
-        except ValueError:
-            raise ConfigError(f"chaos cannot read {name}={value!r}; example: {EXAMPLE}") from None
-        if not 0 <= probability <= 1 or self.delay_s < 0:
-            raise ConfigError(f"chaos {name}={value!r}: a probability is in 0..1, a delay not < 0")
-        setattr(self, name, probability)
+            chance, _, seconds = value.partition(":")
+            try:
+                probability = float(chance)
+                chaos.delay_s = float(seconds) if name == "delay" else chaos.delay_s
+            except ValueError:
+                raise ConfigError(
+                    f"chaos cannot read {name}={value!r}; example: {EXAMPLE}"
+                ) from None
+            if not 0 <= probability <= 1 or chaos.delay_s < 0:
+                raise ConfigError(
+                    f"chaos {name}={value!r}: a probability is in 0..1, a delay not < 0"
+                )
+            setattr(chaos, name, probability)
+        return chaos
 
     @property
     def any(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -321,7 +322,9 @@ def read(response: HttpResponse, as_type: type[T]) -> T:
             fault = decode(response.body, FaultReply, format).error
         except RequestRejected:  # not ours: a proxy, or another kind of server
             text = response.body[:200].decode("utf-8", "replace").strip()
-            retry_after_s = _seconds(response.headers.get("Retry-After", ""))
+            retry_after_s: float | None = None  # none at all, or a date
+            with suppress(ValueError):
+                retry_after_s = max(0.0, float(response.headers.get("Retry-After", "")))
             fault = Fault(
                 code="",
                 message=f"HTTP {response.status}: {text or 'no body'}",
@@ -333,13 +336,6 @@ def read(response: HttpResponse, as_type: type[T]) -> T:
         return decode(response.body, as_type, format)
     except RequestRejected as error:
         raise protocol_error(f"cannot read the server's reply: {error}") from error
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        return None
 
 
 def protocol_error(what: str) -> ServerFault:

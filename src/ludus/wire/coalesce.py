@@ -113,25 +113,19 @@ class Coalescer(Generic[Item, Answer]):
         except Exception as error:
             _fail(entries, error)
             raise
-        running = [
-            entry
-            for entry, answer in zip(entries, answers, strict=True)
-            if not _settle(entry[1], answer)
-        ]
+        running: list[tuple[Item, asyncio.Future[Answer]]] = []
+        for entry, answer in zip(entries, answers, strict=True):
+            _, future = entry
+            if answer is None:
+                running.append(entry)
+            elif future.done():  # nobody waits any more
+                continue
+            elif isinstance(answer, LudusError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
         if running:
             self._enqueue(running)
-
-
-def _settle(future: asyncio.Future[Answer], answer: Answer | LudusError | None) -> bool:
-    """Hand an answer to the caller that waits; False if the item still runs."""
-    if answer is None:
-        return False
-    if not future.done():
-        if isinstance(answer, LudusError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-    return True
 
 
 def _fail(entries: Sequence[tuple[Item, asyncio.Future[Answer]]], error: BaseException) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -145,8 +146,12 @@ def accepted(accept: str, otherwise: Format) -> Format:
     return otherwise
 
 
-def _plain(value: object) -> object:
-    """Convert numpy numbers and arrays, which environments put into `info`, to plain values."""
+def _sendable(format: Format, value: object) -> object:
+    """Convert what msgspec cannot encode by itself to what an encoder of `format` writes: encoded
+    replies, and the numpy numbers and arrays that environments put into `info`.
+    """
+    if isinstance(value, Encoded):
+        return value.inside(format)
     if isinstance(value, (numpy.generic, numpy.ndarray)):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r:.80}")
@@ -160,16 +165,8 @@ _BY_NAME: dict[str, Format] = {
 }
 
 
-def _in_json(value: object) -> object:
-    return value.inside(Format.JSON) if isinstance(value, Encoded) else _plain(value)
-
-
-def _in_msgpack(value: object) -> object:
-    return value.inside(Format.MSGPACK) if isinstance(value, Encoded) else _plain(value)
-
-
-_json_encoder = msgspec.json.Encoder(enc_hook=_in_json)
-_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_in_msgpack)
+_json_encoder = msgspec.json.Encoder(enc_hook=partial(_sendable, Format.JSON))
+_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=partial(_sendable, Format.MSGPACK))
 _plain_json = msgspec.json.Decoder()
 _plain_msgpack = msgspec.msgpack.Decoder()
 

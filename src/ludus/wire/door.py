@@ -70,9 +70,12 @@ class Door:
         """
         if len(self) >= self._max:
             self._forget_closed()
-        if len(self) >= self._max and not self._turn_one_away():
-            self.turned_away += 1
-            return _Full()
+        if len(self) >= self._max:
+            oldest = next(iter(self._strangers), None)  # a dict keeps the order of arrival
+            if oldest is None:
+                self.turned_away += 1
+                return _Full()
+            self._turn_away(oldest)
         connection: Any = self._make()
         self._strangers[connection] = time.monotonic()
         protocol: asyncio.BaseProtocol = connection
@@ -91,12 +94,6 @@ class Door:
         over = time.monotonic() - self._stranger_s
         for connection in [one for one, since in self._strangers.items() if since < over]:
             self._turn_away(connection)
-
-    def _turn_one_away(self) -> bool:
-        oldest = next(iter(self._strangers), None)  # a dict keeps the order of arrival
-        if oldest is not None:
-            self._turn_away(oldest)
-        return oldest is not None
 
     def _turn_away(self, connection: Connection) -> None:
         del self._strangers[connection]

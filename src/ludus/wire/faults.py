@@ -167,7 +167,10 @@ def fault_of(
         seq: the seq of the operation, if the operation used it up.
         otherwise: the code of an error that is not a `LudusError` of the table.
     """
-    code = _code_of(error, otherwise)
+    if isinstance(error, Refused):
+        code = error.code
+    else:
+        code = next((code for kind, code in _CODE_OF if isinstance(error, kind)), otherwise)
     ours = isinstance(error, LudusError)
     return Fault(
         code=code,
@@ -191,7 +194,18 @@ def error_of(fault: Fault, status: int) -> LudusError:
     """Build the error that a client raises for a fault; `used_seq` and `code_of` read the fault
     back.
     """
-    error = _build_error(fault, status)
+    kind = _BY_STATUS.get(status, ServerFault if status >= 500 else RequestRejected)
+    if fault.code in CODES:  # else a code of a newer server, whose status says enough
+        kind = CODES[fault.code].error
+    error: LudusError
+    if kind is RewardUnavailable:
+        error = RewardUnavailable(fault.verdict or Verdict.unavailable(fault.message))
+    elif kind is Overloaded:
+        error = Overloaded(fault.message, fault.retry_after_s or 1.0)
+    else:
+        error = kind(fault.message)
+        if isinstance(error, (ServerFault, RequestTimeout)):
+            error.retryable = fault.retryable
     error.__dict__["fault"] = fault
     return error
 
@@ -213,26 +227,3 @@ def code_of(error: BaseException) -> str:
 def is_too_large(error: BaseException) -> bool:
     """Say whether `error` is a server's refusal of a body that was too large."""
     return code_of(error) == "too_large"
-
-
-def _build_error(fault: Fault, status: int) -> LudusError:
-    known = CODES.get(fault.code)
-    kind = (
-        known.error
-        if known
-        else _BY_STATUS.get(status, ServerFault if status >= 500 else RequestRejected)
-    )
-    if kind is RewardUnavailable:
-        return RewardUnavailable(fault.verdict or Verdict.unavailable(fault.message))
-    if kind is Overloaded:
-        return Overloaded(fault.message, fault.retry_after_s or 1.0)
-    error = kind(fault.message)
-    if isinstance(error, (ServerFault, RequestTimeout)):
-        error.retryable = fault.retryable
-    return error
-
-
-def _code_of(error: BaseException, otherwise: str) -> str:
-    if isinstance(error, Refused):
-        return error.code
-    return next((code for kind, code in _CODE_OF if isinstance(error, kind)), otherwise)
