@@ -36,7 +36,7 @@ class Tokenizer(Protocol):
 
     def decode(self, token_ids: list[int], *, skip_special_tokens: bool = ...) -> str: ...
 
-    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
+    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> object: ...
 
 
 K = TypeVar("K")
@@ -83,7 +83,8 @@ class ChatFormat:
         self.fallbacks = fallbacks
         self._marks_turns = isinstance(tool_format, WritesTurns)
         self.images = images
-        self._marks = _special_marks(tokenizer)
+        special = {str(each) for each in tokenizer.added_tokens_decoder.values() if each.special}
+        self._marks = sorted(special, key=len, reverse=True)
         if images is not None and images.placeholder not in self._marks:
             self._marks.append(images.placeholder)
         self._extensions: dict[bytes, list[int] | None] = {}
@@ -283,35 +284,27 @@ class ChatFormat:
         """
         stub = _stub_of(new, thought=thought, answers_differ=self._marks_turns)
         full = self._render([_STUB_QUESTION, stub, *new], [], prompt=True)
-        for before in self._befores(stub, full, thought=thought):
-            if full.startswith(before):
-                return full[len(before) :]
-        return None
-
-    def _befores(self, stub: Message, full: str, *, thought: bool) -> list[str]:
-        """Return the texts that may precede the new messages.
-
-        The policy's turn stands there either as sampled or, in templates that drop thoughts,
-        without them.
-        """
+        bare = self._render([_STUB_QUESTION, stub], [], prompt=False)
+        end = self.end_of_call if stub.tool_calls else self.end_of_turn
         head = self.opening.rstrip().removesuffix("<think>")
         has_begun = len(head) < len(self.opening.rstrip())  # the template opens the thoughts
         sampled = head if has_begun else self.opening
-        bare = self._render([_STUB_QUESTION, stub], [], prompt=False)
-        end = self.end_of_call if stub.tool_calls else self.end_of_turn
         # Where calls alone are marked, the template's own way of writing them is as good.
         stub_text = turn_text(self.tool_format, stub) if self._marks_turns else stub.text
         sampled += stub_text.removesuffix(end)
-        if self.ends_by_role:
-            endings = [bare.rstrip()]
-        else:
-            end_position = bare.rfind(end)
+        # Before the new messages the policy's turn stands as the template writes it alone, or as
+        # it was sampled; in templates that drop thoughts these differ.
+        endings = [bare.rstrip()]
+        if not self.ends_by_role:
+            end_position, closed = bare.rfind(end), full.find(end, len(sampled))
             endings = [bare[: end_position + len(end)]] if end_position >= 0 else []
-            closed = full.find(end, len(sampled))
             if full.startswith(sampled) and closed >= 0:
                 endings.append(full[: closed + len(end)])
-        # A template that drops thoughts rewrites such a turn, so only the sampled text will do.
-        return [ending for ending in endings if not thought or ending.startswith(sampled)]
+        for before in endings:
+            # A template that drops thoughts rewrites such a turn, so only the sampled text will do.
+            if full.startswith(before) and (not thought or before.startswith(sampled)):
+                return full[len(before) :]
+        return None
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
@@ -381,9 +374,3 @@ def _keep(cache: dict[K, V], key: K, value: V) -> None:
     if len(cache) >= CACHED:
         cache.clear()
     cache[key] = value
-
-
-def _special_marks(tokenizer: Tokenizer) -> list[str]:
-    """Return the texts that encode to special tokens, longest first."""
-    added = tokenizer.added_tokens_decoder.values()
-    return sorted({str(token) for token in added if token.special}, key=len, reverse=True)

@@ -323,19 +323,14 @@ class TokenPlayer(WindowPlayer):
             marks=turn.kind is not TurnKind.SUMMARY,
         )
         if history is not None:
-            turn.action = self._heard(generation.ids, tools, history, complete=complete)
+            # What the environment hears of the action, where that is not all of it.
+            text = self._format.parse(generation.ids, complete=complete, calls=False).text
+            heard = self._context.hear(text, history)
+            if heard != text and tools:
+                parser = self._format.tool_format
+                turn.action = parser.parse(heard, complete=complete, tools=tools)
+            elif heard != text:
+                turn.action = assistant(heard)
         self.segments[-1].turns.append(turn)
         self._ids += generation.ids
         self._sampled += len(generation.ids)
-
-    def _heard(
-        self, ids: Sequence[int], tools: Sequence[ToolSpec], history: History, *, complete: bool
-    ) -> Message | None:
-        """Return what the environment hears of an action, or None if that is all of the action."""
-        text = self._format.parse(ids, complete=complete, calls=False).text
-        heard = self._context.hear(text, history)
-        if heard == text:
-            return None
-        if not tools:
-            return assistant(heard)
-        return self._format.tool_format.parse(heard, complete=complete, tools=tools)

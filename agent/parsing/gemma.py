@@ -45,7 +45,7 @@ class FunctionGemmaFormat:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         read = partial(self._read, complete=complete, tools=tools)
-        return scan(text, self._find, read, thoughts=GEMMA)
+        return scan(text, lambda text, start: text.find(self.opening, start), read, thoughts=GEMMA)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
@@ -53,9 +53,6 @@ class FunctionGemmaFormat:
             f"{self.opening}call:{call.name}{_write(call.arguments, self.string)}{self.closing}"
             for call in calls
         )
-
-    def _find(self, text: str, start: int) -> int:
-        return text.find(self.opening, start)
 
     def _read(
         self,

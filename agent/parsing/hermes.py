@@ -30,14 +30,12 @@ class HermesFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        return scan(text, self._find, partial(self._read, complete=complete))
+        read = partial(self._read, complete=complete)
+        return scan(text, lambda text, start: text.find(self.opening, start), read)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "\n".join(f"{self.opening}\n{as_json(call)}\n{self.closing}" for call in calls)
-
-    def _find(self, text: str, start: int) -> int:
-        return text.find(self.opening, start)
 
     def _read(
         self, text: str, start: int, identity: str, *, complete: bool

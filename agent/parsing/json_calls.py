@@ -46,13 +46,15 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def as_call(decoded: Any, identity: str) -> ToolCall:
+def as_call(decoded: object, identity: str) -> ToolCall:
     """Convert an object to a call; the field `error` tells what is wrong with an unusable object.
 
     Arguments may stand under `parameters`, and both inside an object `function`.
     """
-    inner = decoded.get("function") if isinstance(decoded, dict) else None
-    row = inner if isinstance(inner, dict) and "name" not in decoded else decoded
+    row = decoded
+    if isinstance(decoded, dict) and "name" not in decoded:
+        inner = decoded.get("function")
+        row = inner if isinstance(inner, dict) else decoded
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
         return ToolCall(name="", id=identity, error=_NO_CALL)
     name = row["name"]

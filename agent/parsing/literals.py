@@ -69,12 +69,11 @@ def literal(node: ast.expr) -> object:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return [literal(element) for element in elements]
         case ast.Dict(keys=keys, values=values):
-            return {_key(key): literal(value) for key, value in zip(keys, values, strict=True)}
+            mapping: dict[str, object] = {}
+            for key, inner in zip(keys, values, strict=True):
+                if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                    raise UnreadableLiteral("the keys of a dict must be strings")
+                mapping[key.value] = literal(inner)
+            return mapping
         case _:
             raise UnreadableLiteral(f"an argument must be a literal, got {type(node).__name__}")
-
-
-def _key(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    raise UnreadableLiteral("the keys of a dict must be strings")

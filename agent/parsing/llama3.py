@@ -30,8 +30,12 @@ class Llama3JsonFormat:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         names = frozenset(tool.name for tool in tools)
-        start = after_thoughts(text, lambda text_read: _all_whole(_find(text_read, 0, names)[1]))
-        calls_start, calls = _find(text, start, names)
+
+        def holds_calls(said: str) -> bool:
+            calls = _find(said, 0, names)[1]
+            return calls is not None and not any(call.error for call in calls)
+
+        calls_start, calls = _find(text, after_thoughts(text, holds_calls), names)
         if calls is None:
             return Message(role=Role.ASSISTANT, content=text)
         if not complete:  # the turn was cut, so the last call may be unfinished
@@ -41,10 +45,6 @@ class Llama3JsonFormat:
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "; ".join(as_json(call, "parameters") for call in calls)
-
-
-def _all_whole(calls: Sequence[ToolCall] | None) -> bool:
-    return calls is not None and not any(call.error for call in calls)
 
 
 def _find(text: str, start: int, names: frozenset[str]) -> tuple[int, list[ToolCall] | None]:

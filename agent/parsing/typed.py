@@ -113,18 +113,10 @@ def _decoded(text: str, types: set[str]) -> Any:
     try:
         decoded = decoder.decode(text)
     except (ValueError, RecursionError):
-        return _as_python(text)
+        # Perhaps a number, list or dict in Python syntax.
+        if _NUMBER.fullmatch(text):
+            return float(text) if "." in text else decoder.decode(str(int(text)))
+        if text.startswith(("[", "{", "(")):
+            return read_literal(text)
+        raise
     return decoder.decode(decoded) if isinstance(decoded, str) else decoded
-
-
-def _as_python(text: str) -> Any:
-    """Return the value of a number, list or dict in Python syntax.
-
-    Raises:
-        ValueError: the text is none of these.
-    """
-    if _NUMBER.fullmatch(text):
-        return float(text) if "." in text else decoder.decode(str(int(text)))
-    if text.startswith(("[", "{", "(")):
-        return read_literal(text)
-    return decoder.decode(text)

@@ -58,7 +58,7 @@ class WithTemplate:
         """Return the text of ids."""
         return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
-    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any:
+    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> object:
         """Render a conversation; see transformers' method of the same name."""
         return self._tokenizer.apply_chat_template(
             conversation, chat_template=self.chat_template, **kwargs
@@ -144,7 +144,9 @@ def probe_template(
     own_training = own_template(template_of(tokenizer))
     paired = own_training.tool_format if own_training is not None else ""
     stock = probed(template_of(tokenizer), _origin(STOCK, template_of(tokenizer)), paired)
-    if template == AUTO and recognition.family and _loses(stock[1]):
+    needed = [*stock[1].of(Outcome.REPAIRED), *stock[1].of(Outcome.REFUSED)]
+    loses = any(finding.feature not in ("images", "date") for finding in needed)
+    if template == AUTO and recognition.family and loses:
         return trained(TRAINING[recognition.family])
     return stock
 
@@ -229,9 +231,3 @@ def _read_template(template: str) -> str:
             f"file, got {template!r}"
         )
     return TemplateTokenizer.load(path).chat_template
-
-
-def _loses(report: TemplateReport) -> bool:
-    """Return whether a template needs repairs beyond a frozen date."""
-    needed = [*report.of(Outcome.REPAIRED), *report.of(Outcome.REFUSED)]
-    return any(finding.feature not in ("images", "date") for finding in needed)

@@ -90,10 +90,12 @@ def recognise(template: str) -> Recognition:
         return Recognition(digest, f"the template of {same.name}", same.family, same.brief_tools)
     statements = {short_digest(part): part for part in statements_of(template)}
     own_counts = Counter(short_digest(part) for part in statements_of(template))
-    share, nearest = max(
-        ((_in_common(own_counts, Counter(release.statements)), release) for release in releases()),
-        key=lambda pair: pair[0],
-    )
+    shares: list[tuple[float, ReleasedTemplate]] = []
+    for release in releases():
+        counts = Counter(release.statements)  # statements in common count with repetitions
+        common, all_counts = own_counts & counts, own_counts | counts
+        shares.append((common.total() / max(all_counts.total(), 1), release))
+    share, nearest = max(shares, key=lambda pair: pair[0])
     if share < NEAR:
         return Recognition(digest, "no template that ludus knows")
     release_counts = Counter(nearest.statements)
@@ -106,8 +108,3 @@ def recognise(template: str) -> Recognition:
         differences.append(f"{missing} of the released statements are missing")
     difference = " and ".join(differences) or "its statements are in another order"
     return Recognition(digest, f"near {nearest.name} ({nearest.family}), but {difference}")
-
-
-def _in_common(first: Counter[str], second: Counter[str]) -> float:
-    """Return the share of statements in common, counted with repetitions."""
-    return (first & second).total() / max((first | second).total(), 1)

@@ -39,7 +39,7 @@ policy's prompts from day to day.
 class AppliesTemplate(Protocol):
     """The part of a tokenizer that renders."""
 
-    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> Any: ...
+    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> object: ...
 
 
 def source_of(tokenizer: AppliesTemplate) -> str | None:
@@ -77,7 +77,7 @@ def apply_template(
     variables: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": prompt}
     try:
         if source is None:  # a tokenizer that renders in code of its own
-            rendered: str = tokenizer.apply_chat_template(rows, tokenize=False, **variables)
+            rendered = str(tokenizer.apply_chat_template(rows, tokenize=False, **variables))
         else:
             # Tokenizers do not let a caller set the date, so the template is rendered here.
             special = getattr(tokenizer, "special_tokens_map", {})

@@ -193,7 +193,11 @@ def _misfit(
         value = value.get(part) if isinstance(value, Mapping) else None
     if any(word in names[-1].lower() for word in ("token", "key", "secret")):
         value = None  # not shown
-    choices = _choices(cls, names)
+    kind, choices = type_at(cls, names), list[str]()
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        choices = [str(member.value) for member in kind]
+    elif typing.get_origin(kind) is Literal:
+        choices = [str(choice) for choice in typing.get_args(kind)]
     if choices and isinstance(value, str):
         close_names = difflib.get_close_matches(value, choices, n=1, cutoff=0.5)
         suggestion = f"did you mean {close_names[0]!r}? " if close_names else ""
@@ -201,18 +205,6 @@ def _misfit(
     elif value is not None and not isinstance(value, Mapping):
         message = f"{message} {value!r}"
     return ConfigError(f"setting {name or '?'!r}: {message}")
-
-
-def _choices(cls: Any, path: Sequence[str]) -> list[str]:
-    """Return the possible values of the field at `path` of a config, where the field is a choice of
-    words.
-    """
-    kind = type_at(cls, path)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return [str(member.value) for member in kind]
-    if typing.get_origin(kind) is Literal:
-        return [str(choice) for choice in typing.get_args(kind)]
-    return []
 
 
 def type_at(cls: object, path: Sequence[str]) -> object:

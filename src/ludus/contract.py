@@ -86,20 +86,19 @@ class Report:
 
 def examine(name: str, subject: Subject, rules: Sequence[Rule[Subject]]) -> Report:
     """Apply every rule to `subject`; a failed rule does not stop the others."""
-    return Report(name, tuple(_apply(rule, check, subject) for rule, check in rules))
-
-
-def _apply(rule: str, check: Callable[[Subject], str], subject: Subject) -> Finding:
-    try:
-        return Finding(rule, RuleOutcome.PASSED, check(subject))
-    except NotApplicable as reason:
-        return Finding(rule, RuleOutcome.SKIPPED, str(reason))
-    except CheckFailed as error:
-        return Finding(rule, RuleOutcome.FAILED, str(error))
-    except Exception as error:  # what is checked may be broken in any way
-        return Finding(
-            rule, RuleOutcome.FAILED, f"{type(error).__name__}: {error} ({where(error)})"
-        )
+    findings: list[Finding] = []
+    for rule, check in rules:
+        try:
+            outcome, detail = RuleOutcome.PASSED, check(subject)
+        except NotApplicable as reason:
+            outcome, detail = RuleOutcome.SKIPPED, str(reason)
+        except CheckFailed as error:
+            outcome, detail = RuleOutcome.FAILED, str(error)
+        except Exception as error:  # what is checked may be broken in any way
+            outcome = RuleOutcome.FAILED
+            detail = f"{type(error).__name__}: {error} ({where(error)})"
+        findings.append(Finding(rule, outcome, detail))
+    return Report(name, tuple(findings))
 
 
 def where(error: BaseException) -> str:

@@ -27,33 +27,27 @@ def list_available(*, json_output: bool) -> int:
         print(json.dumps(rows))
         return 0
     console = Console()
-    for kind in by_kind:
-        _print_kind(console, kind, by_kind[kind])
+    for kind, of_kind in by_kind.items():
+        state = "installed" if installed(kind) else f"ludus env install {kind}"
+        console.print(Text(f"{kind}: {find_kind(kind).about} ({state})", "bold"))
+        if hint := find_kind(kind).hint:
+            console.print(Text(hint))
+        table = Table("id", "variants", "topic", "needs", box=None)
+        for family in of_kind:
+            lacks = Text(family.problem or family.needs, "yellow" if family.problem else "")
+            variants = " ".join(filter(None, family.variants))
+            table.add_row(_id(kind, family), variants, family.topic, lacks)
+        console.print(table)
     for name, server in SERVERS.items():
         console.print(Text(f"{name}/URL: {server.about}"))
     for name, env_id in SHIPPED.items():
         console.print(Text(f"{name}: {env_id}"))
-    variants = sum(max(1, len(family.variants)) for _, family in families)
+    count = sum(max(1, len(family.variants)) for _, family in families)
     console.print(
-        f"{len(families)} families, {variants} variants, of {len(by_kind)} kinds",
+        f"{len(families)} families, {count} variants, of {len(by_kind)} kinds",
         highlight=False,
     )
     return 0
-
-
-def _print_kind(console: Console, kind: str, families: list[Family]) -> None:
-    catalogue, there = find_kind(kind), installed(kind)
-    state = "installed" if there else f"ludus env install {kind}"
-    console.print(Text(f"{kind}: {catalogue.about} ({state})", "bold"))
-    if catalogue.hint:
-        console.print(Text(catalogue.hint))
-    table = Table("id", "variants", "topic", "needs", box=None)
-    for family in families:
-        lacks = Text(family.problem or family.needs, "yellow" if family.problem else "")
-        table.add_row(
-            _id(kind, family), " ".join(filter(None, family.variants)), family.topic, lacks
-        )
-    console.print(table)
 
 
 def _id(kind: str, family: Family) -> str:

@@ -26,9 +26,13 @@ def score_images(
     """Score image files, print rewards and ranks, and return 1 if any image has no reward, else
     0.
     """
-    samples = [
-        Sample(response="", prompt=prompt, images=[ImagePart(data=_read(path))]) for path in paths
-    ]
+    samples: list[Sample] = []
+    for path in paths:
+        try:
+            image = ImagePart(data=path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        samples.append(Sample(response="", prompt=prompt, images=[image]))
     verifier = make_verifier(name, **settings)
     try:
         verdicts = run_on_loop(_score_all(verifier, samples), timeout_s=TIMEOUT_S)
@@ -54,16 +58,9 @@ def score_images(
 
 async def _score_all(verifier: Verifier, samples: Sequence[Sample]) -> list[Verdict]:
     """Score all samples concurrently, so that a verifier that batches sees the whole set."""
-    return list(await asyncio.gather(*(_score(verifier, sample) for sample in samples)))
 
+    async def score(sample: Sample) -> Verdict:
+        scoring = verifier.score(sample)
+        return scoring if isinstance(scoring, Verdict) else await scoring
 
-async def _score(verifier: Verifier, sample: Sample) -> Verdict:
-    scoring = verifier.score(sample)
-    return scoring if isinstance(scoring, Verdict) else await scoring
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    return await asyncio.gather(*map(score, samples))

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Self, TypeVar
 
 from ludus.agent.loop import opening_of
@@ -350,7 +351,7 @@ async def on_background(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-def peer_package(name: str, extra: str) -> Any:
+def peer_package(name: str, extra: str) -> ModuleType:
     """Import a package of a peer.
 
     Args:

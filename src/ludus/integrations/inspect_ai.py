@@ -8,7 +8,8 @@ An episode whose verdict is not ok is unscored, which Inspect leaves out of its 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from ludus.envs.protocol import TextEnv
 from ludus.envs.tools.spec import ToolSpec
@@ -37,7 +38,7 @@ def ludus_task(
     seed: int = 0,
     url: str = "",
     token: str | None = None,
-) -> Any:
+) -> object:
     """Return an Inspect `Task` with one sample for each task of the environment.
 
     Args:
@@ -68,9 +69,25 @@ def ludus_task(
     )
 
 
+class SolverState(Protocol):
+    """The part of Inspect's `TaskState` that is read and written here."""
+
+    metadata: dict[str, Any]
+    messages: list[Any]
+    tools: list[Any]
+    output: Any
+    store: Any
+
+
+Generate = Callable[..., Awaitable[SolverState]]
+"""Inspect's function that asks the model, and appends its answer to the state."""
+
+
 @_solver.solver(name="ludus_play")  # type: ignore[untyped-decorator]
-def _play(bridge: EnvBridge, seed: int) -> Any:
-    async def solve(state: Any, generate: Any) -> Any:
+def _play(
+    bridge: EnvBridge, seed: int
+) -> Callable[[SolverState, Generate], Awaitable[SolverState]]:
+    async def solve(state: SolverState, generate: Generate) -> SolverState:
         episode = bridge.episode()
         try:
             begun = await on_background(episode.begin(task=state.metadata["task"], seed=seed))
@@ -80,7 +97,18 @@ def _play(bridge: EnvBridge, seed: int) -> Any:
                 if episode.over:
                     break
                 state = await generate(state, tool_calls="none")
-                answer = await on_background(episode.act(_said(state.output.message)))
+                said = state.output.message
+                calls = [
+                    ToolCall(
+                        name=call.function,
+                        arguments=dict(call.arguments or {}),
+                        id=call.id,
+                        error=call.parse_error or "",
+                    )
+                    for call in said.tool_calls or ()
+                ]
+                action = assistant(str(said.text), calls) if calls else str(said.text)
+                answer = await on_background(episode.act(action))
                 state.messages += [_shown(message) for message in answer]
         finally:
             await on_background(episode.close())
@@ -98,8 +126,8 @@ def _play(bridge: EnvBridge, seed: int) -> Any:
 
 
 @_scorer.scorer(name="ludus_reward", metrics=[_scorer.mean(), _scorer.stderr()])  # type: ignore[untyped-decorator]
-def _reward() -> Any:
-    async def score(state: Any, target: Any) -> Any:
+def _reward() -> Callable[[SolverState, object], Awaitable[object]]:
+    async def score(state: SolverState, target: object) -> object:
         kept = state.store.get(EPISODE)
         if kept is None or kept["reward"] is None:
             why = kept["detail"] if kept else "the episode was not played to an end"
@@ -138,18 +166,3 @@ def _shown(message: Message) -> Any:
             return _model.ChatMessageAssistant(content=message.text)
         case Role.USER:
             return _model.ChatMessageUser(content=message.text)
-
-
-def _said(message: Any) -> str | Message:
-    if not message.tool_calls:
-        return str(message.text)
-    calls = [
-        ToolCall(
-            name=call.function,
-            arguments=dict(call.arguments or {}),
-            id=call.id,
-            error=call.parse_error or "",
-        )
-        for call in message.tool_calls
-    ]
-    return assistant(str(message.text), calls)

@@ -11,7 +11,7 @@ alone: a verdict that is not ok is raised as `RewardUnavailable`, which fails th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.background import run_on_loop
@@ -50,7 +50,9 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         self._episode = bridge.episode()
         self._player = TextReplies(given.get("tool_format", "hermes"))
 
-    def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    def init(
+        self, prompt: Sequence[Mapping[str, str]] | None
+    ) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """Begin the episode; its opening follows a system message of `prompt`, if there is one.
 
         Raises:
@@ -66,7 +68,7 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         own = [dict(message) for message in prompt or [] if message["role"] == "system"]
         return [*own, *shown], {"task": self._episode.task}
 
-    def step(self, action: str) -> Any:
+    def step(self, action: str) -> dict[str, Any]:
         """Play what the policy wrote.
 
         Raises:
@@ -77,13 +79,14 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         answer = run_on_loop(episode.act(self._player.action(action, episode.tools)))
         self._check()
         self.turns = episode.turn
-        return _base.BaseTextEnvStepOutput(
+        output: dict[str, Any] = _base.BaseTextEnvStepOutput(
             observations=as_chat(self._player.answer(answer)),
             reward=(episode.verdict.reward or 0.0) - before,
             done=episode.over,
             metadata={},
             postprocessed_action=None,
         )
+        return output
 
     def get_metrics(self) -> dict[str, Any]:
         """Return the number of turns, and the parts of the reward."""

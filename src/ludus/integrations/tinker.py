@@ -10,7 +10,7 @@ leave it out of the group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -62,7 +62,7 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
         self._history = shown
         return list(self._history)
 
-    async def step(self, message: Any) -> Any:
+    async def step(self, message: Mapping[str, Any]) -> object:
         """Play the policy's message.
 
         Raises:
@@ -199,7 +199,7 @@ def _shown(message: Message) -> dict[str, Any]:
     return shown
 
 
-def _said(message: Any) -> str | Message:
+def _said(message: Mapping[str, Any]) -> str | Message:
     text = _renderers.get_text_content(message)
     calls: list[ToolCall] = []
     for number, call in enumerate(message.get("tool_calls") or ()):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Optional, Union
+from typing import Any, Literal, Optional, Protocol, Union
 
 from ludus.background import run_on_loop
 from ludus.envs.protocol import TextEnv
@@ -43,6 +43,15 @@ SAY = ToolSpec(
         "required": ["text"],
     },
 )
+
+
+class TaskTable(Protocol):
+    """A `datasets.Dataset` of tasks, one a row."""
+
+    @property
+    def column_names(self) -> list[str]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
 
 
 class TrlBridge:
@@ -88,7 +97,9 @@ class TrlBridge:
         """The reward function of the environment, which `GRPOTrainer` takes as it is."""
         return [_episode_reward]
 
-    def dataset(self, count: int, *, split: str = "train", offset: int = 0, seed: int = 0) -> Any:
+    def dataset(
+        self, count: int, *, split: str = "train", offset: int = 0, seed: int = 0
+    ) -> TaskTable:
         """Return a `datasets.Dataset` of tasks, with what `reset` needs to begin each.
 
         Args:
@@ -102,7 +113,10 @@ class TrlBridge:
             UnknownTask: no such split.
         """
         datasets = peer_package("datasets", "trl")
-        return datasets.Dataset.from_list(self.rows(count, split=split, offset=offset, seed=seed))
+        table: TaskTable = datasets.Dataset.from_list(
+            self.rows(count, split=split, offset=offset, seed=seed)
+        )
+        return table
 
     def rows(
         self, count: int, *, split: str = "train", offset: int = 0, seed: int = 0

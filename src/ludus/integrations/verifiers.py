@@ -14,7 +14,8 @@ train on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 from ludus.errors import RewardUnavailable
 from ludus.messages import Role
@@ -78,37 +79,64 @@ def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> 
             """Yield the tasks in order."""
             config = self.config
             # What the policy is told before its first turn: the instructions and the tools.
-            briefing = shared_bridge(config.env, config.url).card.briefing
+            bridge = shared_bridge(config.env, config.url)
+            briefing = bridge.card.briefing
             tools = spoken(TextReplies(tool_format).opening([], briefing.tools))
             instructions = (briefing.system_prompt, briefing.answer_format, tools)
             system_prompt = "\n\n".join(part for part in instructions if part)
-            for task in _pages(config):
-                data = LudusData(
-                    id=task,
-                    name=f"{config.env}#{task}",
-                    prompt=None,
-                    system_prompt=system_prompt or None,
-                    env=config.env,
-                    task=task,
-                    seed=config.seed,
-                    url=config.url,
-                )
-                yield LudusTask(data, config.task)
+            offset, is_last = 0, False
+            while not is_last and (not config.count or offset < config.count):  # 0 is all of them
+                wanted = min(PAGE, config.count - offset) if config.count else PAGE
+                page = bridge.tasks(config.split, wanted, offset=offset)
+                offset += len(page)
+                is_last = len(page) < wanted
+                for task in page:
+                    data = LudusData(
+                        id=task.id,
+                        name=f"{config.env}#{task.id}",
+                        prompt=None,
+                        system_prompt=system_prompt or None,
+                        env=config.env,
+                        task=task.id,
+                        seed=config.seed,
+                        url=config.url,
+                    )
+                    yield LudusTask(data, config.task)
 
     return LudusTaskset
 
 
-def _pages(config: Any) -> Iterator[str]:
-    """Yield the ids of `config.count` tasks (0 for all), fetched PAGE at a time."""
-    bridge = shared_bridge(config.env, config.url)
-    offset = 0
-    while not config.count or offset < config.count:
-        wanted = min(PAGE, config.count - offset) if config.count else PAGE
-        page = bridge.tasks(config.split, wanted, offset=offset)
-        yield from (task.id for task in page)
-        offset += len(page)
-        if len(page) < wanted:
-            return
+class PlayedTask(Protocol):
+    """A task as verifiers plays it, with the `LudusData` of its row."""
+
+    data: Any
+
+
+class AgentSegment(Protocol):
+    """What the agent did in one turn."""
+
+    terminated: bool
+    last_reply: str
+
+
+class Interaction(Protocol):
+    """A conversation of verifiers' agent, which answers one turn after another."""
+
+    trace: Any
+
+    async def turn(self, text: str) -> AgentSegment: ...
+
+
+class PlayingAgent(Protocol):
+    """The one agent of the environment."""
+
+    def interaction(self, task: PlayedTask) -> AbstractAsyncContextManager[Interaction]: ...
+
+
+class Agents(Protocol):
+    """The agents that verifiers makes for an episode."""
+
+    player: PlayingAgent
 
 
 def _env_class(vf: Any, tool_format: str) -> type:
@@ -125,42 +153,32 @@ def _env_class(vf: Any, tool_format: str) -> type:
     class LudusUserEnv(vf.Env[LudusEnvConfig]):  # type: ignore[misc]
         """Lets the environment play the user of the agent."""
 
-        async def run(self, task: Any, agents: Any) -> None:
+        async def run(self, task: PlayedTask, agents: Agents) -> None:
             """Play the episode of a task.
 
             Raises:
                 RewardUnavailable: the verdict is not ok; verifiers counts the episode as failed.
             """
-            data = task.data
+            data, replies = task.data, TextReplies(tool_format)
             episode = shared_bridge(data.env, data.url).episode()
             try:
-                reward, trace = await _play(episode, TextReplies(tool_format), task, agents)
+                begun = await on_background(episode.begin(task=data.task, seed=data.seed))
+                _check(episode)
+                shown = [message for message in begun if message.role is not Role.SYSTEM]
+                async with agents.player.interaction(task) as interaction:
+                    segment = await interaction.turn(spoken(replies.answer(shown)))
+                    while not segment.terminated:
+                        action = replies.action(segment.last_reply, episode.tools)
+                        answer = await on_background(episode.act(action))
+                        if episode.over:
+                            break
+                        segment = await interaction.turn(spoken(replies.answer(answer)))
+                _check(episode)
             finally:
                 await on_background(episode.close())
-            trace.record_reward("ludus", reward)
+            interaction.trace.record_reward("ludus", episode.verdict.unwrap())
 
     return LudusUserEnv
-
-
-async def _play(
-    episode: BridgedEpisode, player: TextReplies, task: Any, agents: Any
-) -> tuple[float, Any]:
-    """Let verifiers' agent act and the environment answer until the episode or the agent ends;
-    return the reward and the agent's trace.
-    """
-    begun = await on_background(episode.begin(task=task.data.task, seed=task.data.seed))
-    _check(episode)
-    shown = [message for message in begun if message.role is not Role.SYSTEM]
-    async with agents.player.interaction(task) as interaction:
-        segment = await interaction.turn(spoken(player.answer(shown)))
-        while not segment.terminated:
-            action = player.action(segment.last_reply, episode.tools)
-            answer = await on_background(episode.act(action))
-            if episode.over:
-                break
-            segment = await interaction.turn(spoken(player.answer(answer)))
-    _check(episode)
-    return episode.verdict.unwrap(), interaction.trace
 
 
 def _check(episode: BridgedEpisode) -> None:

@@ -35,7 +35,7 @@ ATTEMPTS = 3
 async def compute_score(
     data_source: str,
     solution_str: str,
-    ground_truth: Any,
+    ground_truth: object,
     extra_info: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _agent_loop() -> Any:
             self.attempts = attempts
             self.response_length = self.rollout_config.response_length
 
-        async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+        async def run(self, sampling_params: dict[str, Any], **row: Any) -> object:
             """Play the episode of a row, and return its tokens and its reward.
 
             Raises:

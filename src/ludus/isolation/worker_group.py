@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -182,21 +183,20 @@ class WorkerGroup:
             loop = asyncio.get_running_loop()
             if self._template is not None:
                 await loop.run_in_executor(controls, self._template.close)
+            load = partial(
+                Template,
+                self._recipe,
+                memory_bytes=self.limits.memory_bytes,
+                max_body=self.limits.max_reply_bytes,
+            )
             try:
-                self._template = template = await loop.run_in_executor(controls, self._load)
+                self._template = template = await loop.run_in_executor(controls, load)
             except Exception as error:
                 self._template = None
                 self.problem = f"no worker process for {self.label}: {error}"
                 raise
             self.problem = ""
             return template
-
-    def _load(self) -> Template:
-        return Template(
-            self._recipe,
-            memory_bytes=self.limits.memory_bytes,
-            max_body=self.limits.max_reply_bytes,
-        )
 
     async def _look_after(self) -> None:
         """Measure memory, and end workers that have been idle for long."""

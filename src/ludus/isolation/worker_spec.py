@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
-from typing import Any
 
 import cloudpickle
 
@@ -59,7 +58,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         super().__init__(buffer)
         self._by_value: list[ModuleType] = []
 
-    def reducer_override(self, obj: object) -> Any:
+    def reducer_override(self, obj: object) -> object:  # pyright: ignore[reportIncompatibleMethodOverride] (the base is untyped)
         if isinstance(obj, (type, FunctionType)):
             module = sys.modules.get(obj.__module__)
             if module is not None and module not in self._by_value and not _is_found(module):

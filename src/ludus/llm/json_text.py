@@ -47,16 +47,16 @@ def fault_of(decoded: object) -> str:
     for _ in range(MAX_NESTED + 1):
         if any(isinstance(value, str) and _SURROGATE.search(value) for value in level):
             return "half of a surrogate pair is not text"
-        level = [inner for value in level for inner in _inside(value)]
-        if not level:
+        deeper: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += [*value.keys(), *value.values()]
+            elif isinstance(value, list):
+                deeper += value
+        if not deeper:
             return ""
+        level = deeper
     return f"values are nested more than {MAX_NESTED} deep"
-
-
-def _inside(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    return list(value) if isinstance(value, list) else []
 
 
 _NO_OBJECT = "arguments must be an object"

@@ -279,7 +279,14 @@ class _Stream:
         if transport is None or transport.is_closing() or self._socket.closed:
             raise ConnectionResetError("the stream is closing")
         first = _LAST_FRAGMENT | (WSMsgType.BINARY if format is Format.MSGPACK else WSMsgType.TEXT)
-        transport.write(_frame_head(first, len(data)) + data)
+        # The head of a server's frame, which is not masked (RFC 6455, section 5.2).
+        if len(data) < 126:
+            head = bytes((first, len(data)))
+        elif len(data) < 1 << 16:
+            head = struct.pack("!BBH", first, 126, len(data))
+        else:
+            head = struct.pack("!BBQ", first, 127, len(data))
+        transport.write(head + data)
 
     # --- chaos ----------------------------------------------------------------------------------
 
@@ -297,15 +304,6 @@ class _Stream:
             self._begin(frame)
         if (before or chaos.after()) and self._request.transport is not None:
             self._request.transport.abort()
-
-
-def _frame_head(first: int, length: int) -> bytes:
-    """Return the head of a server's frame, which is not masked (RFC 6455, section 5.2)."""
-    if length < 126:
-        return bytes((first, length))
-    if length < 1 << 16:
-        return struct.pack("!BBH", first, 126, length)
-    return struct.pack("!BBQ", first, 127, length)
 
 
 def streams_of(
