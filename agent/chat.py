@@ -147,9 +147,16 @@ class ChatFormat:
             cached = self._extensions[key]
             return None if cached is None else list(cached)
         text = self._suffix(new, thought=thought)
-        extension_ids = (
-            None if text is None else self._after_turn(text, new, ended=ended, last=last)
-        )
+        extension_ids: list[int] | None = None
+        if text is not None and self.ends_by_role:
+            # The text begins with the turn's end, which opens the next message too.
+            ids = self._encode(text)
+            sampled = ids[0] if ids and last is None and ended else last
+            extension_ids = ids[1:] if ids and ids[0] == sampled else ids
+        elif text is not None:
+            answers_call = bool(new) and new[0].role is Role.TOOL
+            end = self.end_of_call if answers_call else self.end_of_turn
+            extension_ids = self._encode(text if ended else end + text)
         if len(key) <= CACHED_BYTES:
             _keep(self._extensions, key, None if extension_ids is None else list(extension_ids))
         return extension_ids
@@ -265,18 +272,6 @@ class ChatFormat:
     def _single_marks(self) -> list[str]:
         added = [str(token) for token in self.tokenizer.added_tokens_decoder.values()]
         return [mark for mark in added if mark.strip() and len(self._encode(mark)) == 1]
-
-    def _after_turn(
-        self, text: str, new: Sequence[Message], *, ended: bool, last: int | None
-    ) -> list[int]:
-        """Return the ids of the text after a turn, closing a turn that was cut."""
-        if self.ends_by_role:
-            ids = self._encode(text)
-            sampled = ids[0] if last is None and ended else last
-            return ids[1:] if ids and ids[0] == sampled else ids
-        answers_call = bool(new) and new[0].role is Role.TOOL
-        end = self.end_of_call if answers_call else self.end_of_turn
-        return self._encode(text if ended else end + text)
 
     def _suffix(self, new: Sequence[Message], *, thought: bool) -> str | None:
         """Return the text between the end of an assistant's turn and the next answer, or None if

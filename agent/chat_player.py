@@ -286,8 +286,8 @@ class ChatPlayer(WindowPlayer):
                     return Stop.CONTEXT_FULL
                 # Without the last action and everything after, there is more room.
                 segment.discarded.append(segment.turns.pop())
-                said = [n for n, message in enumerate(before) if message.role is Role.ASSISTANT]
-                before = before[: said[-1]]
+                answers = [n for n, message in enumerate(before) if message.role is Role.ASSISTANT]
+                before = before[: answers[-1]]
         return self._after_summary(step, turn)
 
     async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:

@@ -64,9 +64,20 @@ def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Ep
         name = image.url.removeprefix(PREFIX)
         if not image.url.startswith(PREFIX) or not _NAME.fullmatch(name):
             return image
-        if name not in images:
-            images[name] = _read(beside.parent / FOLDER / name) or image
-        return images[name]
+        if name in images:
+            return images[name]
+        path = beside.parent / FOLDER / name
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return images.setdefault(name, image)
+        except OSError as error:
+            raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != path.stem:
+            raise ConfigError(
+                f"{str(path)!r} is not the image that was shown: its digest has changed"
+            )
+        return images.setdefault(name, ImagePart(data=data))
 
     return _mapped(episode, read)
 
@@ -86,18 +97,6 @@ def _stored(image: ImagePart, folder: Path) -> ImagePart:
         partial.write_bytes(image.data)
         partial.replace(path)
     return ImagePart(url=PREFIX + name)
-
-
-def _read(path: Path) -> ImagePart | None:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    if hashlib.sha256(data).hexdigest() != path.stem:
-        raise ConfigError(f"{str(path)!r} is not the image that was shown: its digest has changed")
-    return ImagePart(data=data)
 
 
 def _mapped(value: S, change: Callable[[ImagePart], ImagePart]) -> S:

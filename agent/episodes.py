@@ -4,8 +4,7 @@ in files beside them.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -27,28 +26,28 @@ def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episod
         ConfigError: the file cannot be read, or a line is not an episode; the message names the
             line.
     """
-    return list(itertools.islice(_episodes(path), max_episodes))
-
-
-def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
-    """Write a file of episodes, and the images that they show into files beside it."""
-    path.write_bytes(b"".join(line_of(episode, path) for episode in episodes))
-
-
-def _episodes(path: Path) -> Iterator[Episode]:
+    episodes: list[Episode] = []
     images: dict[str, ImagePart] = {}
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
+                if len(episodes) == max_episodes:
+                    break
                 if not line.strip():
                     continue
                 try:
                     episode = msgspec.json.decode(line, type=Episode)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     if not line.endswith(b"\n"):  # the last line, which its writer did not finish
-                        return
+                        break
                     place = f"{path}, line {number}"
                     raise ConfigError(f"{place} is not an episode: {error}") from None
-                yield restored(episode, path, images)
+                episodes.append(restored(episode, path, images))
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    return episodes
+
+
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+    """Write a file of episodes, and the images that they show into files beside it."""
+    path.write_bytes(b"".join(line_of(episode, path) for episode in episodes))

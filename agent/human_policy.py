@@ -101,25 +101,17 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
             raise ToolError(f"these arguments of {tool.name} are not JSON: {error}") from None
     if not text:
         return {}
-    named_arguments = _parse_named_arguments(text, properties)
-    if named_arguments is not None:
-        return named_arguments
+    try:
+        words = [word.partition("=") for word in shlex.split(text)]
+    except ValueError:  # a quotation mark alone
+        words = []
+    if words and all(mark and name in properties for name, mark, _ in words):
+        return {name: _value(value, properties[name]) for name, _, value in words}
     # The whole line is the value of the only argument, or of the only required argument.
     names = list(properties) if len(properties) == 1 else list(tool.parameters.get("required", []))
     if len(names) != 1:
         raise ToolError(f"{tool.name} takes {usage(tool)}")
     return {names[0]: _value(text, properties[names[0]])}
-
-
-def _parse_named_arguments(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Parse `a=1 b="x y"` as arguments; None for a line of another form."""
-    try:
-        words = [word.partition("=") for word in shlex.split(text)]
-    except ValueError:
-        return None
-    if not all(mark and name in properties for name, mark, _ in words):
-        return None
-    return {name: _value(value, properties[name]) for name, _, value in words}
 
 
 def _value(text: str, schema: Any) -> Any:

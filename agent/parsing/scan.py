@@ -17,7 +17,6 @@ from functools import partial
 from ludus.messages import Message, Role, ToolCall
 
 from .made_up import (
-    Claim,
     begins_line,
     claim_at,
     end_of_block,
@@ -171,16 +170,14 @@ class _Turn:
             return
         if self.silent or start < self.invented_to:
             calls = [ToolCall(name="", id=call.id, error=AFTER_INVENTED) for call in calls]
-        elif self.fenced and self._prose_follows(after):
-            calls = [ToolCall(name="", id=call.id, error=IN_A_FENCE) for call in calls]
+        elif self.fenced:
+            # Prose after the code block shows that the call is an example.
+            closed_at = self.text.find(_FENCE, after)
+            rest = self.text[closed_at + len(_FENCE) :].strip() if closed_at >= 0 else ""
+            if rest and not rest.startswith(_FENCE) and self.find(rest, 0) != 0:
+                calls = [ToolCall(name="", id=call.id, error=IN_A_FENCE) for call in calls]
         self.calls += calls
         self.position = after
-
-    def _prose_follows(self, after: int) -> bool:
-        """Return whether prose follows the code block that is open at `after`."""
-        closed = self.text.find(_FENCE, after)
-        rest = self.text[closed + len(_FENCE) :].strip() if closed >= 0 else ""
-        return bool(rest) and not rest.startswith(_FENCE) and self.find(rest, 0) != 0
 
     def _somebody_else(self, start: int) -> None:
         """Note from where to where the policy speaks for somebody else."""
@@ -190,24 +187,18 @@ class _Turn:
             end = end_of_block(self.text, claim)
             if end < 0:
                 self.unclosed.add(claim.closing)
-        if end < 0 and self._only_mentioned(claim):
-            self._record_spoken(claim.end)
-            return
+        if end < 0:  # perhaps a mark without an end is only being talked about
+            in_a_line = bool(claim.closing) and not begins_line(self.text, claim.start)
+            mentioned = not self.calls and (claim.only_after_call or in_a_line)
+            if mentioned or is_quoted(self.text, claim.start, claim.end):
+                self._record_spoken(claim.end)
+                return
         self._record_spoken(start)
         self.block_to = max(self.block_to, end)
         reaches = len(self.text) if self.calls or end < 0 else end
         self.invented_to = max(self.invented_to, reaches)
         self.silent = bool(self.calls)
         self._record_spoken(claim.end)
-
-    def _only_mentioned(self, claim: Claim) -> bool:
-        """Return whether a mark without an end is only being talked about."""
-        if is_quoted(self.text, claim.start, claim.end):
-            return True
-        if self.calls:
-            return False
-        in_a_line = claim.closing and not begins_line(self.text, claim.start)
-        return claim.only_after_call or bool(in_a_line)
 
     def _think(self, start: int) -> None:
         """Skip a block of thoughts.

@@ -8,7 +8,7 @@ them in its table.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -71,12 +71,19 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.results_as_user:
             shaped = [_result_as_user(row) for row in shaped]
         if self.tools_as_text and tools:
-            shaped = _with_system(shaped, TextTools(tool_format).offer(tools))
+            description = TextTools(tool_format).offer(tools)
+            begun = shaped.pop(0) if shaped and _is_system(shaped[0]) else {"role": "system"}
+            content = _join_contents(begun.get("content", ""), description, "\n\n")
+            shaped.insert(0, {**begun, "content": content})
         if self.late_system_as_user:
             late = [{**row, "role": "user"} if _is_system(row) else row for row in shaped[1:]]
             shaped = [*shaped[:1], *late]
         if self.system_as_user and shaped and _is_system(shaped[0]):
-            shaped = _with_first_user(shaped)
+            begun = shaped.pop(0)
+            is_asked = bool(shaped) and shaped[0]["role"] == "user"
+            asked = shaped.pop(0) if is_asked else {"role": "user", "content": ""}
+            content = _join_contents(begun["content"], asked["content"], "\n\n")
+            shaped.insert(0, {**asked, "content": content})
         if self.merge_roles or self.results_as_user:
             shaped = _merged(shaped, all_roles=self.merge_roles)
         if self.content_as_parts:
@@ -102,19 +109,18 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             row["content"] = _join_contents(row["content"], rendered, "\n")
             del row["tool_calls"]
         elif calls and (self.arguments_as_json or self.short_ids):
-            row["tool_calls"] = [self._call_row(call) for call in calls]
+            row["tool_calls"] = []
+            for call in calls:
+                call_row: dict[str, Any] = {**call, "function": dict(call["function"])}
+                if self.arguments_as_json:
+                    arguments = call_row["function"]["arguments"]
+                    call_row["function"]["arguments"] = msgspec.json.encode(arguments).decode()
+                if self.short_ids:
+                    call_row["id"] = short_id(call_row["id"])
+                row["tool_calls"].append(call_row)
         if self.short_ids and row.get("tool_call_id"):
             row["tool_call_id"] = short_id(row["tool_call_id"])
         return row
-
-    def _call_row(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        call_row: dict[str, Any] = {**call, "function": dict(call["function"])}
-        if self.arguments_as_json:
-            arguments = call_row["function"]["arguments"]
-            call_row["function"]["arguments"] = msgspec.json.encode(arguments).decode()
-        if self.short_ids:
-            call_row["id"] = short_id(call_row["id"])
-        return call_row
 
 
 NO_FALLBACKS = Fallbacks()
@@ -163,22 +169,6 @@ def _result_as_user(row: TemplateRow) -> TemplateRow:
         return row
     content = _join_contents(_join_contents(RESULT_OPEN, row["content"], "\n"), RESULT_CLOSE, "\n")
     return {"role": "user", "content": content, "result": True}
-
-
-def _with_system(rows: list[TemplateRow], text: str) -> list[TemplateRow]:
-    """Append `text` to the system message, which is added where none exists."""
-    if rows and _is_system(rows[0]):
-        return [{**rows[0], "content": _join_contents(rows[0]["content"], text, "\n\n")}, *rows[1:]]
-    return [{"role": "system", "content": text}, *rows]
-
-
-def _with_first_user(rows: list[TemplateRow]) -> list[TemplateRow]:
-    """Put the system message in front of the first user message, or in the place of one."""
-    first, *rest = rows
-    if rest and rest[0]["role"] == "user":
-        content = _join_contents(first["content"], rest[0]["content"], "\n\n")
-        return [{**rest[0], "content": content}, *rest[1:]]
-    return [{"role": "user", "content": first["content"]}, *rest]
 
 
 def _merged(rows: Sequence[TemplateRow], *, all_roles: bool) -> list[TemplateRow]:

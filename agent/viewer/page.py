@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from ..evaluation import Evaluation, summarise
+from ..evaluation import summarise
 from ..trajectory import Episode
 from . import episode as shown
 from .rendering import asset, render
@@ -65,12 +65,22 @@ def page_of(
     finished = [episode for episode in episodes if episode.trajectories]
     counts = Counter(shown.outcome(episode.trajectories[0]) for episode in finished)
     counts["lost"] += len(episodes) - len(finished)
+    numbers: list[tuple[str, str, str]] = []  # rows of the table: name, value, 95% interval
+    if finished:
+        result = summarise(finished, passing=passing)
+        numbers += [] if result.reward is None else [("mean reward", *result.reward.cells())]
+        numbers += [(f"pass@{k}", *estimate.cells()) for k, estimate in result.pass_at.items()]
+        numbers.append(("turns", f"{result.turns:.2f}", ""))
+        played = str(result.episodes - result.failed)
+        numbers.append(("episodes", played, f"of {result.tasks} tasks"))
+        numbers += [(f"ended: {stop}", str(n), "") for stop, n in result.stops.items()]
+        numbers += [(f"failed: {reason}", str(n), "") for reason, n in result.failures.items()]
     return render(
         PACKAGE,
         "page.html.j2",
         title=head.title,
         facts=head.facts,
-        numbers=_numbers(summarise(finished, passing=passing)) if finished else [],
+        numbers=numbers,
         episodes=episodes,
         decode=decode,
         left_out=head.left_out,
@@ -111,16 +121,3 @@ def _base64(data: bytes) -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"
-
-
-def _numbers(evaluation: Evaluation) -> list[tuple[str, str, str]]:
-    """Return the rows of the table: name, value, 95% interval."""
-    rows = [] if evaluation.reward is None else [("mean reward", *evaluation.reward.cells())]
-    rows += [(f"pass@{k}", *estimate.cells()) for k, estimate in evaluation.pass_at.items()]
-    rows.append(("turns", f"{evaluation.turns:.2f}", ""))
-    rows.append(
-        ("episodes", str(evaluation.episodes - evaluation.failed), f"of {evaluation.tasks} tasks")
-    )
-    rows += [(f"ended: {stop}", str(count), "") for stop, count in evaluation.stops.items()]
-    rows += [(f"failed: {reason}", str(count), "") for reason, count in evaluation.failures.items()]
-    return rows

@@ -44,14 +44,14 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(options.run)
     if not (folder / FILE).is_file():
         raise ConfigError(f"{str(folder)!r} holds no {FILE}; name the folder of a training run")
-    found = count_rollouts(folder)
-    print(f"issued   {found.issued}\ntrained  {found.trained}")
-    print(f"masked   {sum(found.masked.values())}")
-    for reason, count in sorted(found.masked.items(), key=lambda one: -one[1]):
+    accounts = count_rollouts(folder)
+    print(f"issued   {accounts.issued}\ntrained  {accounts.trained}")
+    print(f"masked   {sum(accounts.masked.values())}")
+    for reason, count in sorted(accounts.masked.items(), key=lambda item: -item[1]):
         print(f"         {count} {reason}")
-    for name, ordinals in (("missing", found.missing), ("doubled", found.doubled)):
+    for name, ordinals in (("missing", accounts.missing), ("doubled", accounts.doubled)):
         if ordinals:
             more = ", ..." if len(ordinals) > NAMED else ""
             named = ", ".join(map(str, ordinals[:NAMED]))
             print(f"{name}  {len(ordinals)}: ordinals {named}{more}", file=sys.stderr)
-    return 0 if found.holds else 1
+    return 0 if accounts.holds else 1

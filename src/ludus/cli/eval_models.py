@@ -39,7 +39,20 @@ async def open_model(options: EvalOptions) -> AsyncGenerator[ChatPolicy | TokenP
 
 @asynccontextmanager
 async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
-    _refuse_server_options(options)
+    if not options.model:
+        raise ConfigError(
+            "--policy local needs --model: a transformers folder, a checkpoint "
+            "(runs/NAME/checkpoints/step-...), a .gguf file, or smollm2"
+        )
+    for name in ("base_url", "sampling", "cache", "budget"):  # these would change nothing here
+        if value := getattr(options, name):
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} {value}: is for --policy openai, not for local")
+    if not options.send_reasoning:
+        raise ConfigError(
+            "--no-send-reasoning: is for --policy openai; what a local model is shown of its "
+            "thoughts is its chat template's (--template)"
+        )
     try:
         from ludus.trainer.config import ModelConfig
         from ludus.trainer.local_policy import local_policy
@@ -64,28 +77,6 @@ async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
             yield policy
     finally:
         await context.close()
-
-
-def _refuse_server_options(options: EvalOptions) -> None:
-    """Refuse options that change nothing for a model in this process.
-
-    Raises:
-        ConfigError: no model is named, or an option is one of a server's.
-    """
-    if not options.model:
-        raise ConfigError(
-            "--policy local needs --model: a transformers folder, a checkpoint "
-            "(runs/NAME/checkpoints/step-...), a .gguf file, or smollm2"
-        )
-    for name in ("base_url", "sampling", "cache", "budget"):
-        if value := getattr(options, name):
-            flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag} {value}: is for --policy openai, not for local")
-    if not options.send_reasoning:
-        raise ConfigError(
-            "--no-send-reasoning: is for --policy openai; what a local model is shown of its "
-            "thoughts is its chat template's (--template)"
-        )
 
 
 def _chat_policy(options: EvalOptions) -> ChatPolicy:

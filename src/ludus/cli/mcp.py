@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ludus.secret import NO_SECRET
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import Flag, Token, VerbHelp, parse
-from .listening import cannot_listen
+from .listening import listening
 from .sessions import named
 
 PATH = "/mcp"
@@ -108,14 +107,9 @@ async def _over_http(env: McpEnv, options: McpOptions) -> None:
         max_body_bytes=MAX_BODY_BYTES,
         mounted={PATH: app},
     )
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with app.router.lifespan_context(app):
-        try:
-            await server.start()
-        except OSError as error:
-            raise cannot_listen(options.host, options.port, error) from None
+    async with (
+        app.router.lifespan_context(app),
+        listening(server, options.host, options.port) as stop,
+    ):
         print(f"serving {env.id} at {server.url}{PATH}", file=sys.stderr, flush=True)
         await stop.wait()
-        await server.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +10,7 @@ from typing import Literal
 from ludus.rewards.judge.mock import MockJudge
 
 from .arguments import VerbHelp, parse
-from .listening import cannot_listen
+from .listening import listening
 
 Mode = Literal["honest", "gullible", "echo", "garbage", "flaky", "slow"]
 EXAMPLE = """\
@@ -55,15 +54,7 @@ async def _serve(options: MockJudgeOptions) -> int:
     judge = MockJudge(
         options.mode, port=options.port, delay_s=options.delay_s, failing=options.failing
     )
-    try:
-        await judge.start()
-    except OSError as error:
-        raise cannot_listen("127.0.0.1", options.port, error) from error
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    print(f"serving a judge that is {options.mode} at {judge.url} (model: mock)", flush=True)
-    await stop.wait()
-    await judge.stop()
+    async with listening(judge, "127.0.0.1", options.port) as stop:
+        print(f"serving a judge that is {options.mode} at {judge.url} (model: mock)", flush=True)
+        await stop.wait()
     return 0

@@ -23,7 +23,7 @@ from ludus.agent.episodes import read_episodes, write_episodes
 from ludus.agent.trajectory import FAILURES
 from ludus.errors import ConfigError
 from ludus.rewards.compose import composed, load_composition
-from ludus.rewards.protocol import GroupVerifier, Sample, Verifier
+from ludus.rewards.protocol import GroupVerifier, Sample
 from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
 
@@ -192,19 +192,17 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
     composition = load_composition(file)
     own_verifiers = {part.label: RecordedReturn() for part in composition.parts if part.name == ENV}
     verifier = composed(composition=composition, verifiers=own_verifiers)
-    slots = asyncio.Semaphore(CONCURRENCY)
+    trajectories, slots = _trajectories(episodes), asyncio.Semaphore(CONCURRENCY)
+
+    async def score(trajectory: Trajectory) -> Verdict:
+        async with slots:
+            scoring = verifier.score(_sample(trajectory))
+            return await scoring if inspect.isawaitable(scoring) else scoring
+
     try:
         if not isinstance(verifier, GroupVerifier):
-            return list(
-                await asyncio.gather(
-                    *(
-                        _score_trajectory(verifier, trajectory, slots)
-                        for trajectory in _trajectories(episodes)
-                    )
-                )
-            )
+            return await asyncio.gather(*map(score, trajectories))
         places: dict[str, list[int]] = defaultdict(list)
-        trajectories = _trajectories(episodes)
         owners = [episode for episode in episodes for _ in episode.trajectories]
         for place, episode in enumerate(owners):
             places[episode.group or episode.task].append(place)
@@ -216,14 +214,6 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
         return [verdicts[place] for place in range(len(trajectories))]
     finally:
         await verifier.close()
-
-
-async def _score_trajectory(
-    verifier: Verifier, trajectory: Trajectory, slots: asyncio.Semaphore
-) -> Verdict:
-    async with slots:
-        scoring = verifier.score(_sample(trajectory))
-        return await scoring if inspect.isawaitable(scoring) else scoring
 
 
 def _advantages(groups: Sequence[str], verdicts: Sequence[Verdict]) -> list[float | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,7 +18,7 @@ from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer
 
 from .arguments import Token, VerbHelp, parse
-from .listening import cannot_listen
+from .listening import listening
 
 EXAMPLE = """\
 ludus retriever corpus.jsonl --port 8000
@@ -84,17 +83,9 @@ async def serve(options: RetrieverOptions) -> int:
     """Build the index, and serve in this process until SIGINT or SIGTERM; returns 0."""
     index = build_index(options)
     server = build_server(options, index)
-    try:
-        await server.start()
-    except OSError as error:
-        raise cannot_listen(options.host, options.port, error) from error
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    print(f"serving {len(index.documents)} documents at {server.url}/retrieve", flush=True)
-    await stop.wait()
-    await server.stop()
+    async with listening(server, options.host, options.port) as stop:
+        print(f"serving {len(index.documents)} documents at {server.url}/retrieve", flush=True)
+        await stop.wait()
     return 0
 
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import Token, VerbHelp, parse
-from .listening import cannot_listen
+from .listening import listening
 from .named_options import from_file, take_options
 from .names import UnknownThing
 from .workers import WORKER_VARIABLE, Workers
@@ -136,20 +135,13 @@ def main(arguments: Sequence[str]) -> int:
 async def serve(options: ServeOptions) -> int:
     """Run the server in this process until SIGINT or SIGTERM; returns 0."""
     server = build_server(options)
-    try:
-        await server.start()
-    except OSError as error:
-        raise cannot_listen(options.host, options.port, error) from error
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    if os.environ.get(WORKER_VARIABLE):
-        loop.add_reader(sys.stdin.fileno(), stop.set)  # it ends when whoever started us does
-    print(ready_line(server.url, options), flush=True)
-    await stop.wait()
-    print("stopping", flush=True)
-    await server.stop()
+    async with listening(server, options.host, options.port) as stop:
+        if os.environ.get(WORKER_VARIABLE):
+            loop = asyncio.get_running_loop()
+            loop.add_reader(sys.stdin.fileno(), stop.set)  # it ends when whoever started us does
+        print(ready_line(server.url, options), flush=True)
+        await stop.wait()
+        print("stopping", flush=True)
     return 0
 
 

@@ -236,11 +236,11 @@ class BridgedEpisode:
         self.turn, self.over, self._earned, self._told = 0, False, 0.0, None
         self._verdict = Verdict.of(0.0)
         named = {"task": task, "split": split}
-        given = {name: value for name, value in named.items() if value is not None}
+        chosen = {name: value for name, value in named.items() if value is not None}
         async with self._turn:
             try:
                 observation, info = await self._session.reset(
-                    seed=seed, options={**(options or {}), **given}
+                    seed=seed, options={**(options or {}), **chosen}
                 )
             except (ConfigError, UnknownName):
                 self.over = True

@@ -209,8 +209,8 @@ class ClientTable(Generic[C]):
                 del self._clients[name]  # the lease of its session ended as well
         most = self._limits.max_sessions
         if len(self._clients) >= most:
-            said = f"{len(self._clients)} of {most} sessions are open"
-            raise QueueFull(said, depth=len(self._clients), limit=most)
+            message = f"{len(self._clients)} of {most} sessions are open"
+            raise QueueFull(message, depth=len(self._clients), limit=most)
         name = secrets.token_urlsafe(16)
         self._clients[name] = client
         return name

@@ -97,7 +97,7 @@ def _play(
                 if episode.over:
                     break
                 state = await generate(state, tool_calls="none")
-                said = state.output.message
+                reply = state.output.message
                 calls = [
                     ToolCall(
                         name=call.function,
@@ -105,9 +105,9 @@ def _play(
                         id=call.id,
                         error=call.parse_error or "",
                     )
-                    for call in said.tool_calls or ()
+                    for call in reply.tool_calls or ()
                 ]
-                action = assistant(str(said.text), calls) if calls else str(said.text)
+                action = assistant(str(reply.text), calls) if calls else str(reply.text)
                 answer = await on_background(episode.act(action))
                 state.messages += [_shown(message) for message in answer]
         finally:

@@ -74,15 +74,15 @@ class _Player:
 
     async def begin(self, row: Mapping[str, Any]) -> None:
         try:
-            told = msgspec.convert(row.get("ludus") or {}, SeedRow)
+            wanted = msgspec.convert(row.get("ludus") or {}, SeedRow)
         except msgspec.ValidationError as error:
             raise Refused(
                 f"the row's 'ludus' names task, split and seed: {error}", "invalid"
             ) from None
-        named = {"task": told.task, "split": None if told.task else told.split}
+        named = {"task": wanted.task, "split": None if wanted.task else wanted.split}
         options = {name: value for name, value in named.items() if value is not None}
         self.earned, self.failure = 0.0, None
-        await self.episode.reset(seed=told.seed, options=options)
+        await self.episode.reset(seed=wanted.seed, options=options)
 
     async def act(self, action: str | Message) -> str:
         """Play an action, and return what the policy is told; a failure is kept for the verdict."""
@@ -126,7 +126,7 @@ class NemoGymService:
         cards = [env.card for env in self._envs.served if env.card is not None]
         first = [("", card, True) for card in cards[:1]]
         named = [(f"/nemo-gym/{card.id}", card, False) for card in cards]
-        return [one for at in [*first, *named] for one in self._at(*at)]
+        return [endpoint for at in [*first, *named] for endpoint in self._at(*at)]
 
     def _at(self, root: str, card: EnvCard, is_root: bool) -> list[Endpoint]:
         def post(path: str, handler: EnvHandler) -> Endpoint:
@@ -137,16 +137,16 @@ class NemoGymService:
                     # The protocol's way of an error: a JSON text, and 500 for what is ours.
                     fault = fault_of(error)
                     status = status_of(fault)
-                    said = msgspec.json.encode(f"{type(error).__name__}: {fault.message}")
+                    reason = f"{type(error).__name__}: {fault.message}"
                     return web.Response(
-                        body=said,
+                        body=msgspec.json.encode(reason),
                         status=status if status in (400, 404, 409, 413, 422, 429) else 500,
                         content_type="application/json",
                     )
 
             return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
 
-        made = [
+        endpoints = [
             post("seed_session", self._seed),
             post("verify", self._verify),
             post("close_session", self._close),
@@ -154,13 +154,13 @@ class NemoGymService:
             Endpoint("GET", f"{root}/reverify_mode", _reverify_mode, token_in_path=True),
         ]
         if self._model_url:
-            made.append(post("run", self._run))
+            endpoints.append(post("run", self._run))
         for tool in card.briefing.tools:
             if tool.name in RESERVED:
                 logger.warning("%s: NeMo Gym cannot call a tool named %r", card.id, tool.name)
             elif not (is_root and tool.name in TAKEN_AT_ROOT):
-                made.append(post(tool.name, self._tool(tool.name)))
-        return made
+                endpoints.append(post(tool.name, self._tool(tool.name)))
+        return endpoints
 
     async def start(self, context: Context) -> None:
         """Begin with no client; the service of environments has started before."""
@@ -175,9 +175,9 @@ class NemoGymService:
     # --- endpoints ------------------------------------------------------------------------------
 
     async def _seed(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
-        told = decode(body or b"{}", dict[str, Any])
-        session = told.get("resources_session_id")
-        row = told if session is None else told.get("task_data")
+        fields = decode(body or b"{}", dict[str, Any])
+        session = fields.get("resources_session_id")
+        row = fields if session is None else fields.get("task_data")
         if not isinstance(row, dict) or not isinstance(session, str | None):
             raise Refused(
                 "a session with a resources_session_id has its row in task_data", "invalid"
@@ -191,7 +191,7 @@ class NemoGymService:
         if session is None:
             cookie = await begin()
         else:
-            episode = msgspec.json.encode(told.get("episode_id"), order="sorted")
+            episode = msgspec.json.encode(fields.get("episode_id"), order="sorted")
             cookie = await self._seeded.seed(session, episode, begin)
         answer = web.json_response({} if session is None else {"resources_session_id": session})
         answer.set_cookie(COOKIE, cookie, httponly=True)
@@ -214,8 +214,8 @@ class NemoGymService:
             arguments = decode(body or b"{}", dict[str, Any])
             player = self._of(request, card)
             async with player.turn:
-                said = assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
-                return web.Response(text=await player.act(said))
+                action = assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
+                return web.Response(text=await player.act(action))
 
         return call
 
@@ -229,11 +229,11 @@ class NemoGymService:
             )
         player = self._of(request, card)
         async with player.turn:
-            said = last_words(output)
+            last = last_words(output)
             if player.failure is not None:
                 raise player.failure
-            if said is not None and not player.episode.over:
-                await player.act(said)
+            if last is not None and not player.episode.over:
+                await player.act(last)
             self._players.remove(request.cookies.get(COOKIE, ""))
             await player.episode.close()
         return web.json_response({**asked, "reward": player.earned})
@@ -245,18 +245,18 @@ class NemoGymService:
             raise Refused("a row has 'responses_create_params' for the model", "invalid")
         player = _Player(self._envs, card.id)
         await player.begin(row)
-        told = asked.get("input") or []
-        begun = [{"role": "user", "content": told}] if isinstance(told, str) else told
+        prompt = asked.get("input") or []
+        begun = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
         try:
             for _ in range(MAX_TURNS):
                 response = await self._ask({**asked, "input": [*begun, *output]})
-                said = response["output"]
-                output += said
-                calls = [item for item in said if item.get("type") == "function_call"]
+                items = response["output"]
+                output += items
+                calls = [item for item in items if item.get("type") == "function_call"]
                 if not calls:
-                    await player.act(last_words(said) or "")
+                    await player.act(last_words(items) or "")
                 else:
                     output += [await _called(player, item) for item in calls]
                 if player.episode.over or not calls:
@@ -274,13 +274,13 @@ class NemoGymService:
                 client.post(f"{self._model_url}/v1/responses", json=body) as answer,
             ):
                 answer.raise_for_status()
-                made: dict[str, Any] = await answer.json()
+                reply: dict[str, Any] = await answer.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ServerFault(f"the model server {self._model_url}: {error!r}") from error
-        if _output_of(made) is None or made.get("error"):
-            said = msgspec.json.encode(made)[:200].decode("utf-8", "replace")
-            raise ServerFault(f"the model server {self._model_url} answers no response: {said}")
-        return made
+        if _output_of(reply) is None or reply.get("error"):
+            excerpt = msgspec.json.encode(reply)[:200].decode("utf-8", "replace")
+            raise ServerFault(f"the model server {self._model_url} answers no response: {excerpt}")
+        return reply
 
     def _of(self, request: web.Request, card: EnvCard) -> _Player:
         player = self._players.find(request.cookies.get(COOKIE, ""))
@@ -295,7 +295,7 @@ class NemoGymService:
 
 async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
     answers = decode(body, dict[str, Any]).get("verify_responses")
-    if not isinstance(answers, list) or not all(isinstance(one, dict) for one in answers):
+    if not isinstance(answers, list) or not all(isinstance(row, dict) for row in answers):
         raise Refused("the body of /aggregate_metrics has 'verify_responses', a list", "invalid")
     return web.json_response(aggregate_metrics(answers))
 
@@ -313,8 +313,8 @@ async def _called(player: _Player, item: Mapping[str, Any]) -> dict[str, Any]:
         call = ToolCall(name=name, arguments=arguments, id=identity)
     except msgspec.DecodeError as error:
         call = ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
-    told = await player.act(assistant("", [call]))
-    return {"type": "function_call_output", "call_id": identity, "output": told}
+    result = await player.act(assistant("", [call]))
+    return {"type": "function_call_output", "call_id": identity, "output": result}
 
 
 def _output_of(response: Any) -> list[dict[str, Any]] | None:
@@ -348,12 +348,12 @@ def rows(
         UnknownTask: no such split.
         RewardUnavailable: an episode could not begin.
     """
-    bridge, made = shared_bridge(env, url), list[dict[str, Any]]()
+    bridge, table = shared_bridge(env, url), list[dict[str, Any]]()
     episode = bridge.episode()
     for task in bridge.tasks(split, count, offset=offset):
         begun = run_on_loop(episode.begin(task=task.id, seed=seed))
         episode.verdict.unwrap()
-        told = [{"role": message.role.value, "content": message.text} for message in begun]
+        prompt = [{"role": message.role.value, "content": message.text} for message in begun]
         tools = [
             {
                 "type": "function",
@@ -364,7 +364,7 @@ def rows(
             }
             for tool in episode.tools
         ]
-        asked = {"input": told, **({"tools": tools} if tools else {})}
-        made.append({"responses_create_params": asked, "ludus": {"task": task.id, "seed": seed}})
+        asked = {"input": prompt, **({"tools": tools} if tools else {})}
+        table.append({"responses_create_params": asked, "ludus": {"task": task.id, "seed": seed}})
     run_on_loop(episode.close())
-    return made
+    return table

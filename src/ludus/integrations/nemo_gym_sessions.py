@@ -46,15 +46,15 @@ class SeededSessions:
             LudusError: as `begin` raises it; the seed may be sent again.
         """
         if session in self._closed:
-            said = f"the session {session!r} was closed; seed one with another id"
-            raise Refused(said, "sequence_conflict")
+            message = f"the session {session!r} was closed; seed one with another id"
+            raise Refused(message, "sequence_conflict")
         if session not in self._open:
             self._open[session] = (episode, asyncio.ensure_future(begin()))
             _forget_oldest(self._open, self._most)
         first, beginning = self._open[session]
         if first != episode:
-            said = f"the session {session!r} plays another episode; seed one with another id"
-            raise Refused(said, "sequence_conflict")
+            message = f"the session {session!r} plays another episode; seed one with another id"
+            raise Refused(message, "sequence_conflict")
         try:
             return await asyncio.shield(beginning)  # whoever else waits for it is not cancelled
         except LudusError:
@@ -99,21 +99,22 @@ def aggregate_metrics(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             rewards.setdefault(answer.get(TASK, 0), []).append(float(reward))
     measured = sum(map(len, rewards.values()))
     over_all = _statistics([reward for task in rewards.values() for reward in task])
-    coverage = {
-        "coverage/measured_rollouts": measured,
-        "coverage/masked_rollouts": masked,
-    }
-    told = coverage if measured < len(answers) else {}  # as there, where all were measured
+    coverage: dict[str, int] = {}
+    if measured < len(answers):  # NeMo Gym's own aggregate says nothing where all were measured
+        coverage = {
+            "coverage/measured_rollouts": measured,
+            "coverage/masked_rollouts": masked,
+        }
     repeats = len({answer.get(ROLLOUT, 0) for answer in answers})
     return {
         "group_level_metrics": [
             {TASK: task, **_statistics(rewards[task]), "num_rollouts": len(rewards[task])}
             for task in sorted(rewards)
         ],
-        "agent_metrics": {**over_all, **told, **({"num_repeats": repeats} if measured else {})},
+        "agent_metrics": {**over_all, **coverage, **({"num_repeats": repeats} if measured else {})},
         "key_metrics": {
             **{name: value for name, value in over_all.items() if name.startswith("mean/")},
-            **told,
+            **coverage,
         },
     }
 

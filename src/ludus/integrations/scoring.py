@@ -57,17 +57,17 @@ def _found(verifier: str | Verifier, options: dict[str, Any]) -> Verifier:
 async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:
     try:
         async with asyncio.timeout(timeout_s):
-            made: object = (
+            scored: object = (
                 verifier.score(sample)
                 if inspect.iscoroutinefunction(verifier.score)
                 else await asyncio.to_thread(verifier.score, sample)
             )
-            if inspect.isawaitable(made):
-                made = await made
+            if inspect.isawaitable(scored):
+                scored = await scored
     except TimeoutError:
         return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
     except Exception as error:  # a verifier that raises has a bug, which is no reward
         return Verdict.error(f"{type(error).__name__}: {error}")
-    if not isinstance(made, Verdict):
-        return Verdict.error(f"the verifier returned {type(made).__name__}, not a Verdict")
-    return made
+    if not isinstance(scored, Verdict):
+        return Verdict.error(f"the verifier returned {type(scored).__name__}, not a Verdict")
+    return scored

@@ -40,15 +40,15 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__()
-        given = {**dict(env_config or {}), **dict(extras or {})}
-        if not given.get("env"):
+        settings = {**dict(env_config or {}), **dict(extras or {})}
+        if not settings.get("env"):
             raise ConfigError("env_config or extras must name a ludus environment: env='me/env-v0'")
-        bridge = shared_bridge(given["env"], given.get("url", ""), given.get("token"))
-        self._task = given.get("task") or None
-        self._split = None if self._task else given.get("split") or None
-        self._seed = int(given.get("seed") or 0)
+        bridge = shared_bridge(settings["env"], settings.get("url", ""), settings.get("token"))
+        self._task = settings.get("task") or None
+        self._split = None if self._task else settings.get("split") or None
+        self._seed = int(settings.get("seed") or 0)
         self._episode = bridge.episode()
-        self._player = TextReplies(given.get("tool_format", "hermes"))
+        self._player = TextReplies(settings.get("tool_format", "hermes"))
 
     def init(
         self, prompt: Sequence[Mapping[str, str]] | None

@@ -57,8 +57,11 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
         shown = [_shown(message) for message in begun]
         tools = [msgspec.to_builtins(tool) for tool in self._episode.tools]
         if tools:
-            said = shown.pop(0)["content"] if shown and shown[0]["role"] == "system" else ""
-            shown = [*self._renderer.create_conversation_prefix_with_tools(tools, said), *shown]
+            instructions = shown.pop(0)["content"] if shown and shown[0]["role"] == "system" else ""
+            shown = [
+                *self._renderer.create_conversation_prefix_with_tools(tools, instructions),
+                *shown,
+            ]
         self._history = shown
         return list(self._history)
 
@@ -71,7 +74,7 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
         before = self._episode.verdict.reward or 0.0
         answer = await on_background(self._episode.act(_said(message)))
         self._check()
-        self._history += [message, *(_shown(one) for one in answer)]
+        self._history += [message, *(_shown(each) for each in answer)]
         if self._episode.over:
             await on_background(self._episode.close())
         return _messages.MessageStepResult(
@@ -125,18 +128,18 @@ class LudusGroupBuilder(_types.EnvGroupBuilder):  # type: ignore[misc]
 
     async def make_envs(self) -> Sequence[Any]:
         """Return the environments, none of which has begun."""
-        made = [
+        envs = [
             LudusMessageEnv(self.env, self.task, self.renderer, seed=self.seed, url=self.url)
             for _ in range(self.group_size)
         ]
-        self._made += made  # a strategy that tries again asks for more
-        return [_messages.EnvFromMessageEnv(self.renderer, one, **self.settings) for one in made]
+        self._made += envs  # a strategy that tries again asks for more
+        return [_messages.EnvFromMessageEnv(self.renderer, env, **self.settings) for env in envs]
 
     async def cleanup(self) -> None:
         """Release the episodes that did not end."""
-        made, self._made = self._made, []
-        for one in made:
-            await one.close()
+        envs, self._made = self._made, []
+        for env in envs:
+            await env.close()
 
     def logging_tags(self) -> list[str]:
         """Return the tag under which the training logs the group: the environment's id."""

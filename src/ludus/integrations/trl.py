@@ -89,8 +89,8 @@ class TrlBridge:
 
     def environment_factory(self) -> object:
         """Return a new environment object; TRL keeps one for each concurrent rollout."""
-        made: object = self._environment(self._bridge.episode())
-        return made
+        environment: object = self._environment(self._bridge.episode())
+        return environment
 
     @property
     def reward_funcs(self) -> list[RewardFunction]:
@@ -123,8 +123,10 @@ class TrlBridge:
     ) -> list[dict[str, Any]]:
         """Return the rows of `dataset` as dictionaries."""
         briefing = self._bridge.card.briefing
-        said = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
-        opening = [{"role": "system", "content": said}] if said else []
+        instructions = "\n".join(
+            part for part in (briefing.system_prompt, briefing.answer_format) if part
+        )
+        opening = [{"role": "system", "content": instructions}] if instructions else []
         # `reset` appends the first observation to the last message
         prompt = [*opening, {"role": "user", "content": ""}]
         return [
@@ -180,14 +182,15 @@ def _episode_reward(
 ) -> list[float | None]:
     """Return the reward of each episode, or None where there is none."""
     environments = columns.get("environments")
-    if environments is None or not all(isinstance(one, _TrlEnvironment) for one in environments):
+    if environments is None or not all(isinstance(each, _TrlEnvironment) for each in environments):
         raise ConfigError(
             "the reward of a ludus environment needs environment_factory=bridge.environment_factory"
         )
-    return _told(
-        [env._finish(said) for env, said in zip(environments, completions, strict=True)],  # pyright: ignore[reportPrivateUsage]
-        columns,
-    )
+    verdicts = [
+        environment._finish(completion)  # pyright: ignore[reportPrivateUsage]
+        for environment, completion in zip(environments, completions, strict=True)
+    ]
+    return _told(verdicts, columns)
 
 
 _episode_reward.__name__ = "ludus"
@@ -215,12 +218,14 @@ def verifier_reward(
         infos = columns[info] if info else [None] * len(completions)
         samples = [
             Sample(
-                response=_all_words(said),
-                gold=one,
-                info=dict(more or {}),
-                prompt=_all_words(asked),
+                response=_all_words(completion),
+                gold=own_gold,
+                info=dict(own_info or {}),
+                prompt=_all_words(prompt),
             )
-            for asked, said, one, more in zip(prompts, completions, golds, infos, strict=True)
+            for prompt, completion, own_gold, own_info in zip(
+                prompts, completions, golds, infos, strict=True
+            )
         ]
         return _told(verdicts_of(verifier, samples, **options), columns)
 
@@ -248,12 +253,12 @@ def _last_words(completion: object) -> str | None:
     return _content(last)
 
 
-def _all_words(said: object) -> str:
-    if isinstance(said, str):
-        return said
-    if not isinstance(said, Sequence) or not said:
+def _all_words(messages: object) -> str:
+    if isinstance(messages, str):
+        return messages
+    if not isinstance(messages, Sequence) or not messages:
         return ""
-    return _content(said[-1])
+    return _content(messages[-1])
 
 
 def _content(message: Mapping[str, Any]) -> str:
@@ -320,10 +325,10 @@ def _kind(schema: Mapping[str, Any]) -> Any:
     if choices := schema.get("enum"):
         return Literal[tuple(choices)]
     if options := schema.get("anyOf"):
-        return Union[tuple(_kind(one) for one in options)]  # noqa: UP007 (made at run time)
+        return Union[tuple(_kind(option) for option in options)]  # noqa: UP007 (made at run time)
     named = schema.get("type")
     if isinstance(named, list):
-        return Union[tuple(_kind({**schema, "type": one}) for one in named)]  # noqa: UP007
+        return Union[tuple(_kind({**schema, "type": option}) for option in named)]  # noqa: UP007
     if named == "array":
         return list[_kind(schema.get("items", {}))]  # type: ignore[misc]
     return _PLAIN.get(str(named), Optional[Any])  # noqa: UP045

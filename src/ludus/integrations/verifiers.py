@@ -186,6 +186,6 @@ def _check(episode: BridgedEpisode) -> None:
         raise RewardUnavailable(episode.verdict)
 
 
-def _placed(made: type) -> type:
-    made.__qualname__ = made.__name__
-    return made
+def _placed(cls: type) -> type:
+    cls.__qualname__ = cls.__name__
+    return cls

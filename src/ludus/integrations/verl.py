@@ -55,9 +55,9 @@ async def compute_score(
         RewardUnavailable: the verdict is not ok.
         UnknownVerifier: nobody registered the name.
     """
-    told = dict(extra_info or {})
-    sample = Sample(response=solution_str, gold=ground_truth, info=dict(told.get("info") or {}))
-    verdict = await on_background(verdict_of(told.get("verifier") or data_source, sample))
+    row = dict(extra_info or {})
+    sample = Sample(response=solution_str, gold=ground_truth, info=dict(row.get("info") or {}))
+    verdict = await on_background(verdict_of(row.get("verifier") or data_source, sample))
     return {
         "score": verdict.unwrap(),
         **{name: value for name, (value, _) in verdict.parts.items()},
@@ -75,12 +75,12 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     tool_format: str = "hermes"
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | None) -> _Row:
-        told = dict(given or {})
-        if not told.get("env"):
+    def of(cls, columns: Mapping[str, Any] | None) -> _Row:
+        row = dict(columns or {})
+        if not row.get("env"):
             raise ConfigError("extra_info must name a ludus environment: env='me/env-v0'")
         return msgspec.convert(
-            {name: told[name] for name in cls.__struct_fields__ if name in told}, cls
+            {name: row[name] for name in cls.__struct_fields__ if name in row}, cls
         )
 
     def episode(self) -> BridgedEpisode:
@@ -121,11 +121,11 @@ def _agent_loop() -> Any:
 
         Args:
             attempts: how often an episode is played whose verdict is not ok.
-            given: the arguments of verl's base class.
+            positional: the arguments of verl's base class.
         """
 
-        def __init__(self, *given: Any, attempts: int = ATTEMPTS, **named: Any) -> None:
-            super().__init__(*given, **named)
+        def __init__(self, *positional: Any, attempts: int = ATTEMPTS, **named: Any) -> None:
+            super().__init__(*positional, **named)
             self.attempts = attempts
             self.response_length = self.rollout_config.response_length
 
@@ -135,12 +135,12 @@ def _agent_loop() -> Any:
             Raises:
                 RewardUnavailable: every attempt ended without a reward.
             """
-            told = _Row.of(row.get("extra_info"))
+            settings = _Row.of(row.get("extra_info"))
             why = Verdict.invalid("no attempt was made")
             for attempt in range(self.attempts):
-                episode = told.episode()
+                episode = settings.episode()
                 try:
-                    fields = await _played(self, told, episode, sampling_params)
+                    fields = await _played(self, settings, episode, sampling_params)
                 finally:
                     await on_background(episode.close())
                 if episode.verdict.ok:
@@ -155,13 +155,13 @@ def _agent_loop() -> Any:
 
 
 async def _played(
-    loop: Any, told: _Row, episode: BridgedEpisode, sampling_params: dict[str, Any]
+    loop: Any, row: _Row, episode: BridgedEpisode, sampling_params: dict[str, Any]
 ) -> dict[str, Any]:
     """Play an episode by the tokens of an agent loop of verl, and return the fields of its
     `AgentLoopOutput`.
     """
-    begun = await told.begin(episode)
-    player = TextReplies(told.tool_format)
+    begun = await row.begin(episode)
+    player = TextReplies(row.tool_format)
     messages = [_plain(message) for message in begun]
     tools = [tool.as_openai() for tool in episode.tools] or None
     metrics: dict[str, Any] = {"num_preempted": -1}
@@ -232,10 +232,10 @@ class LudusInteraction:
         name = instance_id or secrets.token_hex(8)
         if name in self._open:
             raise ConfigError(f"an episode named {name!r} is open; finalize it first")
-        told = _Row.of({**self.config, **given})
-        episode = told.episode()
-        self._openings[name] = await told.begin(episode)
-        self._open[name] = episode, TextReplies(told.tool_format)
+        row = _Row.of({**self.config, **given})
+        episode = row.episode()
+        self._openings[name] = await row.begin(episode)
+        self._open[name] = episode, TextReplies(row.tool_format)
         if not episode.verdict.ok:
             await self.finalize_interaction(name)
             raise RewardUnavailable(episode.verdict)
@@ -260,11 +260,13 @@ class LudusInteraction:
             RewardUnavailable: the verdict is not ok.
         """
         episode, player = self._of(instance_id)
-        said = next((one for one in reversed(messages) if one["role"] == "assistant"), None)
-        if said is None:
+        last_said = next(
+            (message for message in reversed(messages) if message["role"] == "assistant"), None
+        )
+        if last_said is None:
             raise ConfigError("there is no message of the policy to play")
         before = episode.verdict.reward or 0.0
-        action = player.action(str(said.get("content") or ""), episode.tools)
+        action = player.action(str(last_said.get("content") or ""), episode.tools)
         answer = await on_background(episode.act(action))
         if not episode.verdict.ok:
             raise RewardUnavailable(episode.verdict)
@@ -305,5 +307,5 @@ def __getattr__(name: str) -> Any:
     """Make `LudusAgentLoop` when it is first asked for: its base is verl's."""
     if name != "LudusAgentLoop":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()[name] = _agent_loop()
-    return made
+    loop_class = globals()[name] = _agent_loop()
+    return loop_class

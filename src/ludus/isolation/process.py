@@ -226,7 +226,13 @@ class WorkerProcess:
         if call.timer is not None:
             call.timer.cancel()
         if frame.call in self._late:
-            self._gave_up(frame.call)
+            # A late call has ended; calls past their deadline behind it are late now.
+            self._late.discard(frame.call)
+            held, self._held = self._held, []
+            for number in held:
+                if waiting := self._open.get(number):
+                    self._late.clear()
+                    self._deadline(number, waiting.timeout_s)
         elif not call.future.done():
             if frame.tag != FAILED:
                 call.future.set_result((frame.tag, frame.body))
@@ -256,15 +262,6 @@ class WorkerProcess:
         self._transport.write(pack(number, CANCEL, 0, b""))
         loop = asyncio.get_running_loop()
         call.timer = loop.call_later(CANCEL_GRACE_S, self._give_up, timeout_s)
-
-    def _gave_up(self, number: int) -> None:
-        """Note that a late call has ended; calls past their deadline behind it are late now."""
-        self._late.discard(number)
-        calls, self._held = self._held, []
-        for given_up in calls:
-            if call := self._open.get(given_up):
-                self._late.clear()
-                self._deadline(given_up, call.timeout_s)
 
     def _give_up(self, timeout_s: float) -> None:
         self.stop(WorkerEnd.LATE, f"a call in its process did not end within {timeout_s:g} s")

@@ -85,21 +85,23 @@ def _shows_result(message: Message) -> bool:
 
 
 def _content(content: str | list[Part]) -> str | list[dict[str, Any]]:
-    return content if isinstance(content, str) else [_part(part) for part in content]
-
-
-def _part(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    url = part.url
-    if not url:  # the bytes say what they are; a server wants the type all the same
-        kind = "png"
-        if part.data.startswith(b"\xff\xd8\xff"):
-            kind = "jpeg"
-        elif part.data[8:12] == b"WEBP":
-            kind = "webp"
-        url = f"data:image/{kind};base64,{base64.b64encode(part.data).decode()}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    if isinstance(content, str):
+        return content
+    rows: list[dict[str, Any]] = []
+    for part in content:
+        if isinstance(part, TextPart):
+            rows.append({"type": "text", "text": part.text})
+            continue
+        url = part.url
+        if not url:  # the bytes say what they are; a server wants the type all the same
+            kind = "png"
+            if part.data.startswith(b"\xff\xd8\xff"):
+                kind = "jpeg"
+            elif part.data[8:12] == b"WEBP":
+                kind = "webp"
+            url = f"data:image/{kind};base64,{base64.b64encode(part.data).decode()}"
+        rows.append({"type": "image_url", "image_url": {"url": url}})
+    return rows
 
 
 class _Function(msgspec.Struct):

@@ -37,26 +37,25 @@ class Places:
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[None]:
         """Take a place for the length of the block; wait while all places are taken."""
-        await self._take()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] | None = None
+        with self._lock:
+            if self._free:
+                self._free -= 1
+            else:
+                future = loop.create_future()
+                self._waiting.append((loop, future))
+        if future is not None:
+            try:
+                await future
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled():  # a place came, and nobody is left
+                    self._give()
+                raise
         try:
             yield
         finally:
             self._give()
-
-    async def _take(self) -> None:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                return
-            future: asyncio.Future[None] = loop.create_future()
-            self._waiting.append((loop, future))
-        try:
-            await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # the place came, and nobody is left
-                self._give()
-            raise
 
     def _give(self) -> None:
         """Hand the place to whoever has waited longest."""

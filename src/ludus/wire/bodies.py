@@ -46,8 +46,8 @@ class Bytes:
             QueueFull: more than `limit` bytes would be held.
         """
         if self.held + number > self.limit:
-            said = f"the bodies of requests in flight hold {self.held} of {self.limit} bytes"
-            raise QueueFull(said, depth=self.held, limit=self.limit)
+            message = f"the bodies of requests in flight hold {self.held} of {self.limit} bytes"
+            raise QueueFull(message, depth=self.held, limit=self.limit)
         self.held += number
 
     def give_back(self, number: int) -> None:
@@ -140,8 +140,8 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
                 parts.append(chunk)
             return b"".join(parts)
     except TimeoutError:
-        said = f"the body did not arrive within {TIMEOUT_S:g} s"
-        raise Refused(said, "slow_body") from None
+        message = f"the body did not arrive within {TIMEOUT_S:g} s"
+        raise Refused(message, "slow_body") from None
     except zlib.error as error:
         raise Refused(f"the body cannot be inflated: {error}", "malformed") from None
     except (ConnectionError, web.RequestPayloadError):

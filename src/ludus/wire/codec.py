@@ -98,8 +98,10 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
     try:
         key = (as_type, format)
         if key not in _decoders:
-            made = msgspec.msgpack.Decoder if format is Format.MSGPACK else msgspec.json.Decoder
-            _decoders[key] = made(as_type)
+            decoder_type = (
+                msgspec.msgpack.Decoder if format is Format.MSGPACK else msgspec.json.Decoder
+            )
+            _decoders[key] = decoder_type(as_type)
         decoded: T = _decoders[key].decode(data)
     except msgspec.ValidationError as error:
         raise Refused(str(error), "invalid") from None
@@ -140,9 +142,9 @@ def format_of(content_type: str) -> Format | None:
 def accepted(accept: str, otherwise: Format) -> Format:
     """Choose the format of a reply: the first known format in `Accept`, or else `otherwise`."""
     for name in accept.split(","):
-        found = format_of(name)
-        if found is not None:
-            return found
+        format = format_of(name)
+        if format is not None:
+            return format
     return otherwise
 
 

@@ -92,7 +92,9 @@ class Door:
         """Close the connections of strangers whose time is over."""
         self._forget_closed()
         over = time.monotonic() - self._stranger_s
-        for connection in [one for one, since in self._strangers.items() if since < over]:
+        for connection in [
+            connection for connection, since in self._strangers.items() if since < over
+        ]:
             self._turn_away(connection)
 
     def _turn_away(self, connection: Connection) -> None:
@@ -106,7 +108,7 @@ class Door:
             if connection.transport is None and now - since > 1.0:  # else not connected yet
                 del self._strangers[connection]
         # aiohttp sets the transport to None once the connection is lost.
-        self._known = {one for one in self._known if one.transport is not None}
+        self._known = {known for known in self._known if known.transport is not None}
 
 
 class _Full(asyncio.Protocol):

@@ -202,7 +202,7 @@ def endpoints_of(services: Iterable[Service]) -> list[Endpoint]:
 
 def documented(services: Iterable[Service]) -> list[Route]:
     """Return every row of `/openapi.json`: the routes, and the endpoints that tell theirs."""
-    given = list(services)
-    told = [endpoint.documented for endpoint in endpoints_of(given)]
-    routes = [route for service in given for route in service.routes()]
-    return routes + [route for route in told if route is not None]
+    service_list = list(services)
+    of_endpoints = [endpoint.documented for endpoint in endpoints_of(service_list)]
+    routes = [route for service in service_list for route in service.routes()]
+    return routes + [route for route in of_endpoints if route is not None]

@@ -298,15 +298,15 @@ class HttpServer:
             )
 
     async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
-        given = {field: request.match_info[name] for name, field in route.in_path.items()}
+        from_path = {field: request.match_info[name] for name, field in route.in_path.items()}
         if not route.in_body:
             if route.dialect:
                 return convert(dict(request.query), route.payload, strict=False)
-            return read_query(request.query, route.payload, given)
+            return read_query(request.query, route.payload, from_path)
         format = body_format(request)
         body = await read_body(request, self._max_body_bytes, held)
-        if given:
-            return read_fields(body, given, route.payload, format)
+        if from_path:
+            return read_fields(body, from_path, route.payload, format)
         return (decode if route.dialect else decode_request)(body, route.payload, format)
 
     @web.middleware
@@ -322,8 +322,8 @@ class HttpServer:
             fault = fault_of(error)
         except web.HTTPNotFound:
             served = " and ".join(service.name for service in self.services) or "nothing"
-            said = f"no route {request.path!r}; served here: {served} (/openapi.json)"
-            fault = Fault(code="not_found", message=said)
+            message = f"no route {request.path!r}; served here: {served} (/openapi.json)"
+            fault = Fault(code="not_found", message=message)
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             message = f"{request.path} takes {allowed}, not {request.method}"

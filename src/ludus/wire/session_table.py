@@ -145,8 +145,8 @@ class SessionTable(Generic[L]):
         if len(self._open) >= self._most:
             self.sweep()
         if len(self._open) >= self._most:
-            said = f"{len(self._open)} of {self._most} {self._what}s are open"
-            raise QueueFull(said, 1.0, depth=len(self._open), limit=self._most)
+            message = f"{len(self._open)} of {self._most} {self._what}s are open"
+            raise QueueFull(message, 1.0, depth=len(self._open), limit=self._most)
 
     def add(self, lease: L) -> None:
         """Keep a lease; see `check_new`."""

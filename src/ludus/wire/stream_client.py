@@ -321,22 +321,20 @@ class ClientStream:
             self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
         # One late answer proves nothing: another that came meanwhile shows a live connection.
         if any(pending.sent and self._heard < pending.since for pending in late.values()):
-            self._drop()
+            # The next operation opens another connection. The writer of the dead connection waits
+            # for the old event.
+            running, self._running = self._running, None
+            if running is not None:
+                self._dropped.add(running)
+                running.add_done_callback(self._dropped.discard)
+                running.cancel()
+            self._more, self._answering = asyncio.Event(), False
+            for pending in self._take_all():
+                if not pending.future.done():
+                    message = f"the connection to {self._client.url} seems to be dead"
+                    pending.future.set_exception(ServerUnreachable(message))
         if self._pending:
             self._plan_sweep(min(pending.deadline for pending in self._pending.values()))
-
-    def _drop(self) -> None:
-        running, self._running = self._running, None  # the next operation opens another connection
-        if running is not None:
-            self._dropped.add(running)
-            running.add_done_callback(self._dropped.discard)
-            running.cancel()
-        self._more = asyncio.Event()  # the writer of the dead connection waits for the old event
-        self._answering = False
-        for pending in self._take_all():
-            if not pending.future.done():
-                message = f"the connection to {self._client.url} seems to be dead"
-                pending.future.set_exception(ServerUnreachable(message))
 
     def _fail(self, number: int, error: Exception) -> None:
         pending = self._pending.pop(number)

@@ -227,20 +227,18 @@ class _Stream:
         if became is not format or len(body) > LARGE_BYTES:
             status, body = SEE_OTHER, _NOTHING[format]
         answer = (number, status, msgspec.Raw(body))
-        if self.unanswered == 1 and not self._answers and not self._waits_for_client():
-            # No other answer can join this frame, so waking the writer's task would only cost time.
-            with contextlib.suppress(ConnectionError):  # the reader sees it too
-                self._send(format, encode([answer], format)[0])
-            self.unanswered = 0
-            return
+        if self.unanswered == 1 and not self._answers:
+            # No other answer can join this frame, so waking the writer's task would only cost
+            # time; unless bytes wait until the client takes some, which holds back the reader.
+            transport = self._request.transport
+            if transport is not None and not transport.get_write_buffer_size():
+                with contextlib.suppress(ConnectionError):  # the reader sees it too
+                    self._send(format, encode([answer], format)[0])
+                self.unanswered = 0
+                return
         self._answers.append((format, answer))
         self._unsent_bytes += len(body)
         self._more.set()
-
-    def _waits_for_client(self) -> bool:
-        """Return whether bytes wait until the client takes some."""
-        transport = self._request.transport
-        return transport is None or transport.get_write_buffer_size() > 0
 
     async def _write(self) -> None:
         try:

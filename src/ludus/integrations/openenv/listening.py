@@ -100,8 +100,14 @@ class ListeningSocket:
         """
         if self.is_given_up:
             return False
-        if took_s > PROMPT_S and not await self._is_heard():
-            return False
+        if took_s > PROMPT_S:
+            for _ in range(FRAGMENTS):
+                self._write(_CONTINUATION if self._is_begun else _TEXT, b"")
+                self._is_begun = True
+            # The first ping may be read together with the fragments. The second is sent only when
+            # these have been read, by a client that has not stopped reading.
+            if not (await self._ping() and await self._ping()):
+                return False
         if self._is_begun:
             self._write(_FINAL | _CONTINUATION, text.encode())
             self._is_begun = False
@@ -114,20 +120,11 @@ class ListeningSocket:
         with contextlib.suppress(ConnectionError):
             await self._socket.close(code=1000)
 
-    async def _is_heard(self) -> bool:
-        """Say whether the client takes what is sent, or false once it asks something else."""
-        for _ in range(FRAGMENTS):
-            self._write(_CONTINUATION if self._is_begun else _TEXT, b"")
-            self._is_begun = True
-        # The first ping may be read together with the fragments. The second is sent only when
-        # these have been read, by a client that has not stopped reading.
-        return await self._ping() and await self._ping()
-
     async def _ping(self) -> bool:
         self._pings += 1
         self._pong.clear()
         self._write(_FINAL | _PING, self._pings.to_bytes(8))
-        waits = [asyncio.ensure_future(one.wait()) for one in (self._pong, self._newer)]
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._pong, self._newer)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -244,10 +244,10 @@ def as_message(action: Action) -> str | Message:
 
 def error_data(error: BaseException) -> dict[str, Any]:
     """Return the data of an error frame."""
-    said = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
+    message = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
     if isinstance(error, RewardUnavailable):
-        said = f"this episode has no reward and counts for nothing: {said}"
-    data: dict[str, Any] = {"message": said, "code": _code_of(error)}
+        message = f"this episode has no reward and counts for nothing: {message}"
+    data: dict[str, Any] = {"message": message, "code": _code_of(error)}
     if isinstance(error, QueueFull):
         data |= {"active_sessions": error.depth, "max_sessions": error.limit}
     return data
