@@ -125,7 +125,10 @@ def register_verifier(name: str, target: VerifierFactory) -> None:
         raise ConfigError(
             f"verifier name {name!r} ends in -vN, which names an environment; drop the version"
         )
-    if name in BUILTIN and not _is_shipped(name, target):
+    # Nothing is imported to compare with the verifier that ludus ships under this name: if `target`
+    # is that verifier, its module has been imported.
+    module, _, attribute = BUILTIN.get(name, "").partition(":")
+    if name in BUILTIN and getattr(sys.modules.get(module), attribute, None) is not target:
         raise ConfigError(
             f"verifier {name!r} is one ludus ships ({BUILTIN[name]}); register "
             f"{_origin(target)} under another name"
@@ -200,25 +203,21 @@ def as_verifier(name: str, candidate: object) -> Verifier:
         return Batched(candidate, name)
     if callable(candidate):
         function = cast("ScoreFunction", candidate)
-        _refuse_other_signatures(name, function)
+        try:
+            inspect.signature(function).bind(Sample(response=""))
+        except TypeError as error:
+            example = f"def {_name_of(function)}(sample)"
+            raise ConfigError(
+                f"verifier {name!r} must take one Sample, such as {example}: {error}"
+            ) from None
+        except ValueError:
+            pass  # a builtin without a signature shows what it takes when it is called
         return FunctionVerifier(function)
     raise ConfigError(
         f"verifier {name!r} is neither a function of one Sample nor has a method score(sample) or "
         f"score_batch(samples): "
         f"{candidate!r:.80}"
     )
-
-
-def _refuse_other_signatures(name: str, function: ScoreFunction) -> None:
-    try:
-        inspect.signature(function).bind(Sample(response=""))
-    except TypeError as error:
-        raise ConfigError(
-            f"verifier {name!r} must take one Sample, such as def {_name_of(function)}(sample): "
-            f"{error}"
-        ) from None
-    except ValueError:  # of a builtin without a signature
-        return
 
 
 def _name_of(function: object) -> str:
@@ -244,16 +243,6 @@ def find_verifier(name: str) -> VerifierFactory:
     raise UnknownVerifier.near(
         name, verifier_names(), hint="ludus list; a file of yours is named by --import"
     )
-
-
-def _is_shipped(name: str, target: VerifierFactory) -> bool:
-    """Whether `target` is the verifier that ludus ships under this name.
-
-    Nothing is imported for the comparison: if `target` is that verifier, its module has been
-    imported.
-    """
-    module, _, attribute = BUILTIN[name].partition(":")
-    return getattr(sys.modules.get(module), attribute, None) is target
 
 
 def _origin(target: VerifierFactory) -> str:

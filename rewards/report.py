@@ -14,7 +14,7 @@ import inspect
 import random
 import resource
 import time
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -146,7 +146,11 @@ def _row(path: Path, number: int, line: bytes) -> LabelledAnswer:
         fields = msgspec.json.decode(line, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}:{number}: not a JSON object ({error})") from error
-    _refuse_misspelt(f"{path}:{number}", fields)
+    # A column whose name is nearly that of a missing field is refused; other columns are ignored.
+    missing = [name for name in READ_FIELDS[:-1] if name not in fields]
+    for name in fields:
+        if name not in READ_FIELDS and difflib.get_close_matches(name, missing, n=1, cutoff=0.7):
+            raise ConfigError(f"{path}:{number}: {unknown_field(name, set(missing))}")
     response = next((fields[name] for name in RESPONSE_FIELDS if name in fields), None)
     if "gold" not in fields or not isinstance(response, str):
         raise ConfigError(
@@ -157,14 +161,6 @@ def _row(path: Path, number: int, line: bytes) -> LabelledAnswer:
         fields["gold"], response, label if isinstance(label, bool) else None,
         str(fields.get("category") or ""), str(fields.get("id") or number),
     )  # fmt: skip
-
-
-def _refuse_misspelt(place: str, fields: Mapping[str, object]) -> None:
-    """Refuse a column whose name is nearly that of a missing field; other columns are ignored."""
-    missing = [name for name in READ_FIELDS[:-1] if name not in fields]
-    for name in fields:
-        if name not in READ_FIELDS and difflib.get_close_matches(name, missing, n=1, cutoff=0.7):
-            raise ConfigError(f"{place}: {unknown_field(name, set(missing))}")
 
 
 def score_rows(

@@ -61,7 +61,10 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
     """
     scoring: object = verifier.score(sample)
     if inspect.isawaitable(scoring):
-        scoring = _wait(scoring, timeout_s)
+        try:
+            scoring = run_on_loop(_awaited(scoring), timeout_s=timeout_s)
+        except TimeoutError:
+            return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
     if not isinstance(scoring, Verdict):
         raise TypeError(
             f"score() of {type(verifier).__name__} must return a Verdict, such as "
@@ -82,13 +85,6 @@ def close_verifier(verifier: Verifier) -> None:
 
 async def _awaited(scoring: Awaitable[T]) -> T:
     return await scoring
-
-
-def _wait(scoring: Awaitable[Verdict], timeout_s: float) -> Verdict:
-    try:
-        return run_on_loop(_awaited(scoring), timeout_s=timeout_s)
-    except TimeoutError:
-        return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
 
 
 def shared_verifier(name: str, **options: Any) -> Verifier:

@@ -218,7 +218,14 @@ class JudgeCaller:
     async def _answer(
         self, question: JudgeQuestion, effort: Effort, draw: int, **extra: Any
     ) -> _Kept:
-        request = self._request(question, draw, **extra)
+        sampling: dict[str, Any] = {
+            "temperature": self.server.temperature, "max_tokens": self.server.max_tokens,
+            **question.request(guided=self.server.guided and bool(question.schema)), **extra,
+        }  # fmt: skip
+        request: dict[str, Any] = {
+            "version": VERSION, "model": self.server.model, "draw": draw,
+            "messages": question.messages, "sampling": sampling,
+        }  # fmt: skip
         canonical = JudgementStore.canonical(msgspec.to_builtins(request))
         key = JudgementStore.key(canonical)
         stored = self.store.get(key)
@@ -243,16 +250,6 @@ class JudgeCaller:
         effort.asked += 1
         effort.tokens += fetched.tokens
         return fetched
-
-    def _request(self, question: JudgeQuestion, draw: int, **extra: Any) -> dict[str, Any]:
-        sampling = {
-            "temperature": self.server.temperature, "max_tokens": self.server.max_tokens,
-            **question.request(guided=self.server.guided and bool(question.schema)), **extra,
-        }  # fmt: skip
-        return {
-            "version": VERSION, "model": self.server.model, "draw": draw,
-            "messages": question.messages, "sampling": sampling,
-        }  # fmt: skip
 
     async def _fetch(
         self, key: str, canonical: bytes, messages: list[Message], request: dict[str, Any]

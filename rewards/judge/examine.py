@@ -92,9 +92,11 @@ class Examiner:
         return _measure("injection", sum(score >= 0.5 for score in scores), len(scores), ideal=0.0)
 
     async def _position(self) -> Measure:
+        # Both answers of a pair are equally good: the second is the first with another ending.
         pairs = [
-            (case.question, case.response, other_response)
-            for case, other_response in self._variants()
+            (case.question, case.response, case.response.rstrip(".!") + ", as is known.")
+            for case in self.labelled
+            if case.met
         ]
         forward = await self._all([self._pair(q, a, b) for q, a, b in pairs])
         backward = await self._all([self._pair(q, b, a) for q, a, b in pairs])
@@ -155,14 +157,6 @@ class Examiner:
         ]
         read = [row for row in zip(*draws, strict=True) if None not in row]
         return _measure("noise", sum(len(set(row)) > 1 for row in read), len(read), ideal=0.0)
-
-    def _variants(self) -> list[tuple[LabelledCase, str]]:
-        """Return pairs of equally good answers: the same sentence with another ending."""
-        return [
-            (case, case.response.rstrip(".!") + ", as is known.")
-            for case in self.labelled
-            if case.met
-        ]
 
     def _item(self, case: LabelledCase, *, draw: int = 0) -> Coroutine[Any, Any, float]:
         item = RubricItem(text=case.criterion, id="c")

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
-from ludus.messages import Message
 from ludus.verdict import Verdict
 
 from ..measured import KnownJudge
@@ -219,7 +218,10 @@ def data_of(sample: Sample) -> dict[str, str]:
     """Return the texts that a judge is shown of a sample: question and response, and a reference
     where gold is a text.
     """
-    data = {"question": _text(sample.prompt), "response": sample.text}
+    prompt = sample.prompt
+    if not isinstance(prompt, str):
+        prompt = "\n\n".join(f"{message.role}: {message.text}" for message in prompt)
+    data = {"question": prompt, "response": sample.text}
     if isinstance(sample.gold, str) and sample.gold:
         data["reference"] = sample.gold
     return data
@@ -258,12 +260,6 @@ def failure(error: LudusError, effort: Effort) -> Verdict:
         retryable=verdict.retryable,
         metrics={"judge/failed": 1.0, **effort.metrics()},
     )
-
-
-def _text(prompt: str | list[Message]) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    return "\n\n".join(f"{message.role}: {message.text}" for message in prompt)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -21,18 +21,20 @@ _CHAT_TOKENS = re.compile(
 """
 
 
-def _is_hidden(character: str) -> bool:
-    """Return whether a character shows nothing and may still steer a model or a terminal: controls
-    other than tab and line feed, bidirectional controls, zero-width and tag characters, surrogates.
-    """
-    if character in "\t\n":
-        return False
-    return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co"}
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co"})
+"""Categories of characters that show nothing and may still steer a model or a terminal: controls,
+bidirectional controls, zero-width and tag characters, surrogates.
+"""
 
 
 def cleaned(text: str) -> str:
     """Return `text` with each hidden character replaced by U+FFFD, so that removal shows."""
-    return "".join("\ufffd" if _is_hidden(character) else character for character in text)
+    return "".join(
+        "\ufffd"
+        if character not in "\t\n" and unicodedata.category(character) in _HIDDEN
+        else character
+        for character in text
+    )
 
 
 def shortened(text: str, max_chars: int = MAX_CHARS) -> str:

@@ -146,7 +146,14 @@ def decide(
     cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    if cleaned_answer and not task and _same_writing(cleaned_gold, cleaned_answer):
+    # Formulas may be spaced in another way; in words and numbers, spaces count.
+    if (cleaned_answer and not task) and (
+        cleaned_gold == cleaned_answer
+        or (
+            not (cleaned_gold + cleaned_answer).isalnum()
+            and squeeze(cleaned_gold) == squeeze(cleaned_answer)
+        )
+    ):
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if (
         _CHEMICAL.search(cleaned_gold)
@@ -167,13 +174,6 @@ def decide(
         if choice.option:
             return decide(choice.option, answer, conventions, deep=deep)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
-
-
-def _same_writing(gold: str, answer: str) -> bool:
-    if gold == answer:
-        return True
-    plain = (gold + answer).isalnum()
-    return not plain and squeeze(gold) == squeeze(answer)
 
 
 def _by_meaning(

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ludus.verdict import Verdict
-
 from .decision import BadGold, read_gold
 from .extracting.extraction import survey
 from .extracting.golds import parts
@@ -89,7 +87,11 @@ def _steps(
             yield DecisionStep("answer", f"cannot be read: {error}", "bad")
         for rule, finding in verifier.trace(gold, extraction.text):
             yield DecisionStep(f"rule {rule}", finding)
-    yield _verdict_step(verifier.verify(gold, response, truncated=truncated))
+    verdict = verifier.verify(gold, response, truncated=truncated)
+    worth = f"reward {verdict.reward:g}" if verdict.reward is not None else "no reward"
+    mood: Literal["good", "bad"] = "good" if verdict.reward == 1.0 else "bad"
+    summary = f"{verdict.status}, {worth}: {verdict.detail} [{', '.join(verdict.metrics)}]"
+    yield DecisionStep("verdict", summary, mood)
 
 
 def _candidates(
@@ -104,22 +106,12 @@ def _candidates(
     for rank, candidate, fate in candidates[-MAX_CANDIDATES:]:
         mood: Literal["note", "plain"] = "note" if fate.startswith("wins") else "plain"
         place = f"{candidate.kind} at {candidate.start}"
-        line = f"rank {rank}, {place}: {_quoted(candidate.text)} - {fate}"
+        text = " ".join(candidate.text.split())
+        quoted = f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
+        line = f"rank {rank}, {place}: {quoted} - {fate}"
         yield DecisionStep("candidate", line, mood)
     if len(candidates) > MAX_CANDIDATES:
         yield DecisionStep("candidate", f"and {len(candidates) - MAX_CANDIDATES} before these")
-
-
-def _quoted(text: str) -> str:
-    text = " ".join(text.split())
-    return f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
-
-
-def _verdict_step(verdict: Verdict) -> DecisionStep:
-    rules = ", ".join(name for name in verdict.metrics)
-    worth = f"reward {verdict.reward:g}" if verdict.reward is not None else "no reward"
-    mood: Literal["good", "bad"] = "good" if verdict.reward == 1.0 else "bad"
-    return DecisionStep("verdict", f"{verdict.status}, {worth}: {verdict.detail} [{rules}]", mood)
 
 
 def shortened(text: str) -> str:

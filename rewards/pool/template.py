@@ -24,7 +24,8 @@ def main() -> None:
     """Read the set-up message, warm up, then serve until the owner closes the socket."""
     control = socket.socket(fileno=0)
     setup = _mapping(channel.receive(control))
-    sys.path[:] = [str(entry) for entry in _sequence(setup["path"])]
+    path = setup["path"]
+    sys.path[:] = [str(entry) for entry in path] if isinstance(path, list) else []
     target = load(str(setup["target"]))
     memory_bytes = int(str(setup["memory_bytes"]))
     gc.collect()
@@ -85,10 +86,6 @@ def _mapping(message: object) -> dict[str, object]:
     if not isinstance(message, dict):
         raise channel.PoolChannelClosed("not a mapping")
     return message
-
-
-def _sequence(value: object) -> list[object]:
-    return list(value) if isinstance(value, list) else []
 
 
 if __name__ == "__main__":

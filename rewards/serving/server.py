@@ -161,7 +161,18 @@ class ScoreService:
 
     async def verifiers(self, path: Path, query: Nothing) -> VerifierList:
         """Answer `GET /v1/verifiers` with the cards of all verifiers."""
-        cards = [_card(scorer) for scorer in self._scorers.values()]
+        cards: list[VerifierCard] = []
+        for scorer in self._scorers.values():
+            about = scorer.host.about
+            cards.append(
+                VerifierCard(
+                    name=scorer.name,
+                    description=about.description,
+                    group=about.group,
+                    card=about.card,
+                    judges=about.judges,
+                )
+            )
         return VerifierList(instance=self._instance, verifiers=cards)
 
     async def score(self, path: Path, body: Score) -> Verdict:
@@ -215,14 +226,3 @@ async def _waited(verdict: Awaitable[Verdict]) -> ScoreItem:
 def _refusal_item(error: LudusError) -> ScoreItem:
     fault = fault_of(error)
     return ScoreItem(status=status_of(fault), error=fault)
-
-
-def _card(scorer: ServedVerifier) -> VerifierCard:
-    description = scorer.host.about
-    return VerifierCard(
-        name=scorer.name,
-        description=description.description,
-        group=description.group,
-        card=description.card,
-        judges=description.judges,
-    )

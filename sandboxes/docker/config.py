@@ -153,6 +153,8 @@ class Container:
         }
 
     def _host_config(self, auto_remove: bool) -> dict[str, object]:
+        room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
+        covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
         return {
             "NetworkMode": "none",
             "IpcMode": "none",
@@ -165,7 +167,7 @@ class Container:
             "MemorySwap": self.memory_bytes,
             "PidsLimit": self.pids,
             "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-            "Tmpfs": self._tmpfs(),
+            "Tmpfs": {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)},
             "Mounts": [
                 {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}
                 for mount in self.mounts
@@ -178,8 +180,3 @@ class Container:
             "AutoRemove": auto_remove,
             **({"Runtime": self.runtime} if self.runtime else {}),
         }
-
-    def _tmpfs(self) -> dict[str, str]:
-        room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
-        covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
-        return {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)}

@@ -49,9 +49,15 @@ def mounts(readable: Sequence[str], packages: Sequence[str], etc: Path) -> list[
         packages: folders that are shown by their name below `/packages`.
         etc: the folder with the container's account files; see `write_etc`.
     """
-    host_mounts = [Mount(place, place) for place in _outermost(readable)]
+    # A folder shows the places inside it as well.
+    host_mounts = [
+        Mount(place, place)
+        for place in dict.fromkeys(readable)
+        if not any(place.startswith(f"{parent}/") for parent in readable)
+    ]
+    top = [f"/{name}" for name in _LINKED]
     host_mounts += [
-        Mount(f"/{name}", f"/{name}") for name in _LINKED if _is_real_folder(f"/{name}")
+        Mount(place, place) for place in top if os.path.isdir(place) and not os.path.islink(place)
     ]
     host_mounts += [
         Mount(place, f"{policy.PACKAGES}/{os.path.basename(place)}") for place in packages
@@ -68,19 +74,6 @@ def write_etc(etc: Path, uid: int, gid: int) -> None:
         file = etc / name
         file.write_text(text.format(uid=uid, gid=gid))
         file.chmod(0o644)
-
-
-def _outermost(places: Sequence[str]) -> list[str]:
-    """Return `places` without the places inside another."""
-    return [
-        place
-        for place in dict.fromkeys(places)
-        if not any(place.startswith(f"{parent}/") for parent in places)
-    ]
-
-
-def _is_real_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
 
 
 def _tar() -> bytes:

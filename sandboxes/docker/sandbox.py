@@ -144,7 +144,19 @@ class DockerSandbox(SlotSandbox):
         folder.mkdir(mode=0o755)
         first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
         user_id = user_ids().take()
-        plan = self._container_plan(kind, first + (os.getpid() * IDS_OF_PROCESS + user_id) % _UIDS)
+        uid = first + (os.getpid() * IDS_OF_PROCESS + user_id) % _UIDS
+        plan = JailPlan(
+            tier=DOCKER,
+            work="",
+            uid=uid,
+            gid=uid,
+            readable=[],
+            packages=[],
+            preload=self._preload(kind),
+            cgroup_procs=[],
+            network=kind == NETWORK,
+            own_packages=self._image.has_own_python,
+        )
         if self._image.is_host:
             host_image.write_etc(folder / "etc", plan.uid, plan.gid)
         image = self._image
@@ -165,20 +177,6 @@ class DockerSandbox(SlotSandbox):
         slot = ContainerSlot(plan, self._engine, folder, described, self._suspects)
         user_ids().lend(user_id, slot)
         return slot
-
-    def _container_plan(self, kind: str, uid: int) -> JailPlan:
-        return JailPlan(
-            tier=DOCKER,
-            work="",
-            uid=uid,
-            gid=uid,
-            readable=[],
-            packages=[],
-            preload=self._preload(kind),
-            cgroup_procs=[],
-            network=kind == NETWORK,
-            own_packages=self._image.has_own_python,
-        )
 
     async def close(self) -> None:
         """End every container and remove the folders. Idempotent."""

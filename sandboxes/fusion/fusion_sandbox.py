@@ -114,24 +114,21 @@ def request_of(program: Program) -> wire.RunCodeBody:
     if name not in wire.LANGUAGES:
         raise ConfigError(f"a SandboxFusion server does not run {name!r}")
     data = check_files(program.files, room_bytes=ROOM_BYTES)
-    limits = program.limits
+    limits, stdin = program.limits, program.stdin
+    try:
+        stdin = stdin.decode() if isinstance(stdin, bytes) else stdin
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"a SandboxFusion server takes text as stdin: {error}") from error
     return wire.RunCodeBody(
         code=as_bytes(program.code, "code").decode(),
         language=name,
         compile_timeout=limits.compile_s,
         run_timeout=limits.timeout_s,
         memory_limit_MB=math.ceil(limits.memory_bytes / MIB),
-        stdin=_text(program.stdin),
+        stdin=stdin,
         files={path: base64.b64encode(content).decode() for path, content in data.items()},
         fetch_files=check_fetch(program.fetch_files),
     )
-
-
-def _text(stdin: str | bytes) -> str:
-    try:
-        return stdin.decode() if isinstance(stdin, bytes) else stdin
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"a SandboxFusion server takes text as stdin: {error}") from error
 
 
 def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:

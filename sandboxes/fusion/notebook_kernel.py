@@ -17,7 +17,6 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -58,9 +57,14 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _late)
     report = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     displayed: Shown = []
+
+    def display(*values: object) -> None:
+        """Show values as a notebook does."""
+        displayed.extend(_bundle(value) for value in values)
+
     # Make the `__main__` module of the cells, without any name of this file.
     module = ModuleType("__main__")
-    module.__dict__.update(__builtins__=sys.modules["builtins"], display=_display(displayed))
+    module.__dict__.update(__builtins__=sys.modules["builtins"], display=display)
     sys.modules["__main__"] = module
     namespace = module.__dict__
     for number, source in enumerate(job["cells"], 1):
@@ -74,14 +78,6 @@ def main() -> None:
 
 def _late(number: int, frame: FrameType | None) -> None:
     raise CellTimeout("the cell took longer than cell_timeout")
-
-
-def _display(displayed: Shown) -> Callable[..., None]:
-    def display(*values: object) -> None:
-        """Show values as a notebook does."""
-        displayed.extend(_bundle(value) for value in values)
-
-    return display
 
 
 def _bundle(value: object) -> dict[str, object]:

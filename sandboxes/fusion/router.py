@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from ..protocol import ExecutionStatus
-from .fusion_wire import CellResult
 from .notebook import Notebook
 
 
@@ -71,15 +70,21 @@ def router_item(notebook: Notebook) -> RouterItem:
         {"text": text, "is_main_result": number == last} for number, text in enumerate(texts)
     ]
     text = results[-1]["text"] if results else cell.stdout
+    error = cell.error[0] if cell.error else {}
+    error_of_cell = {
+        "name": str(error.get("ename", "")),
+        "value": str(error.get("evalue", "")),
+        "traceback": "".join(map(str, error.get("traceback", []))),
+    }
     return RouterItem(
         execution=RouterExecution(
             results=results,
             logs=RouterLogs(stdout=_lines(cell.stdout), stderr=_lines(cell.stderr)),
-            error=_error(cell),
+            error=error_of_cell if cell.error else None,
             execution_count=1,
         ),
         text=None if cell.error else text,
-        exception_str=str(cell.error[0].get("ename", "error")) if cell.error else None,
+        exception_str=str(error.get("ename", "error")) if cell.error else None,
     )
 
 
@@ -101,17 +106,6 @@ def _stopped(name: str, value: str, stderr: str) -> RouterItem:
         execution=RouterExecution(results=[], logs=logs, error=error),
         exception_str=f"{name}: {value}",
     )
-
-
-def _error(cell: CellResult) -> dict[str, Any] | None:
-    if not cell.error:
-        return None
-    error = cell.error[0]
-    return {
-        "name": str(error.get("ename", "")),
-        "value": str(error.get("evalue", "")),
-        "traceback": "".join(map(str, error.get("traceback", []))),
-    }
 
 
 def _lines(text: str) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
@@ -157,9 +156,17 @@ def judged(case: OjCase, reply: RunCodeReply, *, full_case: bool) -> TestCase:
     """Judge the output of a single test."""
     output = (reply.run_result.stdout or "") if reply.run_result else ""
     passed = reply.status == SUCCESS and same_lines(output, case.output["stdout"])
-    return TestCase(
-        passed=passed, exec_info=reply, test_info=_case_shown(case, full_case=full_case)
-    )
+    half = (SHOWN - 3) // 2
+
+    def shown(streams: dict[str, str]) -> dict[str, str]:
+        # Long texts are shortened to both ends.
+        return {
+            name: text if full_case or len(text) <= SHOWN else f"{text[:half]}...{text[-half:]}"
+            for name, text in streams.items()
+        }
+
+    test_info = {"input": shown(case.input), "output": shown(case.output)}
+    return TestCase(passed=passed, exec_info=reply, test_info=test_info)
 
 
 def same_lines(output: str, expected: str) -> bool:
@@ -187,16 +194,3 @@ def _same_line(output_line: str, expected_line: str) -> bool:
         return False
     distance = abs(value - expected)
     return math.isfinite(distance) and distance / max(abs(expected), _LEAST) < _RELATIVE
-
-
-def _case_shown(case: OjCase, *, full_case: bool) -> dict[str, Any]:
-    def texts(streams: dict[str, str]) -> dict[str, str]:
-        return streams if full_case else {name: _shorten(text) for name, text in streams.items()}
-
-    return {"input": texts(case.input), "output": texts(case.output)}
-
-
-def _shorten(text: str) -> str:
-    """Shorten a long text to both ends."""
-    half = (SHOWN - 3) // 2
-    return text if len(text) <= SHOWN else f"{text[:half]}...{text[-half:]}"

@@ -64,7 +64,9 @@ async def grade_repository(
     if not expected or len(set(expected)) != len(expected):
         return Grading(Verdict.invalid("the expected test ids are missing, or not each given once"))
     hidden = check_files(tests, room_bytes=_ROOM_BYTES)
-    targets = sorted(path for path in hidden if _is_test(path))
+    targets = sorted(
+        path for path in hidden if any(map(PurePosixPath(path).match, ("test_*.py", "*_test.py")))
+    )
     if not targets:
         return Grading(Verdict.invalid("none of the tests is called test_*.py or *_test.py"))
     request = _request(files, hidden, targets, paths)
@@ -92,7 +94,9 @@ def _request(
     repository = {
         path: data
         for path, data in files.items()
-        if not _configures(path)
+        if path.rpartition("/")[2] not in _LEFT_OUT
+        and not path.endswith(_LEFT_OUT_SUFFIXES)
+        and "__pycache__" not in path.split("/")
         and path not in folders
         and not any(str(parent) in hidden for parent in (path, *PurePosixPath(path).parents))
     }
@@ -105,16 +109,6 @@ def _request(
             "paths": [path if path == "." else check_path(path) for path in paths],
         },
     )
-
-
-def _is_test(path: str) -> bool:
-    name = PurePosixPath(path)
-    return name.suffix == ".py" and (name.name.startswith("test_") or name.stem.endswith("_test"))
-
-
-def _configures(path: str) -> bool:
-    parts = path.split("/")
-    return parts[-1] in _LEFT_OUT or path.endswith(_LEFT_OUT_SUFFIXES) or "__pycache__" in parts
 
 
 async def _run(

@@ -144,7 +144,9 @@ class GradingRunners:
         """
         async with self._pool.take() as (slot,):
             if slot not in self._test_runners:
-                await self._forget_ended()
+                ended = [earlier for earlier in self._test_runners if not earlier.alive]
+                for earlier in ended:
+                    await self._test_runners.pop(earlier).close()
                 self._test_runners[slot] = GradingRunner(slot)
             test_runner = self._test_runners[slot]
             try:
@@ -152,12 +154,6 @@ class GradingRunners:
             except BaseException:
                 test_runner.end()
                 raise
-
-    async def _forget_ended(self) -> None:
-        for slot, test_runner in list(self._test_runners.items()):
-            if not slot.alive:
-                del self._test_runners[slot]
-                await test_runner.close()
 
     async def close(self) -> None:
         """End every test runner. A second call does nothing."""

@@ -45,20 +45,14 @@ def _calling_check(source: str, entry_point: str) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return source
-    if any(
-        isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body
-    ) and not _calls_check(tree):
-        return f"{source}\ncheck({entry_point})\n"
-    return source
-
-
-def _calls_check(tree: ast.Module) -> bool:
-    calls = (
-        node.value
+    defines = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+    called = (
+        node.value.func
         for node in tree.body
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     )
-    return any(isinstance(call.func, ast.Name) and call.func.id == "check" for call in calls)
+    calls = any(isinstance(function, ast.Name) and function.id == "check" for function in called)
+    return f"{source}\ncheck({entry_point})\n" if defines and not calls else source
 
 
 def _call_source(test: object, options: GradeOptions) -> str:
@@ -67,22 +61,15 @@ def _call_source(test: object, options: GradeOptions) -> str:
     name = function_name(options.entry_point)
     if not name.isidentifier():
         raise UnusableTests(f"function_call needs options.entry_point, got {options.entry_point!r}")
-    arguments, expected = _json_lines(test["input"]), test["output"]
-    if isinstance(expected, str) and isinstance(test["input"], str):
-        expected = _json(expected)
+    arguments, expected = test["input"], test["output"]
+    if isinstance(arguments, str):
+        # A text has a JSON value in each line, as LiveCodeBench writes inputs.
+        arguments = [_json(line) for line in arguments.split("\n")]
+        expected = _json(expected) if isinstance(expected, str) else expected
     if not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise UnusableTests("the 'input' of a function_call test is a list of arguments")
     call = f"{name}(*{list(arguments)!r})"
     return f"assert {PLAIN}({call}) == {PLAIN}({expected!r})"
-
-
-def _json_lines(value: object) -> object:
-    """Return the arguments of a text with a JSON value in each line, as LiveCodeBench writes
-    inputs.
-
-    A value that is not a text is returned unchanged.
-    """
-    return [_json(line) for line in value.split("\n")] if isinstance(value, str) else value
 
 
 def _json(text: str) -> object:

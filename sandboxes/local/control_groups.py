@@ -303,7 +303,12 @@ def group_of(pid: int) -> BorrowedGroup | str:
 
 
 def _places_of(pid: str) -> _Places | None:
-    mounts, memberships = _mounts(), _memberships(pid)
+    mounts = _mounts()
+    # Each controller ("" for version 2) -> the group that the process is in.
+    memberships: dict[str, str] = {}
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        memberships.update(dict.fromkeys(controllers.split(","), path))
     folders = [_folder(mounts, memberships, name) for name in ("memory", "pids", "cpuacct")]
     if all(folders):
         memory, pids, cpu = (folder for folder in folders if folder)
@@ -336,12 +341,3 @@ def _mounts() -> dict[str, tuple[str, str]]:
         elif kind == "cgroup":
             mounts.update(dict.fromkeys(options.split(","), (root, place)))
     return mounts
-
-
-def _memberships(pid: str) -> dict[str, str]:
-    """Map each controller ("" for version 2) to the group that the process is in."""
-    memberships: dict[str, str] = {}
-    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        memberships.update(dict.fromkeys(controllers.split(","), path))
-    return memberships

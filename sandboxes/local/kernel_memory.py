@@ -69,16 +69,13 @@ def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
             elif target.startswith("pipe:"):
                 buffers[target] = PIPE_BYTES
             elif target == "anon_inode:[eventpoll]":
-                watches += _watches(f"/proc/{pid}/fdinfo/{number}")
+                with open(f"/proc/{pid}/fdinfo/{number}", "rb") as stream:
+                    listed = stream.read(_WATCHES_READ_BYTES)
+                cut_off = len(listed) == _WATCHES_READ_BYTES
+                watches += _MAX_WATCHES if cut_off else listed.count(b"tfd:")
         except FileNotFoundError:
             continue
     return watches * WATCH_BYTES
-
-
-def _watches(path: str) -> int:
-    with open(path, "rb") as stream:
-        watches = stream.read(_WATCHES_READ_BYTES)
-    return _MAX_WATCHES if len(watches) == _WATCHES_READ_BYTES else watches.count(b"tfd:")
 
 
 @cache
@@ -97,16 +94,10 @@ def _locks(pids: list[int]) -> int:
     except OSError:
         return 0
     pid_texts = {b"%d" % pid for pid in pids}
-    return sum(_owner(line) in pid_texts for line in lines)
-
-
-def _owner(line: bytes) -> bytes:
-    """Return the owner in a line such as `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0`; a process
-    that waits has `1: -> POSIX ...`.
-    """
-    words = line.split()
-    place = 5 if words[1:2] == [b"->"] else 4
-    return words[place] if len(words) > place else b""
+    # A line is like `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0` with the owner in the fifth place;
+    # a process that waits has `1: -> POSIX ...`.
+    rows = ([word for word in line.split() if word != b"->"] for line in lines)
+    return sum(row[4] in pid_texts for row in rows if len(row) > 4)
 
 
 def _mappings(pids: list[int]) -> int:

@@ -43,6 +43,12 @@ _CLEARING_TIMEOUT_S = 30.0
 """Seconds that a slot may take to clean up after a run before the slot is given up."""
 
 _READ_BYTES = 1 << 18
+_MEMORY_ERRORS = (
+    b"MemoryError",
+    b"numpy.core._exceptions._ArrayMemoryError",
+    b"numpy._core._exceptions._ArrayMemoryError",
+)
+"""How the last line of a traceback begins where an interpreter had no memory left."""
 
 
 class SlotLost(Exception):
@@ -236,7 +242,12 @@ class Run:
         elapsed = time.monotonic() - self.started
         limits = self.limits
         tree = None if self.slot.group else self.slot.look()
-        cpu = self._tree_cpu(tree) if tree else self._group_cpu()
+        cpu = self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
+        if tree:
+            # When a process ends and its parent does not wait for it, its time appears nowhere in
+            # /proc any more, so the last figure seen for each process is kept.
+            self.own_cpu_s.update(tree.own_cpu_s)
+            cpu = max(tree.cpu_s, sum(self.own_cpu_s.values()))
         left_s = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
@@ -288,18 +299,6 @@ class Run:
         self.timer = self.loop.call_later(_SHORTEST_LOOK_S, self._look)
         return False
 
-    def _group_cpu(self) -> float:
-        return self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
-
-    def _tree_cpu(self, tree: process_tree.TreeUsage) -> float:
-        """Return the CPU seconds of the run, including processes that have ended.
-
-        When a process ends and its parent does not wait for it, its time appears nowhere in /proc
-        any more, so the last figure seen for each process is kept.
-        """
-        self.own_cpu_s.update(tree.own_cpu_s)
-        return max(tree.cpu_s, sum(self.own_cpu_s.values()))
-
     def stop(self, verdict: ExecutionStatus, detail: str) -> None:
         """Kill the run and record why; only the first call has an effect."""
         if self.verdict:
@@ -329,9 +328,12 @@ class Run:
         code = os.waitstatus_to_exitcode(status)
         usage = Usage(wall_s=wall, cpu_s=(user_us + system_us) / 1e6, memory_bytes=memory)
         killed_for_memory = self.slot.new_oom_kills() > 0
+        last_line = err.rstrip().rpartition(b"\n")[2]
         if self.verdict:
             return RunOutcome(self.verdict, None, stdout, err, usage, self.detail)
-        if code != 0 and (killed_for_memory or _ends_in_memory_error(code, err)):
+        if (code != 0 and killed_for_memory) or (
+            code == 1 and last_line.startswith(_MEMORY_ERRORS)
+        ):
             return RunOutcome(ExecutionStatus.OOM, None, stdout, err, usage, "it ran out of memory")
         return RunOutcome(
             ExecutionStatus.ERROR if code else ExecutionStatus.OK, code, stdout, err, usage
@@ -346,13 +348,3 @@ class Run:
                 self.loop.remove_reader(stream.descriptor)
             os.close(stream.descriptor)
         self.streams = []
-
-
-def _ends_in_memory_error(code: int, stderr: bytes) -> bool:
-    return code == 1 and stderr.rstrip().rpartition(b"\n")[2].startswith(
-        (
-            b"MemoryError",
-            b"numpy.core._exceptions._ArrayMemoryError",
-            b"numpy._core._exceptions._ArrayMemoryError",
-        )
-    )

@@ -143,15 +143,12 @@ class EgressDecision:
         async with asyncio.timeout(self.policy.connect_timeout_s):
             addresses = await self._resolve(name, port)
         for address in addresses:
-            self._check_address(name, address, port)
+            if f"{address}:{port}" in self.policy.exceptions:
+                continue
+            if port not in self.policy.ports:
+                ports = ", ".join(map(str, self.policy.ports))
+                raise EgressRefused(f"port {port} may not be reached, only {ports}")
+            reason = refusal(address) or ("this machine's own" if is_own(address) else "")
+            if reason:
+                raise EgressRefused(f"{name!r} is at {address}, which is {reason}")
         return addresses
-
-    def _check_address(self, name: str, address: str, port: int) -> None:
-        if f"{address}:{port}" in self.policy.exceptions:
-            return
-        if port not in self.policy.ports:
-            allowed = ", ".join(map(str, self.policy.ports))
-            raise EgressRefused(f"port {port} may not be reached, only {allowed}")
-        reason = refusal(address) or ("this machine's own" if is_own(address) else "")
-        if reason:
-            raise EgressRefused(f"{name!r} is at {address}, which is {reason}")

@@ -82,21 +82,18 @@ class _Way:
         try:
             if listener := await _receive_listener(line):
                 with listener:
-                    await self._accept(listener)
+                    while True:
+                        await self._free.acquire()  # further connections wait in the socket's queue
+                        connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                        task = asyncio.ensure_future(self._answer(connection))
+                        self._going.add(task)
+                        task.add_done_callback(self._end)
         except OSError:  # the run goes on without a network; its program sees failing sockets
             _log.exception("a run's way out failed")
         finally:
             for task in self._going:
                 task.cancel()
             await asyncio.gather(*self._going, return_exceptions=True)
-
-    async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            await self._free.acquire()  # further connections wait in the socket's own queue
-            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-            task = asyncio.ensure_future(self._answer(connection))
-            self._going.add(task)
-            task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._free.release()
@@ -106,26 +103,29 @@ class _Way:
 
     async def _answer(self, connection: socket.socket) -> None:
         program = await asyncio.open_connection(sock=connection, limit=_HEAD_BYTES)
+        reader, writer = program
         with suppress(OSError, EOFError, asyncio.LimitOverrunError):  # either end has hung up
             async with _closing(program):
-                await self._pass_on(program)
-
-    async def _pass_on(self, program: _Streams) -> None:
-        reader, writer = program
-        async with asyncio.timeout(_HEAD_TIMEOUT_S):
-            head = await reader.readuntil(b"\r\n\r\n")
-        try:
-            request = parse(head)
-            host = await self._connect(request)
-        except (BadRequest, EgressRefused, OSError) as error:
-            writer.write(_answer_of(error))
-            await writer.drain()
-            return
-        async with _closing(host):
-            # For a tunnel, the program is told that it is open; otherwise the host gets the
-            # request.
-            (writer if request.is_tunnel else host[1]).write(request.opening or _ESTABLISHED)
-            await self._join(program, host)
+                async with asyncio.timeout(_HEAD_TIMEOUT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                try:
+                    request = parse(head)
+                    host = await self._connect(request)
+                except (BadRequest, EgressRefused, OSError) as error:
+                    # An HTTP response tells the program why the connection was refused.
+                    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+                    body = f"{error or 'no answer in time'}\n".encode("utf-8", "replace")
+                    headers = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                    headers += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    writer.write(headers.encode() + body)
+                    await writer.drain()
+                    return
+                async with _closing(host):
+                    # For a tunnel, the program is told that it is open; otherwise the host gets
+                    # the request.
+                    opening = request.opening or _ESTABLISHED
+                    (writer if request.is_tunnel else host[1]).write(opening)
+                    await self._join(program, host)
 
     async def _connect(self, request: ProxyRequest) -> _Streams:
         """Connect to the host.
@@ -175,14 +175,6 @@ _STATUS: Sequence[tuple[type[Exception], str]] = (
     (TimeoutError, "504 Gateway Timeout"),
     (OSError, "502 Bad Gateway"),
 )
-
-
-def _answer_of(error: Exception) -> bytes:
-    """Return the HTTP response that tells the program why the connection was refused."""
-    status = next(status for kind, status in _STATUS if isinstance(error, kind))
-    body = f"{error or 'no answer in time'}\n".encode("utf-8", "replace")
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 async def _receive_listener(line: socket.socket) -> socket.socket | None:

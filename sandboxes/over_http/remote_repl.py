@@ -97,20 +97,17 @@ class RemoteRepl:
             body = CellBody(seq=self._seq, code=code, timeout_s=timeout_s)
             try:
                 reply = await _ask(self._calls, timeout_s, f"{self._path}/run", body, CellReply)
+            except (Overloaded, ConfigError):
+                raise  # the cell was refused before it ran, and the next may be sent
             except BaseException as error:
-                self._note(error)
+                gone = isinstance(error, SessionGone)
+                self._over = str(error) if gone else "its last cell is unknown"
                 raise
             if (reply.repl, reply.seq) != (self.name, self._seq):
                 self._over = "it was answered for another cell"
                 raise protocol_error(f"asked for cell {self._seq} of {self.name}, got {reply.seq}")
             self._seq += 1
             return reply.execution
-
-    def _note(self, error: BaseException) -> None:
-        """Record what a failed cell means for the next cell."""
-        if isinstance(error, (Overloaded, ConfigError)):
-            return  # the cell was refused before it ran
-        self._over = str(error) if isinstance(error, SessionGone) else "its last cell is unknown"
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:
         """Write files into the REPL's directory; see `Session.write`."""

@@ -53,7 +53,9 @@ class HostedRepl:
         if stored_reply is not None:
             return stored_reply
         task = asyncio.create_task(self.session.run(body.code, timeout_s=timeout_s))
-        task.add_done_callback(_seen)  # the client may be gone
+        # The reply is kept even if the client is gone. Reading the exception keeps asyncio from
+        # reporting that nobody did.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._cells.begun(body, body.seq, task)
         return task
 
@@ -170,12 +172,3 @@ class Repls:
     def delete(self, name: str) -> bool:
         """End a REPL; return whether the REPL existed."""
         return self._leases.release(name, "it was deleted")
-
-
-def _seen(task: asyncio.Task[Execution]) -> None:
-    """Mark a task's exception as retrieved, so that asyncio does not report an error.
-
-    The reply is kept either way.
-    """
-    if not task.cancelled():
-        task.exception()

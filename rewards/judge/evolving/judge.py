@@ -100,7 +100,9 @@ class EvolvingJudge:
             return []
         datas = [_without_gold(sample) for sample in samples]
         try:
-            given_rubric = self._rubric_of(samples[0])
+            # The owner of the question may hand in criteria that persist.
+            own_rubric = samples[0].info.get("rubric")
+            given_rubric = self.judge.rubric if own_rubric is None else read_rubric(own_rubric)
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
@@ -135,11 +137,6 @@ class EvolvingJudge:
         """Close the connections, the file of judgements and the file of rubrics."""
         await self.judge.close()
         self.snapshots.close()
-
-    def _rubric_of(self, sample: Sample) -> Rubric | None:
-        """Return the persistent criteria, which the owner of the question hands in."""
-        rubric = sample.info.get("rubric")
-        return self.judge.rubric if rubric is None else read_rubric(rubric)
 
     async def _evolved(
         self,

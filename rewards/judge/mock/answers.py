@@ -149,9 +149,10 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
         return json.dumps({"reason": "as a whole", "score": 1 + round(9 * score_sum / weights)})
     if "with one number" in prompt.text:
         return str(next(iter(scores.values()), 0))
-    rows = [
-        {"id": c.id, "reason": "by its words", **_verdict(c, scores[c.id])} for c in prompt.criteria
-    ]
+    rows: list[dict[str, object]] = []
+    for c in prompt.criteria:
+        met_or_score = ("met", bool(scores[c.id])) if c.highest == 1 else ("score", scores[c.id])
+        rows.append({"id": c.id, "reason": "by its words", met_or_score[0]: met_or_score[1]})
     if '"verdicts"' in prompt.text:
         return json.dumps({"verdicts": rows})
     row = rows[0] if rows else {"met": False}
@@ -163,10 +164,6 @@ def _score(criterion: PromptCriterion, response: str, *, cheat: bool) -> int:
         return criterion.highest
     share = share_met(criterion.text, response)
     return round(share * criterion.highest) if criterion.highest > 1 else int(share >= 0.5)
-
-
-def _verdict(criterion: PromptCriterion, score: int) -> dict[str, object]:
-    return {"met": bool(score)} if criterion.highest == 1 else {"score": score}
 
 
 def _ranking(prompt: ReadPrompt) -> str:

@@ -48,14 +48,13 @@ def read_prompt(messages: Sequence[Mapping[str, object]]) -> ReadPrompt:
     text = users[0] if users else ""
     match = _DATA.search(text)
     if match is None:
-        return ReadPrompt(_pasted_data(text), _pasted_criteria(text), text, text)
-    data = dict(_line(line) for line in match[2].split("\n") if ": " in line)
+        pasted = _pasted.search(text)
+        criterion = re.search(r"^Criterion: (.*)$", text, re.MULTILINE)
+        criteria = [PromptCriterion("item-1", criterion[1], 1)] if criterion else []
+        return ReadPrompt({"response": pasted[1] if pasted else text}, criteria, text, text)
+    lines = (line.partition(": ") for line in match[2].split("\n"))
+    data = {name: str(json.loads(value)) for name, colon, value in lines if colon}
     return ReadPrompt(data, _criteria(text[match.end() :]), _outside(text), text[match.end() :])
-
-
-def _line(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(": ")
-    return name, str(json.loads(value))
 
 
 def _criteria(text: str) -> list[PromptCriterion]:
@@ -74,16 +73,6 @@ def _criteria(text: str) -> list[PromptCriterion]:
             )
         )  # fmt: skip
     return criteria
-
-
-def _pasted_data(text: str) -> dict[str, str]:
-    match = _pasted.search(text)
-    return {"response": match[1]} if match else {"response": text}
-
-
-def _pasted_criteria(text: str) -> list[PromptCriterion]:
-    match = re.search(r"^Criterion: (.*)$", text, re.MULTILINE)
-    return [PromptCriterion("item-1", match[1], 1)] if match else []
 
 
 def _outside(text: str) -> str:

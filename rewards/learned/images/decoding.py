@@ -85,7 +85,9 @@ def decode_image(
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"the image has too many pixels: {error}") from None
     except UnidentifiedImageError:
-        raise BadImage(_unreadable(data)) from None
+        known = f"not an image of a format that is read ({', '.join(FORMATS)})"
+        reason = f"{known}; it begins {data[:16]!r}" if data else "the image is empty"
+        raise BadImage(reason) from None
     except BadImage:
         raise
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, MemoryError) as error:
@@ -98,10 +100,3 @@ def decode_image(
         values = np.asarray(loaded).astype(np.int64).clip(0, 65535) >> 8
         loaded = Image.fromarray(values.astype(np.uint8))
     return ImageOps.exif_transpose(loaded) if upright else loaded
-
-
-def _unreadable(data: bytes) -> str:
-    if not data:
-        return "the image is empty"
-    start = data[:16]
-    return f"not an image of a format that is read ({', '.join(FORMATS)}); it begins {start!r}"

@@ -51,13 +51,12 @@ def is_open(node: Node) -> bool:
     """
     return any(
         _is_task(part)
-        and (any(map(_is_unknown, walk(part))) or (part.note == "int" and bool(symbols(part))))
+        and (
+            any(inner.op == "call" and inner.note != "integral" for inner in walk(part))
+            or (part.note == "int" and bool(symbols(part)))
+        )
         for part in walk(node)
     )
-
-
-def _is_unknown(node: Node) -> bool:
-    return node.op == "call" and node.note != "integral"
 
 
 def needs_evaluation(node: Node) -> bool:

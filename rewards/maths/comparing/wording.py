@@ -51,7 +51,11 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     clocks = _clock(gold), _clock(answer)
     if clocks[0] and clocks[1]:
-        return judge.decided("time of day", _same_time(*clocks[0], *clocks[1]), "another time")
+        (minute, half), (answer_minute, answer_half) = clocks[0], clocks[1]
+        # A time before 13:00 without am or pm may be in either half of the day.
+        either = (not half and minute < 780) or (not answer_half and answer_minute < 780)
+        same = (minute - answer_minute) % (720 if either else 1440) == 0
+        return judge.decided("time of day", same, "another time")
     first, second = _words_of(gold), _words_of(answer)
     if first is not None and second is not None and not judge.conventions.text_case:
         first, second = folded(first), folded(second)
@@ -100,14 +104,6 @@ def _clock(node: Node) -> tuple[int, str] | None:
         return None
     hour = int(time_match[1]) % 12 + (12 if time_match[3] == "pm" else 0)
     return 60 * hour + int(time_match[2]), time_match[3]
-
-
-def _same_time(first: int, marked: str, second: int, second_marked: str) -> bool:
-    """Compare two times of day; a time before 13:00 without am or pm may be in either half of the
-    day.
-    """
-    either = (not marked and first < 780) or (not second_marked and second < 780)
-    return (first - second) % (720 if either else 1440) == 0
 
 
 def _list_items(phrase: str) -> set[str]:

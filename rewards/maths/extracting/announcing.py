@@ -119,7 +119,10 @@ def _candidates_at(
     if match is None:
         return
     noun = "answer" if match["answer"] else "result"
-    noun_start = _determined(body, after, match.start())
+    # The statement starts at words such as "the final" before the noun.
+    base = max(after, match.start() - 80)
+    determiner = DETERMINERS.search(body[base : match.start()])
+    noun_start = base + determiner.start() if determiner else match.start()
     if (
         language is ENGLISH
         and noun == "answer"
@@ -161,15 +164,6 @@ def _stated_number(phrase: Spoken) -> Spoken:
     if value is None or value.void or _OPEN.search(phrase.text):
         return phrase
     return Spoken(value.text, phrase.start + value.start, phrase.start + value.end, phrase.asked)
-
-
-def _determined(body: str, after: int, noun: int) -> int:
-    """Return the start of the statement whose noun is at `noun`, including words such as "the
-    final".
-    """
-    base = max(after, noun - 80)
-    determiner = DETERMINERS.search(body[base:noun])
-    return base + determiner.start() if determiner else noun
 
 
 def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> int | None:

@@ -110,18 +110,12 @@ def quoted(body: str, start: int, end: int) -> bool:
     open_quotes = sum(1 for _ in _QUOTES.finditer(body, line, start))
     if open_quotes % 2 and _QUOTES.search(body, end, end + 200):
         return True
-    if _in_code(body, start):
+    # A fenced code block that text follows quotes as well.
+    fences = body.count("```", max(0, start - REACH), start)
+    close = body.find("```", start) if fences % 2 else -1
+    if close >= 0 and any(map(str.isalnum, body[close + 3 : close + 400])):
         return True
     if not body[line : start + 1].lstrip().startswith(">"):
         return False
     rest = body[end : end + 2000].partition("\n")[2]
     return any(line.strip() and not line.lstrip().startswith(">") for line in rest.split("\n"))
-
-
-def _in_code(body: str, place: int) -> bool:
-    """Return whether `place` lies in a fenced code block that text follows."""
-    if "```" not in body:
-        return False
-    fences = body.count("```", max(0, place - REACH), place)
-    close = body.find("```", place)
-    return fences % 2 == 1 and close >= 0 and any(map(str.isalnum, body[close + 3 : close + 400]))

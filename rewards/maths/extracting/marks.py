@@ -72,9 +72,19 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
         last = box_before(body, end)
         if last is None:
             return
-        group, reason = _side_by_side(body, last)
-        yield _candidate(body, group, reason or ("" if last.closed or not truncated else CUT_OFF))
-        end = group[0].start
+        group, void = _side_by_side(body, last)
+        void = void or ("" if last.closed or not truncated else CUT_OFF)
+        first, last = group[0], group[-1]
+        text = joined(body, group)
+        if not body[last.open : last.close].strip(" {}$~"):
+            void = "the last box is empty"
+        start = last.open if text == body[last.open : last.close] else first.open
+        ignored = mark_doubt(body, first.start, last.end) if text.strip() else ""
+        yield Candidate(
+            CandidateKind.BOX, text, start, last.close, first.start, last.end,
+            ignored=ignored, void=void,
+        )  # fmt: skip
+        end = first.start
 
 
 def all_boxes(body: str) -> list[Box]:
@@ -108,19 +118,6 @@ def joined(body: str, group: list[Box]) -> str:
             if name
         )
     return " , ".join(texts[place] for place in distinct)
-
-
-def _candidate(body: str, group: list[Box], void: str) -> Candidate:
-    first, last = group[0], group[-1]
-    text = joined(body, group)
-    if not body[last.open : last.close].strip(" {}$~"):
-        void = "the last box is empty"
-    start = last.open if text == body[last.open : last.close] else first.open
-    ignored = mark_doubt(body, first.start, last.end) if text.strip() else ""
-    return Candidate(
-        CandidateKind.BOX, text, start, last.close, first.start, last.end,
-        ignored=ignored, void=void,
-    )  # fmt: skip
 
 
 def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:

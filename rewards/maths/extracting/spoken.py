@@ -170,14 +170,12 @@ def cleaned(text: str) -> str:
 
 def _sentence_end(rest: str, start: int) -> int:
     for sentence_end in islice(_SENTENCE_END.finditer(rest, start), MAX_SENTENCES):
-        if sentence_end.start() > start and not _inside_math(rest, sentence_end.start()):
-            return sentence_end.start()
+        place = sentence_end.start()
+        inside_math = (
+            rest.count("$", 0, place) % 2 == 1
+            or rest.count("\\[", 0, place) > rest.count("\\]", 0, place)
+            or rest.count("\\(", 0, place) > rest.count("\\)", 0, place)
+        )
+        if place > start and not inside_math:
+            return place
     return len(rest)
-
-
-def _inside_math(rest: str, place: int) -> bool:
-    return (
-        rest.count("$", 0, place) % 2 == 1
-        or rest.count("\\[", 0, place) > rest.count("\\]", 0, place)
-        or rest.count("\\(", 0, place) > rest.count("\\)", 0, place)
-    )

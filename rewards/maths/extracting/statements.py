@@ -80,7 +80,15 @@ class Statements:
 
     def _last_claim(self) -> Candidate | None:
         """Return the last mark that the writer claims, or an announcement after that mark."""
-        mark = self._mark()
+        mark = None
+        for place, candidate in enumerate(marks(self.body, truncated=self.truncated)):
+            self.seen.append(candidate)
+            if not candidate.ignored:
+                mark = candidate
+                self._breath(mark, self._before(mark))
+                break
+            if place >= MAX_MARKS:
+                break
         after = 0
         if mark is not None:
             # A tag may enclose an announcement: `<answer>The answer is 5</answer>`.
@@ -99,16 +107,6 @@ class Statements:
         self._breath(claims[-1], [mark, *claims[:-1]] if mark else claims[:-1])
         return claims[-1]
 
-    def _mark(self) -> Candidate | None:
-        for place, mark in enumerate(marks(self.body, truncated=self.truncated)):
-            self.seen.append(mark)
-            if not mark.ignored:
-                self._breath(mark, self._before(mark))
-                return mark
-            if place >= MAX_MARKS:
-                break
-        return None
-
     def _before(self, mark: Candidate) -> list[Candidate]:
         """Return the statements shortly before a mark: another tag or `####` line, or an
         announcement.
@@ -120,7 +118,13 @@ class Statements:
             announcements += [earlier for earlier in marks(window) if earlier.kind is mark.kind]
         full = len(window.rstrip(" \n$\\([*:"))
         announcements = [
-            _shifted(announcement, start)
+            replace(
+                announcement,
+                start=announcement.start + start,
+                end=announcement.end + start,
+                said_from=announcement.said_from + start,
+                said_to=announcement.said_to + start,
+            )
             for announcement in announcements
             if announcement.kind in MARKS
             or (
@@ -227,16 +231,6 @@ class Statements:
         if hedge and _VALUE.search(tail, hedge.end()):
             return replace(last, void=SEVERAL_OFFERED)
         return last
-
-
-def _shifted(candidate: Candidate, offset: int) -> Candidate:
-    return replace(
-        candidate,
-        start=candidate.start + offset,
-        end=candidate.end + offset,
-        said_from=candidate.said_from + offset,
-        said_to=candidate.said_to + offset,
-    )
 
 
 def _displaces(mark: Candidate, announcement: Candidate) -> bool:

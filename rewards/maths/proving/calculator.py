@@ -271,8 +271,15 @@ class Calculator:
             if len(arguments) == 2:
                 return top / mpmath.log(arguments[1])
             return top / mpmath.log(10) if name == "log" else top
-        if name in {"gcd", "lcm", "max", "min"}:
-            return _of_several(name, arguments)
+        if name in {"max", "min"}:
+            return max(arguments) if name == "max" else min(arguments)
+        if name in {"gcd", "lcm"}:
+            if any(abs(argument) > LARGEST_ANGLE for argument in arguments):
+                raise Beyond(f"a {name} beyond {LARGEST_ANGLE:g}")
+            integers = [int(argument) for argument in arguments]
+            if any(value != argument for value, argument in zip(integers, arguments, strict=True)):
+                raise UndefinedValue(name)
+            return mpmath.mpf(math.gcd(*integers) if name == "gcd" else math.lcm(*integers))
         if name == "binom" and len(arguments) == 2:
             return mpmath.binomial(*arguments)
         function = _FUNCTIONS.get(name)
@@ -290,17 +297,6 @@ class Calculator:
         if isinstance(result, mpmath.mpc) and not self.imaginary:
             raise UndefinedValue(name)
         return result
-
-
-def _of_several(name: str, arguments: list[Number]) -> Number:
-    if name in {"max", "min"}:
-        return max(arguments) if name == "max" else min(arguments)
-    if any(abs(argument) > LARGEST_ANGLE for argument in arguments):
-        raise Beyond(f"a {name} beyond {LARGEST_ANGLE:g}")
-    integers = [int(argument) for argument in arguments]
-    if any(value != argument for value, argument in zip(integers, arguments, strict=True)):
-        raise UndefinedValue(name)
-    return mpmath.mpf(math.gcd(*integers) if name == "gcd" else math.lcm(*integers))
 
 
 _ANGLES = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "erf"})

@@ -61,6 +61,9 @@ def proves_equal(left: Node, right: Node) -> bool:
         return False
 
 
+_VECTOR_MARKS = ("vec ", "bold ", "hat ", "overr")
+
+
 def normal(node: Node, meter: Meter) -> Sum:
     """Return the normal form of a scalar formula.
 
@@ -98,7 +101,10 @@ def normal(node: Node, meter: Meter) -> Sum:
         case "func" | "call":
             arguments = [normal(arg, meter) for arg in node.args]
             meter.spend(1 + sum(map(len, arguments)))
-            if node.note == "×" and all(map(_is_vector, node.args)):
+            # Between names with an arrow or in bold, a cross is the product of vectors. Between
+            # plain names it may be the product of sets, which does not change its sign.
+            names = (name for arg in node.args for name in symbols(arg))
+            if node.note == "×" and all(name.startswith(_VECTOR_MARKS) for name in names):
                 return _crossed(arguments)
             exact = _exact_function(node.note, arguments, meter) if node.op == "func" else None
             return _opaque(node.note, arguments) if exact is None else exact
@@ -140,13 +146,6 @@ def _crossed(arguments: list[Sum]) -> Sum:
     if repr(first) > repr(second):
         first, second, sign = second, first, -sign
     return scaled(atom(("f", "×", first, second)), sign)
-
-
-def _is_vector(node: Node) -> bool:
-    """Return whether every name in the node has an arrow or is bold. Between plain names a cross
-    may be the product of sets, which does not change its sign.
-    """
-    return all(name.startswith(("vec ", "bold ", "hat ", "overr")) for name in symbols(node))
 
 
 _SYMMETRIC = frozenset({"max", "min", "gcd", "lcm", "land", "lor", "iff", "oplus", "·"})
@@ -218,30 +217,21 @@ def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
 
 
 def _natural_log(terms: Sum) -> Sum:
-    split = _log_of_term(terms)
-    return atom(("f", "ln", frozen(terms))) if split is None else split
-
-
-def _log_of_term(terms: Sum) -> Sum | None:
-    """Return ln of a positive number or of a power of such a number; None if the logarithm has to
-    stay unexpanded.
-    """
+    """Return ln of a sum, expanded where that is a positive number or a power of such a number."""
+    unexpanded = atom(("f", "ln", frozen(terms)))
     if len(terms) != 1:
-        return None
+        return unexpanded
     ((monomial, coefficient),) = terms.items()
     if coefficient <= 0 or any(
         symbolic or (base[0] != "p" and base not in _POSITIVE) for (base, symbolic), _ in monomial
     ):
-        return None
+        return unexpanded
     total: Sum = {}
     for prime, count in prime_exponents(coefficient):
         total = plus(total, atom(("f", "ln", prime)), count)
     for (base, _), exponent in monomial:
-        total = plus(
-            total,
-            constant(1) if base == ("c", "e") else atom(("f", "ln", base)),
-            exponent,
-        )
+        log_of_base = constant(1) if base == ("c", "e") else atom(("f", "ln", base))
+        total = plus(total, log_of_base, exponent)
     return total
 
 

@@ -110,7 +110,13 @@ def _evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
                 abs(part[0]) for part in parts
             )
         case "mul":
-            return _product([_evaluate(arg, values, imaginary) for arg in node.args])
+            product, error = _evaluate(node.args[0], values, imaginary)
+            for arg in node.args[1:]:
+                factor, factor_error = _evaluate(arg, values, imaginary)
+                error = abs(product) * factor_error + abs(factor) * error + error * factor_error
+                product *= factor
+                error += abs(product) * EPSILON * 2
+            return product, error
         case "pow":
             return _power(
                 _evaluate(node.args[0], values, imaginary), node.args[1], values, imaginary
@@ -119,15 +125,6 @@ def _evaluate(node: Node, values: dict[str, float], imaginary: bool) -> Value:
             return _function(node.note, [_evaluate(arg, values, imaginary) for arg in node.args])
         case _:
             raise Undefined(node.op)
-
-
-def _product(parts: list[Value]) -> Value:
-    value, error = parts[0]
-    for factor, factor_error in parts[1:]:
-        error = abs(value) * factor_error + abs(factor) * error + error * factor_error
-        value *= factor
-        error += abs(value) * EPSILON * 2
-    return value, error
 
 
 def _power(base: Value, exponent: Node, values: dict[str, float], imaginary: bool) -> Value:

@@ -97,7 +97,10 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
         return scaled(right, left[ONE])
     if len(right) == 1 and ONE in right:
         return scaled(left, right[ONE])
-    meter.spend(len(left) * len(right) * _weight(left, right))
+    # Long numbers and long monomials cost more.
+    length = len(next(iter(left), ONE)) + len(next(iter(right), ONE))
+    weight = 1 + length // 4 + (_bits(left) + _bits(right)) // 512
+    meter.spend(len(left) * len(right) * weight)
     total: Sum = {}
     for first, first_coefficient in left.items():
         for second, second_coefficient in right.items():
@@ -112,12 +115,6 @@ def times(left: Sum, right: Sum, meter: Meter) -> Sum:
     if any(_can_unfold(item) for monomial in total for item in monomial):
         return _unfolded(total, meter)
     return total
-
-
-def _weight(left: Sum, right: Sum) -> int:
-    """Return the cost of a product: long numbers and long monomials count more."""
-    length = len(next(iter(left), ONE)) + len(next(iter(right), ONE))
-    return 1 + length // 4 + (_bits(left) + _bits(right)) // 512
 
 
 def _bits(terms: Sum) -> int:
@@ -169,7 +166,8 @@ def _unfolded(terms: Sum, meter: Meter) -> Sum:
         integer_part = math.floor(exponent)
         fraction = exponent - integer_part
         rest = tuple((k, fraction if k == key else e) for k, e in monomial if k != key or fraction)
-        expanded = _raised(dict(_frozen_of(key[0])), integer_part, meter)
+        inner: Frozen = key[0][1]  # type: ignore[assignment]
+        expanded = _raised(dict(inner), integer_part, meter)
         total = plus(total, times({rest: coefficient}, expanded, meter))
     return total
 
@@ -177,10 +175,6 @@ def _unfolded(terms: Sum, meter: Meter) -> Sum:
 def _can_unfold(item: tuple[tuple[Base, tuple[object, ...]], Exact]) -> bool:
     (base, symbolic), exponent = item
     return base[0] == "r" and not symbolic and exponent >= 1
-
-
-def _frozen_of(base: Base) -> Frozen:
-    return base[1]  # type: ignore[return-value]
 
 
 def frozen(terms: Sum) -> Frozen:

@@ -94,21 +94,17 @@ def build(node: Node) -> Expression:
             body, variable, target = map(build, node.args)
             return sympy.limit(body, variable, target, node.note.removeprefix("lim") or "+-")
         case "func":
-            return _function(node)
+            arguments = [build(arg) for arg in node.args]
+            if node.note in {"log", "ln"}:
+                if len(arguments) == 2:
+                    return sympy.log(arguments[0]) / sympy.log(arguments[1])
+                return sympy.log(arguments[0]) / (sympy.log(10) if node.note == "log" else 1)
+            function = _FUNCTIONS.get(node.note)
+            if function is None:
+                raise Unsupported(node.note)
+            return function(*arguments)
         case _:
             raise Unsupported(node.op)
-
-
-def _function(node: Node) -> Expression:
-    arguments = [build(arg) for arg in node.args]
-    if node.note in {"log", "ln"}:
-        if len(arguments) == 2:
-            return sympy.log(arguments[0]) / sympy.log(arguments[1])
-        return sympy.log(arguments[0]) / (sympy.log(10) if node.note == "log" else 1)
-    function = _FUNCTIONS.get(node.note)
-    if function is None:
-        raise Unsupported(node.note)
-    return function(*arguments)
 
 
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}

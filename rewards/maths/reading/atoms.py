@@ -137,26 +137,18 @@ def function(parser: Parser) -> Node:
         # `\max_{x} f`: with something below, the function is only a name.
         function_name = f"{function_name}_{subscript(parser)}"
         return Node("call", tuple(_arguments(parser, function_name)), 0, function_name)
-    arguments = [_in_radians(converted) for converted in _arguments(parser, function_name)]
-    node = _applied(function_name, arguments, base)
+    degree = nodes.mul(nodes.const("pi"), nodes.num(Fraction(1, 180)))
+    arguments = [
+        nodes.mul(angle.args[0], degree) if angle.op == "degree" else angle
+        for angle in _arguments(parser, function_name)
+    ]
+    if function_name in {"cis", "exp"}:
+        factors = [nodes.const("i"), *arguments] if function_name == "cis" else arguments
+        node = nodes.power(nodes.const("e"), nodes.mul(*factors))
+    else:
+        arguments += [] if base is None else [base]
+        node = nodes.func("log" if function_name == "lg" else function_name, *arguments)
     return node if exponent_ is None else nodes.power(node, exponent_)
-
-
-def _in_radians(angle: Node) -> Node:
-    """Convert an argument in degrees to radians."""
-    if angle.op != "degree":
-        return angle
-    return nodes.mul(angle.args[0], nodes.const("pi"), nodes.num(Fraction(1, 180)))
-
-
-def _applied(function_name: str, arguments: list[Node], base: Node | None) -> Node:
-    if function_name == "cis":
-        return nodes.power(nodes.const("e"), nodes.mul(nodes.const("i"), *arguments))
-    if function_name == "exp":
-        return nodes.power(nodes.const("e"), nodes.mul(*arguments))
-    if base is not None:
-        arguments = [*arguments, base]
-    return nodes.func("log" if function_name == "lg" else function_name, *arguments)
 
 
 def _log_base(parser: Parser) -> Node:

@@ -23,11 +23,9 @@ def is_directed(parser: Parser, operator: str, left: Node, right: Node) -> bool:
     if not all(side.op in {"sym", "call"} for side in sides):
         return False
     capitals = all(side.note.isupper() for side in sides)
-    return (capitals and operator == "×") or _uses_both(parser)
-
-
-def _uses_both(parser: Parser) -> bool:
-    r"""Return whether the text has both crosses and dots and no number: `(u \times v) \cdot w`."""
+    if capitals and operator == "×":
+        return True
+    # Vector algebra has both signs and no number: `(u \times v) \cdot w`.
     operators = {token.value for token in parser.tokens if token.kind == "op"}
     return {"·", "×"} <= operators and not any(token.kind == "num" for token in parser.tokens)
 

@@ -21,7 +21,7 @@ from .spellings import (
     TEXT_COMMANDS,
     WORDED,
 )
-from .vocabulary import ALIASES, CONNECTIVES, FUNCTIONS, GREEK, UNITS, is_word
+from .vocabulary import ALIASES, FUNCTIONS, GREEK, UNITS, is_word
 
 MAX_TOKENS = 1500
 
@@ -143,19 +143,14 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
         name = value[1:].rstrip("*")
         if name == "Omega" and tokens and tokens[-1].kind == "num":
             tokens.append(Token("word", "ohm", spaced))
+        elif name in COMMANDS:
+            tokens.append(Token(*COMMANDS[name], spaced))
+        elif name in GREEK:
+            tokens.append(Token("sym", name, spaced))
+        elif name in FUNCTIONS or name in ALIASES:
+            tokens.append(Token("func", ALIASES.get(name, name), spaced))
         else:
-            tokens.append(_command(name, spaced))
-
-
-def _command(name: str, spaced: bool) -> Token:
-    if name in COMMANDS:
-        kind, value = COMMANDS[name]
-        return Token(kind, value, spaced)
-    if name in GREEK:
-        return Token("sym", name, spaced)
-    if name in FUNCTIONS or name in ALIASES:
-        return Token("func", ALIASES.get(name, name), spaced)
-    return Token("cmd", name, spaced)
+            tokens.append(Token("cmd", name, spaced))
 
 
 _SEPARATORS = re.compile(r"[^\d.eE+\-]")
@@ -231,17 +226,8 @@ def _text_command(name: str, inside: str, tokens: list[Token], spaced: bool, nes
     )
     if len(tokens) > first and spaced:
         tokens[first] = tokens[first]._replace(spaced=True)
-    if name in {"mathrm", "operatorname"} and len(tokens) == first + 1:
-        tokens[first] = _upright(tokens[first])
-
-
-def _upright(token: Token) -> Token:
-    r"""Return a letter set upright as that letter (`\mathrm{e}`, `\mathrm{d}`), and `\mathrm{pi}`
-    as the number.
-    """
-    if token.kind == "word" and token.value in CONNECTIVES:
-        return token
-    return Token("const", "pi", token.spaced) if token.value == "pi" else token
+    if name in {"mathrm", "operatorname"} and [token.value for token in tokens[first:]] == ["pi"]:
+        tokens[first] = Token("const", "pi", tokens[first].spaced)
 
 
 def _argument(source: str, position: int) -> tuple[int, int, int]:

@@ -144,12 +144,7 @@ def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
         factor, base = UNITS[name]
         exponent = int(raised or 1) * (-1 if sign == "/" else 1)
         total *= Fraction(str(factor)) ** exponent
-        _add_powers(powers, base, exponent)
+        for base_sign, dimension_name, base_raised in UNIT_PART.findall(base):
+            inner = int(base_raised or 1) * (-1 if base_sign == "/" else 1)
+            powers[dimension_name] = powers.get(dimension_name, 0) + inner * exponent
     return total, tuple(sorted((name, power) for name, power in powers.items() if power))
-
-
-def _add_powers(powers: dict[str, int], base: str, exponent: int) -> None:
-    for sign, name, raised in UNIT_PART.findall(base):
-        powers[name] = powers.get(name, 0) + int(raised or 1) * exponent * (
-            -1 if sign == "/" else 1
-        )

@@ -57,32 +57,25 @@ def examine(pid: int, session: int, readable: list[str]) -> None:
     if sc.share_anything(pid, session):
         raise UncopyableProcess("shared_memory", "the copy is not a process of its own")
     for number in os.listdir(f"/proc/{pid}/fd"):
-        if int(number) > LINE:
-            _examine_descriptor(pid, number, readable)
+        if int(number) <= LINE:
+            continue
+        place = os.readlink(f"/proc/{pid}/fd/{number}")
+        mode = os.stat(f"/proc/{pid}/fd/{number}").st_mode
+        is_device = place.startswith("/dev/") and stat.S_ISCHR(mode)
+        if is_device or (stat.S_ISREG(mode) and _is_below(place, readable)):
+            continue
+        if stat.S_ISSOCK(mode):
+            raise UncopyableProcess("sockets", f"descriptor {number} is a socket")
+        raise UncopyableProcess("files", f"descriptor {number} is open ({place}); close it first")
     with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
         for line in maps:
             fields = line.split(maxsplit=5)
-            _examine_mapping(fields[1], fields[5].rstrip("\n") if len(fields) > 5 else "", readable)
-
-
-def _examine_descriptor(pid: int, number: str, readable: list[str]) -> None:
-    place = os.readlink(f"/proc/{pid}/fd/{number}")
-    mode = os.stat(f"/proc/{pid}/fd/{number}").st_mode
-    if place.startswith("/dev/") and stat.S_ISCHR(mode):
-        return
-    if stat.S_ISREG(mode) and _is_below(place, readable):
-        return
-    if stat.S_ISSOCK(mode):
-        raise UncopyableProcess("sockets", f"descriptor {number} is a socket")
-    raise UncopyableProcess("files", f"descriptor {number} is open ({place}); close it first")
-
-
-def _examine_mapping(rights: str, place: str, readable: list[str]) -> None:
-    if not place or place.startswith("[") or _is_below(place, readable):
-        return  # private memory, or a file that nobody can change
-    if "s" in rights:
-        raise UncopyableProcess("shared_memory", f"memory is shared ({place})")
-    raise UncopyableProcess("files", f"a file is mapped ({place})")
+            place = fields[5].rstrip("\n") if len(fields) > 5 else ""
+            if not place or place.startswith("[") or _is_below(place, readable):
+                continue  # private memory, or a file that nobody can change
+            if "s" in fields[1]:
+                raise UncopyableProcess("shared_memory", f"memory is shared ({place})")
+            raise UncopyableProcess("files", f"a file is mapped ({place})")
 
 
 def _is_below(place: str, readable: list[str]) -> bool:
@@ -174,10 +167,12 @@ def settle_branch(branch: Tracee, own_folder: str) -> list[int]:
         line_end, remote_line_end = _descriptor_pair(
             branch, _SOCKETPAIR, socket.AF_UNIX, socket.SOCK_STREAM, 0, _ANSWER
         )
-        descriptors = [
-            _keep(branch, process, LINE, line_end, remote_line_end),
-            *(_new_pipe(branch, process, number) for number in (1, 2)),
-        ]
+        descriptors = [_keep(branch, process, LINE, line_end, remote_line_end)]
+        for number in (1, 2):
+            reader, writer = _descriptor_pair(branch, _PIPE2, _ANSWER, 0)
+            descriptors.append(_keep(branch, process, number, writer, reader))
+            # as for every program's output, which may be opened by name (/dev/stdout)
+            os.fchmod(descriptors[-1], 0o622)
     finally:
         os.close(process)
     branch.call(_CHDIR, branch.put(os.fsencode(own_folder) + b"\0"))
@@ -194,14 +189,6 @@ def _occupy(branch: Tracee) -> None:
     if null > LINE:
         branch.call(_CLOSE, null)
     branch.forget()
-
-
-def _new_pipe(branch: Tracee, process: int, number: int) -> int:
-    reader, writer = _descriptor_pair(branch, _PIPE2, _ANSWER, 0)
-    end = _keep(branch, process, number, writer, reader)
-    # as for every program's output, which may be opened by name (/dev/stdout)
-    os.fchmod(end, 0o622)
-    return end
 
 
 def _descriptor_pair(branch: Tracee, call: int, *arguments: int) -> tuple[int, int]:

@@ -33,19 +33,16 @@ def main(descriptor: int) -> None:
     while True:
         ready, _, _ = select.select([line], [], [], _LOOK_EVERY_S)
         server.forget_ended()
-        if ready:
-            _serve(line, server)
-
-
-def _serve(line: socket.socket, server: SnapshotServer) -> None:
-    request = line.recv(1 << 16)
-    if not request:
-        sys.exit(0)
-    answer, descriptors = server.do(json.loads(request))
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-    line.sendmsg([json.dumps(answer).encode()], rights if descriptors else [])
-    for descriptor in descriptors:
-        os.close(descriptor)
+        if not ready:
+            continue
+        request = line.recv(1 << 16)
+        if not request:
+            sys.exit(0)
+        answer, descriptors = server.do(json.loads(request))
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        line.sendmsg([json.dumps(answer).encode()], rights if descriptors else [])
+        for sent in descriptors:
+            os.close(sent)
 
 
 class SnapshotServer:

@@ -69,37 +69,31 @@ class Tracee:
         Raises:
             TraceFault: the call failed, or the process has ended.
         """
-        result = self._call(number, arguments)
-        if result < 0:
-            raise TraceFault(f"call {number} in the process: {os.strerror(-result)}")
-        return result
-
-    def _call(self, number: int, arguments: tuple[int, ...]) -> int:
         try:
             # The first stop is the entry of the call, the second its exit.
             self._enter(number, arguments)
             self._go_to_syscall_stop()
             self._go_to_syscall_stop()
-            return _signed(_REGISTERS.unpack(self._get_registers())[_RAX])
+            result = _signed(_REGISTERS.unpack(self._get_registers())[_RAX])
         except OSError as error:
             raise TraceFault(str(error)) from error
+        if result < 0:
+            raise TraceFault(f"call {number} in the process: {os.strerror(-result)}")
+        return result
 
     def _enter(self, number: int, arguments: tuple[int, ...]) -> None:
+        # The process is stopped behind a `syscall` instruction, which is executed again.
+        instruction = self._saved[_RIP] - len(_SYSCALL)
+        if os.pread(self._memory, 2, instruction) != _SYSCALL:
+            raise TraceFault("the process is not stopped at a system call")
         registers = list(self._saved)
-        registers[_RIP], registers[_RAX] = self._instruction(), number
+        registers[_RIP], registers[_RAX] = instruction, number
         registers[_ORIG_RAX] = _NO_SYSCALL
         for place in _ARGUMENTS:
             registers[place] = 0
         for place, argument in zip(_ARGUMENTS, arguments, strict=False):
             registers[place] = argument & _NO_SYSCALL
         sc.ptrace_write(sc.PTRACE_SETREGS, self.pid, _REGISTERS.pack(*registers))
-
-    def _instruction(self) -> int:
-        """Return the address of the `syscall` instruction behind which the process is stopped."""
-        place = self._saved[_RIP] - len(_SYSCALL)
-        if os.pread(self._memory, 2, place) != _SYSCALL:
-            raise TraceFault("the process is not stopped at a system call")
-        return int(place)
 
     def _go_to_syscall_stop(self) -> None:
         while True:

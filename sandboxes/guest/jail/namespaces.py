@@ -169,19 +169,15 @@ def _bind(source: str, root: str, place: str) -> None:
     """Show `source` read-only as `place` below `root`."""
     if os.path.lexists(root + place):
         return  # already visible as part of a folder that was bound before
-    target = _make_place(source, root + place)
-    sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
-    attributes = sc.MOUNT_ATTR_RDONLY | sc.MOUNT_ATTR_NOSUID | sc.MOUNT_ATTR_NODEV
-    sc.restrict_mount(target, attributes, recursive=True)
-
-
-def _make_place(source: str, target: str) -> str:
+    target = root + place
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(source):
         os.mkdir(target)
     else:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
-    return target
+    sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
+    attributes = sc.MOUNT_ATTR_RDONLY | sc.MOUNT_ATTR_NOSUID | sc.MOUNT_ATTR_NODEV
+    sc.restrict_mount(target, attributes, recursive=True)
 
 
 def _fill_dev(root: str) -> None:

@@ -46,15 +46,12 @@ class ChildEnd:
     def _catch_signals(self) -> int:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        # without a handler, Python writes nothing to the wakeup descriptor
-        signal.signal(signal.SIGCHLD, _do_nothing)
+        # Without a handler, Python writes nothing to the wakeup descriptor; waking the epoll is
+        # all that the handler is for.
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self._watch.register(reader, select.EPOLLIN)
         return reader
-
-
-def _do_nothing(number: int, frame: object) -> None:
-    """Handle the signal by doing nothing: waking the epoll is enough."""
 
 
 def _has_pidfds() -> bool:

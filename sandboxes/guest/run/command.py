@@ -21,18 +21,13 @@ def run(request: Request) -> int:
     )  # Python ignores the signal, but programs expect to be ended by it
     steps: list[list[str]] = request.options["steps"]  # type: ignore[assignment]
     for step in steps[:-1]:
-        code = _wait(step)
+        child = os.fork()
+        if child == 0:
+            _become(step)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code != 0:
-            return code
+            return code if code > 0 else 128 - code
     return _become(steps[-1])
-
-
-def _wait(step: list[str]) -> int:
-    child = os.fork()
-    if child == 0:
-        _become(step)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return code if code >= 0 else 128 - code
 
 
 def _become(step: list[str]) -> NoReturn:

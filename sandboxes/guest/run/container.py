@@ -22,7 +22,10 @@ def main(path: str) -> None:
         # imported late, so that the driver is told what the image's Python cannot import
         from . import launch
 
-        launch.be_slot(_with_what_there_is(plan), control, requests)
+        if plan.own_packages:  # the image may lack modules to preload
+            there = [name for name in plan.preload if importlib.util.find_spec(name)]
+            plan = plan._replace(preload=there)
+        launch.be_slot(plan, control, requests)
     except BaseException as error:
         control.send(f"failed:{type(error).__name__}: {error}".encode()[:2000])
     finally:
@@ -33,10 +36,3 @@ def _connect(path: str) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.connect(path)
     return line
-
-
-def _with_what_there_is(plan: JailPlan) -> JailPlan:
-    """Drop the modules to preload that the image lacks."""
-    if not plan.own_packages:
-        return plan
-    return plan._replace(preload=[name for name in plan.preload if importlib.util.find_spec(name)])

@@ -44,8 +44,15 @@ def empty(folder: str) -> None:
 
 def _remove_files(top: int) -> list[str]:
     """Unlink everything but folders; return the names of the folders."""
+    # A new descriptor begins at the first entry, wherever `top` has been read to.
+    reopened = os.open(".", _FOLDER, dir_fd=top)
+    try:
+        with os.scandir(reopened) as scan:
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+    finally:
+        os.close(reopened)
     folders: list[str] = []
-    for name, is_folder in _entries(top):
+    for name, is_folder in entries:
         if is_folder:
             folders.append(name)
         else:
@@ -62,19 +69,6 @@ def _move_up(name: str, below: int, top: int, numbers: Iterator[int]) -> None:
                 raise
         else:
             return
-
-
-def _entries(folder: int) -> list[tuple[str, bool]]:
-    """Return each name and whether that is a folder, through a new descriptor.
-
-    A new descriptor begins at the first entry, wherever `folder` has been read to.
-    """
-    reopened = os.open(".", _FOLDER, dir_fd=folder)
-    try:
-        with os.scandir(reopened) as scan:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
-    finally:
-        os.close(reopened)
 
 
 def empty_as(uid: int, gid: int, folders: tuple[str, ...]) -> None:

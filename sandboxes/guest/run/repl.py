@@ -112,7 +112,13 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
     The process that returns from that stop is a copy of the copy, a branch: it finds a new socket
     to the driver behind its descriptor, and must not answer the snapshot request of the original.
     """
-    _reap_copies()
+    for earlier in tuple(_copies):
+        try:
+            has_ended = os.waitpid(earlier, os.WNOHANG)[0] == earlier
+        except ChildProcessError:
+            has_ended = True
+        if has_ended:
+            _copies.remove(earlier)
     try:
         copy = os.fork()
     except OSError as error:
@@ -135,16 +141,6 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
 
 _copies: list[int] = []
 """Copies of this process, which may have been ended since."""
-
-
-def _reap_copies() -> None:
-    for copy in tuple(_copies):
-        try:
-            has_ended = os.waitpid(copy, os.WNOHANG)[0] == copy
-        except ChildProcessError:
-            has_ended = True
-        if has_ended:
-            _copies.remove(copy)
 
 
 _DO = {"cell": _cell, "write": _write, "read": _read, "snapshot": _snapshot}

@@ -111,21 +111,18 @@ def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int
         for _, _, rights in ancillary:
             descriptors.frombytes(rights)
         if data == IN_FILE:
-            data = _read_all(descriptors.pop())
+            file = descriptors.pop()
+            size = os.fstat(file).st_size
+            parts: list[bytes] = []
+            position = 0
+            while position < size and (part := os.pread(file, size - position, position)):
+                parts.append(part)
+                position += len(part)
+            os.close(file)
+            data = b"".join(parts)
         descriptor_count, mode, blobs, files, options, streams = marshal.loads(data)
         if descriptor_count == number:
             request = Request(mode=mode, blobs=blobs, files=files, options=options, streams=streams)
             return request, dict(zip(streams, descriptors, strict=True))
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-def _read_all(descriptor: int) -> bytes:
-    size = os.fstat(descriptor).st_size
-    parts: list[bytes] = []
-    position = 0
-    while position < size and (part := os.pread(descriptor, size - position, position)):
-        parts.append(part)
-        position += len(part)
-    os.close(descriptor)
-    return b"".join(parts)

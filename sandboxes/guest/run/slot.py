@@ -59,7 +59,12 @@ class GuestSlot:
         """Whether `kill(-1)` reaches exactly the processes of this slot, because a pid namespace or
         Landlock domain bounds it.
         """
-        self.folders = _container_folders() if plan.tier == DOCKER else (policy.WORK,)
+        self.folders: tuple[str, ...] = (policy.WORK,)
+        """The folders to clean after a run."""
+        if plan.tier == DOCKER:
+            # Some runtimes (gVisor) have a real /dev/shm in any case.
+            shared = () if os.path.islink(policy.SHARED) else (policy.SHARED,)
+            self.folders = (*policy.CONTAINER_FOLDERS, *shared)
         self.clean_mark = self._mark()
         self.watch = select.epoll()
         self.watch.register(control, select.EPOLLIN)
@@ -100,8 +105,12 @@ class GuestSlot:
 
     def _finish(self, child: int) -> None:
         process_end = self.child_end.expect(child)
-        while not self._wait(process_end, child):
-            pass
+        has_ended = False
+        while not has_ended:
+            ready = [descriptor for descriptor, _ in self.watch.poll()]
+            if ready != [process_end]:
+                self._obey(self.control.recv(64))
+            has_ended = process_end in ready and self.child_end.has_come(process_end, child)
         # A held run (a session) outlives its first process; wait for the order that kills it.
         while self.held == self.number:
             self._obey(self.control.recv(64))
@@ -127,13 +136,6 @@ class GuestSlot:
             else:
                 namespaces.renew_work(self.plan)
             self.clean_mark = self._mark()
-
-    def _wait(self, process_end: int, child: int) -> bool:
-        """Wait for the child's end or an order; return True once the child has ended."""
-        ready = [descriptor for descriptor, _ in self.watch.poll()]
-        if ready != [process_end]:
-            self._obey(self.control.recv(64))
-        return process_end in ready and self.child_end.has_come(process_end, child)
 
     def _obey(self, order: bytes) -> None:
         if not order:
@@ -163,21 +165,14 @@ class GuestSlot:
         """Return a value that changes when anything in the work directory changes."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
             return None
-        return tuple(self._mark_of(folder) for folder in self.folders)
-
-    def _mark_of(self, path: str) -> tuple[object, ...]:
-        space, folder = os.statvfs(path), os.stat(path)
-        # The time alone could miss a change within the clock's granularity, so the free inodes and
-        # the attributes count too.
-        attributes = tuple(os.listxattr(path)) if self.plan.tier == USERNS else ()
-        return space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes
-
-
-def _container_folders() -> tuple[str, ...]:
-    """Return the folders to clean; some runtimes (gVisor) have a real /dev/shm in any case."""
-    if os.path.islink(policy.SHARED):
-        return policy.CONTAINER_FOLDERS
-    return (*policy.CONTAINER_FOLDERS, policy.SHARED)
+        marks: list[object] = []
+        for path in self.folders:
+            space, folder = os.statvfs(path), os.stat(path)
+            # The time alone could miss a change within the clock's granularity, so the free inodes
+            # and the attributes count too.
+            attributes = tuple(os.listxattr(path)) if self.plan.tier == USERNS else ()
+            marks.append((space.f_ffree, folder.st_ctime_ns, folder.st_mode, attributes))
+        return tuple(marks)
 
 
 def _reap(id_type: int, options: int) -> int | None:

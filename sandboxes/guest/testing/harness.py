@@ -7,6 +7,7 @@ import importlib
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import CodeType, ModuleType
 
 from ..run import one_core
@@ -63,7 +64,10 @@ class TestHarness(TestsLine):
         sys.modules.pop(from_module, None)
         if from_module in words:
             sys.modules[from_module] = SolutionModule(from_module, self)
-        self._meet()
+        # The tests run on the core of the solution's process. If that process is gone, the first
+        # request reports it.
+        with suppress(peer.Gone):
+            one_core.join(self.line.hear_core())
         sources: list[str] = job["tests"]  # type: ignore[assignment]
         if words.isdisjoint(WORDS) and not any(
             word in source for source in sources for word in _STATEMENTS
@@ -86,13 +90,6 @@ class TestHarness(TestsLine):
         except peer.Gone:
             return None  # the next request of the tests reports this
 
-    def _meet(self) -> None:
-        """Move to the core of the solution's process."""
-        try:
-            one_core.join(self.line.hear_core())
-        except peer.Gone:
-            return  # the first request reports this
-
     def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
         """Fetch the names that the tests use from the solution; return the tests, ready to run.
 
@@ -100,7 +97,10 @@ class TestHarness(TestsLine):
             BrokenTests: the prelude cannot be run, or the tests cannot be judged.
         """
         words = all_names(tests)
-        self._run_prelude(str(job["prelude"]))
+        try:
+            exec(compile(str(job["prelude"]), "prelude", "exec", dont_inherit=True), self.names)
+        except BaseException as error:
+            raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
         self.begin(job, words)
         missing = words - _BUILTIN_NAMES - set(self.names)
         for name in missing & _TRUSTED_FUNCTIONS.keys():
@@ -118,11 +118,9 @@ class TestHarness(TestsLine):
         except BaseException as error:
             self._failure = f"the solution does not load: {describe(error)}"
             self._check_solution(error)
-        classes = any(isinstance(handle, ClassHandle) for handle in self._handles.values())
-        return self._marked() if classes else tests
-
-    def _marked(self) -> list[CodeType]:
-        """Return the tests with marks where objects under test are meant."""
+        if not any(isinstance(handle, ClassHandle) for handle in self._handles.values()):
+            return tests
+        # Where objects under test are meant, the tests are compiled again with marks.
         from . import rewriting
         from .idioms import examine
 
@@ -154,14 +152,6 @@ class TestHarness(TestsLine):
             return
         if lacking := needs.lacking(str(error)):
             raise BrokenTests(needs.not_installed_for_solution(lacking))
-
-    def _run_prelude(self, source: str) -> None:
-        if not source:
-            return
-        try:
-            exec(compile(source, "prelude", "exec", dont_inherit=True), self.names)
-        except BaseException as error:
-            raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
 
     def _resolve_builtin(self, words: set[str]) -> None:
         """Fetch a name of the solution that is also a built-in, if the tests use no other name.
@@ -240,19 +230,16 @@ class TestHarness(TestsLine):
     def _callable(self, name: str, token: str, *, is_class: bool) -> object:
         """Return the proxy of a function or class, which decides what a call may do."""
         self._check(token)
+        in_capitals = name[:1].isupper() and name != self._job.get("entry_point")
         if not is_class:
             handle: Handle = FunctionHandle(self, token, name)
-        elif self._may_be_class(name):
+        elif in_capitals or name in self.interface.classes:
             handle = NamedClass(self, token)
             if name in self.interface.classes:
                 proxies.adopt(handle)
         else:
             handle = MisplacedClass(self, token, name)
         return self._handles.setdefault(token, handle)
-
-    def _may_be_class(self, name: str) -> bool:
-        capital = name[:1].isupper() and name != self._job.get("entry_point")
-        return capital or name in self.interface.classes
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution

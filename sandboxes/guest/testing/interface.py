@@ -89,7 +89,13 @@ class Interface(NamesOfTests):
             self._compares_its_like(node) for node in self.nodes if isinstance(node, ast.Compare)
         }
         objects |= same_kind - self._compared()
-        self._decide(objects - {"", self._function} | (objects & {self._function} & set(uses)))
+        objects = objects - {"", self._function} | (objects & {self._function} & set(uses))
+        shown_objects = self.names & objects
+        self.makers |= shown_objects
+        self.classes |= shown_objects
+        self._shown = shown_objects | self.makers
+        undecided = self.names - objects - self._compared() - {self._function}
+        self.classes |= {name for name in undecided if name[:1].isupper()}
         self.attributes |= everywhere - plain
         for name in self._shown:
             self.attributes |= uses.get(name, set())
@@ -140,17 +146,6 @@ class Interface(NamesOfTests):
             return set()
         kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
         return {self.free(kind) for kind in kinds} - {""}
-
-    def _decide(self, objects: set[str]) -> None:
-        names = self.names
-        shown_objects = names & objects
-        self.makers |= shown_objects
-        self.classes |= shown_objects
-        self._shown = shown_objects | self.makers
-        compared = self._compared()
-        for name in names - objects - compared - {self._function}:
-            if name[:1].isupper():
-                self.classes.add(name)
 
     def _compared(self) -> set[str]:
         """Return the names whose results are compared with values, calculated with or asserted.

@@ -46,7 +46,11 @@ class NamesOfTests:
                     name = alias.asname or alias.name.partition(".")[0]
                     (self.modules if alias.name == self.module else self.bound).add(name)
             elif isinstance(node, ast.ImportFrom):
-                self._import_from(node)
+                for alias in node.names:
+                    if node.module != self.module:
+                        self.bound.add(alias.asname or alias.name)
+                    elif alias.asname:
+                        self._renamed[alias.asname] = alias.name
             elif isinstance(node, _SCOPES):
                 self.bound.add(node.name)
                 if not isinstance(node, ast.ClassDef):
@@ -68,13 +72,6 @@ class NamesOfTests:
                 self.bound.add(node.id)
             self._read_binding(node)
 
-    def _import_from(self, node: ast.ImportFrom) -> None:
-        for alias in node.names:
-            if node.module != self.module:
-                self.bound.add(alias.asname or alias.name)
-            elif alias.asname:
-                self._renamed[alias.asname] = alias.name
-
     def _read_binding(self, node: ast.AST) -> None:
         """Record what a name, or an attribute of `self`, is given."""
         if isinstance(node, ast.Assign):
@@ -89,7 +86,12 @@ class NamesOfTests:
         elif isinstance(node, ast.withitem) and node.optional_vars:
             self._bind(node.optional_vars, node.context_expr)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            self._bind_arguments(node)
+            # `check(f)` passes the solution's `f` as the parameter `candidate`.
+            for callee in self.nodes:
+                if isinstance(callee, ast.FunctionDef) and callee.name == node.func.id:
+                    for parameter, argument in zip(callee.args.args, node.args, strict=False):
+                        if isinstance(argument, ast.Name) and argument.id != parameter.arg:
+                            self._renamed[parameter.arg] = argument.id
 
     def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -99,14 +101,6 @@ class NamesOfTests:
                 self._bind(part, elements[number] if same else None)
         elif key := variable_of(target):
             self._values.setdefault(key, []).append(value)
-
-    def _bind_arguments(self, call: ast.Call) -> None:
-        """Record that `check(f)` passes the solution's `f` as the parameter `candidate`."""
-        for node in self.nodes:
-            if isinstance(node, ast.FunctionDef) and node.name == call.func.id:  # type: ignore[attr-defined]
-                for parameter, argument in zip(node.args.args, call.args, strict=False):
-                    if isinstance(argument, ast.Name) and argument.id != parameter.arg:
-                        self._renamed[parameter.arg] = argument.id
 
     def free(self, node: ast.expr) -> str:
         """Return the solution's name that an expression is; empty for other expressions."""

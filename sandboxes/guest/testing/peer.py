@@ -88,7 +88,10 @@ class Peer:
                     raise value_wire.Malformed("an answer is one value")
                 return reply_values[0]
             else:
-                self._raise(tokens)
+                error_values = list(value_wire.Decoder(self._find).values(tokens))
+                if len(error_values) != 1 or not isinstance(error_values[0], BaseException):
+                    raise value_wire.Malformed("an answer that is not an exception")
+                raise Answer(error_values[0])
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
@@ -113,12 +116,6 @@ class Peer:
     def close(self) -> None:
         """Close this end of the line."""
         self._line.close()
-
-    def _raise(self, tokens: list[value_wire.Token]) -> None:
-        error_values = list(value_wire.Decoder(self._find).values(tokens))
-        if len(error_values) != 1 or not isinstance(error_values[0], BaseException):
-            raise value_wire.Malformed("an answer that is not an exception")
-        raise Answer(error_values[0])
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
         verb, *rest = tokens
@@ -147,7 +144,8 @@ class Peer:
         self.send(answer)
 
     def _encode_error(self, error: BaseException) -> list[value_wire.Token]:
-        encoder = value_wire.Encoder(_describe, tokens=["~"])
+        # What is not plain data in an exception crosses as the name of its type.
+        encoder = value_wire.Encoder(lambda item: f"s<{type(item).__name__}>", tokens=["~"])
         try:
             encoder.add(error)
         except BaseException:
@@ -189,7 +187,3 @@ class Peer:
         data = b"".join(parts)
         self._unread = data[size:]
         return data[:size]
-
-
-def _describe(item: object) -> str:
-    return f"s<{type(item).__name__}>"

@@ -104,20 +104,17 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
     if isinstance(item, type({}.items())):
         pairs: Any = item
         return "p", [part for pair in pairs for part in pair]
-    return _by_name(item)
-
-
-def _by_name(item: Any) -> tuple[str, list[object]] | None:
-    kind = type(item)
+    plain: Any = item
+    kind = type(plain)
     qualified_name = f"{kind.__module__}.{kind.__name__}"
     if qualified_name == "array.array":
-        return "A", [item.typecode, item.tolist()]
+        return "A", [plain.typecode, plain.tolist()]
     if qualified_name in _TEXTUAL:
-        return "x", [qualified_name, str(item)]
+        return "x", [qualified_name, str(plain)]
     if qualified_name == "builtins.slice":
-        return "x", [qualified_name, [item.start, item.stop, item.step]]
+        return "x", [qualified_name, [plain.start, plain.stop, plain.step]]
     if qualified_name == "datetime.timezone":
-        return "x", [qualified_name, item.utcoffset(None)]
+        return "x", [qualified_name, plain.utcoffset(None)]
     return None
 
 
@@ -153,26 +150,14 @@ def left_behind(item: object) -> tuple[str, ...]:
     return lacks if type(lacks) is tuple else ()
 
 
-def _path(kind: str) -> Callable[[str], object]:
+def lazily(module: str, kind: str) -> Callable[[str], object]:
+    """Return a function that builds an object of a class of the standard library from a text.
+
+    The module is imported at the call: only the children that meet such values load it.
+    """
+
     def build(text: str) -> object:
-        import pathlib
-
-        return getattr(pathlib, kind)(text)
-
-    return build
-
-
-def _uuid(text: str) -> object:
-    import uuid
-
-    return uuid.UUID(text)
-
-
-def _address(kind: str) -> Callable[[str], object]:
-    def build(text: str) -> object:
-        import ipaddress
-
-        return getattr(ipaddress, kind)(text)
+        return getattr(__import__(module), kind)(text)
 
     return build
 
@@ -180,9 +165,9 @@ def _address(kind: str) -> Callable[[str], object]:
 _PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath")
 _ADDRESSES = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network")
 _TEXTUAL: dict[str, Callable[[str], object]] = {
-    "uuid.UUID": _uuid,
-    **{f"pathlib.{kind}": _path(kind) for kind in _PATHS},
-    **{f"ipaddress.{kind}": _address(kind) for kind in _ADDRESSES},
+    "uuid.UUID": lazily("uuid", "UUID"),
+    **{f"pathlib.{kind}": lazily("pathlib", kind) for kind in _PATHS},
+    **{f"ipaddress.{kind}": lazily("ipaddress", kind) for kind in _ADDRESSES},
 }
 """Classes whose objects are rebuilt from their text."""
 

@@ -70,19 +70,16 @@ def _traceless(job: Job) -> list[CodeType] | None:
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     try:
         trees = list(map(ast.parse, sources))
-        if job["prelude"] or not leave_no_trace(trees) or _may_be_uncalled(sources):
+        # Functions that nobody may call are checked by `run_tests`.
+        may_be_uncalled = any(
+            ("def check" in source and "\ncheck(" not in source) or "def test" in source
+            for source in sources
+        )
+        if job["prelude"] or may_be_uncalled or not leave_no_trace(trees):
             return None
         return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
     except (SyntaxError, ValueError, RecursionError):
         return None
-
-
-def _may_be_uncalled(sources: list[str]) -> bool:
-    """Return whether the tests define functions that nobody may call, which `run_tests` checks."""
-    return any(
-        ("def check" in source and "\ncheck(" not in source) or "def test" in source
-        for source in sources
-    )
 
 
 def _rows(tests: list[CodeType], job: Job, far: socket.socket) -> Iterator[dict[str, object]]:

@@ -275,21 +275,19 @@ class TestsLine:
         self._check(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
-        existing = self._handles.get(f"h{token[1:]}" if token[0] == "o" else token)
-        if existing is None:
-            existing = self._handles[f"h{token[1:]}" if token[0] == "o" else token] = self._proxy(
-                token
-            )
+        # An object has one proxy, whichever of the two tokens for objects comes first.
+        key = f"h{token[1:]}" if token[0] == "o" else token
+        existing = self._handles.get(key)
+        if existing is None and token[0] == "g":
+            prefetch = self.interface.attributes.isdisjoint(("send", "throw", "close"))
+            existing = remote_iterators.generate(self, token, prefetch=prefetch)
+            self._handles[key] = existing
+        elif existing is None:
+            kinds: dict[str, Any] = {
+                "h": Handle, "o": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
+                "y": remote_iterators.RemoteAsyncIterator,
+            }  # fmt: skip
+            existing = self._handles[key] = kinds[token[0]](self, token)
         elif token[0] == "o":
             object.__setattr__(existing, "_known", True)
         return existing
-
-    def _proxy(self, token: str) -> object:
-        if token[0] == "g":
-            prefetch = self.interface.attributes.isdisjoint(("send", "throw", "close"))
-            return remote_iterators.generate(self, token, prefetch=prefetch)
-        kinds: dict[str, Any] = {
-            "h": Handle, "o": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
-            "y": remote_iterators.RemoteAsyncIterator,
-        }  # fmt: skip
-        return kinds[token[0]](self, token)

@@ -36,7 +36,8 @@ class Surroundings:
         for module, name in sorted(needs.lent):
             ask("lend", module, name, _current(module, name))
         if needs.stdin:
-            ask("lend_stdin", _read_line, _read_rest)
+            # Whatever `sys.stdin` is at the time of a call is read.
+            ask("lend_stdin", lambda: sys.stdin.readline(), lambda: sys.stdin.read())
         if needs.chance:
             self._share_chance()
 
@@ -71,14 +72,6 @@ def _current(module: str, name: str) -> Callable[..., object]:
         return function(*arguments, **keywords)
 
     return call
-
-
-def _read_line() -> str:
-    return str(sys.stdin.readline())
-
-
-def _read_rest() -> str:
-    return str(sys.stdin.read())
 
 
 # --- the solution's side --------------------------------------------------------

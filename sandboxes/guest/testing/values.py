@@ -168,7 +168,7 @@ def changed(item: object, before: object) -> bool:
 # --- reading --------------------------------------------------------------------
 
 
-def _pairs(parts: list[object]) -> dict[object, object]:
+def _pairs(parts: list[object]) -> dict[Any, Any]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -179,17 +179,11 @@ def _deque(parts: list[object]) -> deque[object]:
     return deque(items, maxlen)
 
 
-def _counter(parts: list[object]) -> Counter[object]:
-    counter: Counter[object] = Counter()
-    values: Any = _pairs(parts)  # a count may be any value
-    dict.update(counter, values)
-    return counter
-
-
 BUILD: dict[str, Callable[[list[object]], object]] = {
     "[": list, "(": tuple, "{": set, "<": frozenset, ":": _pairs,
     "O": lambda parts: OrderedDict(_pairs(parts)),
-    "C": _counter, "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
+    "C": lambda parts: Counter(_pairs(parts)),  # a count may be any value
+    "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
     **rare_values.BUILD,
 }  # fmt: skip
 """For each tag, the function that makes a container from parts."""
@@ -238,20 +232,7 @@ def _time(text: str) -> object:
     return kinds[kind].fromisoformat(value)
 
 
-def _complex(text: str) -> complex:
-    real, imaginary = text.split(" ")
-    return complex(float.fromhex(real), float.fromhex(imaginary))
-
-
-def _big(text: str) -> int:
-    return int(text, 16)
-
-
-def _range(text: str) -> range:
-    return range(*(int(part, 16) for part in text.split(" ")))
-
-
-def _array(text: str) -> object:
+def _array(text: str) -> Any:
     import numpy
 
     dtype, shape, data = text.split(" ")
@@ -261,27 +242,18 @@ def _array(text: str) -> object:
     return flat.reshape([int(size) for size in shape.split("x")] if shape else []).copy()
 
 
-def _array_scalar(text: str) -> object:
-    array: Any = _array(text)
-    return array[()]
-
-
-def _decimal(text: str) -> object:
-    import decimal  # here and below: only the children that need them load these
-
-    return decimal.Decimal(text)
-
-
-def _fraction(text: str) -> object:
-    import fractions
-
-    return fractions.Fraction(text)
-
-
 READ: dict[str, Callable[[str], object]] = {
-    "i": _big, "b": base64.b64decode, "c": _complex, "D": _decimal, "F": _fraction, "t": _time,
-    "r": _range, "e": lambda _: Ellipsis, "T": PLAIN_TYPES.__getitem__, "n": _array_scalar,
-}  # fmt: skip
+    "i": lambda text: int(text, 16),
+    "b": base64.b64decode,
+    "c": lambda text: complex(*map(float.fromhex, text.split(" "))),
+    "D": rare_values.lazily("decimal", "Decimal"),
+    "F": rare_values.lazily("fractions", "Fraction"),
+    "t": _time,
+    "r": lambda text: range(*(int(part, 16) for part in text.split(" "))),
+    "e": lambda _: Ellipsis,
+    "T": PLAIN_TYPES.__getitem__,
+    "n": lambda text: _array(text)[()],
+}
 """For each tag, the function that reads a scalar."""
 
 READ_BUFFER: dict[str, Callable[[str], object]] = {
