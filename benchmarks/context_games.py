@@ -10,8 +10,10 @@ A run whose result is in the folder is not made again.
 import argparse
 import asyncio
 import json
+import random
 import re
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -92,11 +94,11 @@ class LetterClerk:
         """Nothing to close."""
 
 
-@register_context("benchmark/letters")
-def letters(threshold: float, max_summaries: int, summary_tokens: int) -> ReSum:
-    """ReSum with the program above in place of a server."""
+@register_context("benchmark/clerk")
+def clerk(where: str, threshold: float, max_summaries: int, summary_tokens: int) -> ReSum:
+    """ReSum with the program of a world in place of a server."""
     return ReSum(
-        LetterClerk(), threshold=threshold, max_summaries=max_summaries,
+        CLERKS[where](), threshold=threshold, max_summaries=max_summaries,
         summary_tokens=summary_tokens, carry=True, continuation=CONTINUATION,
     )  # fmt: skip
 
@@ -112,8 +114,94 @@ def functions() -> Game:
     )  # fmt: skip
 
 
-GAMES = {"functions": functions}
-PROGRAMS = {"functions": "benchmark/letters"}
+def write_search_files(folder: Path, seed: int = 0) -> tuple[Path, Path, list[str]]:
+    """Write a corpus whose pages lead to one another, and questions about where a page ends.
+
+    Returns:
+        The files of the pages and of the questions, and the names of the pages.
+    """
+    rng = random.Random(seed)
+    names = [
+        f"{first}{digit}{last}"
+        for first in "bdfghjk"
+        for digit in "123456789"
+        for last in "acemoqsuwy"
+    ]
+    rng.shuffle(names)
+    levels = [[names.pop() for _ in range(size)] for size in (50, 80, 100, 110, 120, 140)]
+    leads_to = {
+        name: rng.choice(levels[number - 1]) if number else ""
+        for number, level in enumerate(levels)
+        for name in level
+    }
+    pages, questions = [], []
+    for name, target in leads_to.items():
+        near = ", ".join(rng.sample(list(leads_to), 3))
+        end = f"leads to {target}" if target else "is the end"
+        pages.append({"title": name, "text": f"{name} is near {near}. {name} {end}."})
+    for name in (*levels[4], *levels[5]):
+        way = [name]
+        while leads_to[way[-1]]:
+            way.append(leads_to[way[-1]])
+        questions.append(
+            {"question": f"Where does {name} end?", "answer": way[-1], "searches": way}
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / "pages.jsonl", folder / "questions.jsonl"
+    for file, rows in zip(files, (pages, questions), strict=True):
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return *files, list(leads_to)
+
+
+FOUND = (
+    HEAD + 'search", "arguments": {"query": "', '"}}\n</tool_call>',
+    "\n<|im_start|>user\n<tool_response>\n",
+    "\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    'Doc 1(Title: "', '") ', " is near ", " leads to ", " is the end.", ", ", ". ",
+    "Where does ", " end?", "Found ", ": ", "; ", ". Next: ", ". Answer: ", "nothing",
+    "<answer>", "</answer>",
+)  # fmt: skip
+
+
+def search() -> Game:
+    """Pages that lead to one another, five or six searches to the end, and the end's name."""
+    pages, questions, names = write_search_files(Path(tempfile.gettempdir()) / "ludus-search-game")
+    return Game(
+        env=(
+            f"ludus/search-v0?corpus={pages}&questions={questions}&topk=1&max_turns=16"
+            "&validation=0.05&test=0.25"
+        ),
+        window=106, action_tokens=6, summary_tokens=31, phrases=(*TURNS, *FOUND, *names),
+        taught=400,
+    )  # fmt: skip
+
+
+class PageClerk:
+    """The separate summariser of `resum` on search: a program that reads without error."""
+
+    async def write(self, messages, max_tokens: int) -> str:
+        """The summary that the environment's expert writes."""
+        # the newest exchange is carried into the next window, and is read in that one
+        text = messages[-1].text.rpartition("[assistant] ")[0]
+        noted = re.search(r"Found (.*)\. (?:Next|Answer): ", text)
+        way = dict(one.split(": ") for one in noted[1].split("; ")) if noted else {}
+        way |= dict(re.findall(r"(\w+) leads to (\w+)\.", text))
+        way |= dict.fromkeys(re.findall(r"(\w+) is the end\.", text), "nothing")
+        if not way:
+            name = re.search(r"Where does (\w+) end", text)
+            return f"Next: {name[1]}." if name else ""
+        last, target = list(way.items())[-1]
+        found = "; ".join(f"{one}: {other}" for one, other in way.items())
+        return f"Found {found}. " + (
+            f"Answer: {last}." if target == "nothing" else f"Next: {target}."
+        )
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+GAMES = {"functions": functions, "search": search}
+CLERKS = {"functions": LetterClerk, "search": PageClerk}
 
 
 def arm_of(where: str, name: str, game: Game) -> Arm:
@@ -123,7 +211,7 @@ def arm_of(where: str, name: str, game: Game) -> Arm:
     shared: dict[str, object] = {"manager": name, "max_summaries": 32}
     shared |= {"threshold": game.full_at, "summary_tokens": game.summary_tokens}
     if name == "resum":
-        return Arm(shared | {"manager": PROGRAMS[where]}, game.action_tokens)
+        return Arm(shared | {"manager": f"benchmark/clerk?where={where}"}, game.action_tokens)
     if name == "summarize":
         shared |= {"last_pair": "carry", "continuation": CONTINUATION}
     return Arm(shared | {"instruction": INSTRUCTION}, game.action_tokens)
@@ -235,7 +323,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, help="this one alone; -1 teaches the first weights")
-    parser.add_argument("--arms", default=",".join(TRAINED[:3]), help="resum needs a larger window")
+    parser.add_argument("--arms", default=",".join(TRAINED))
     options = parser.parse_args()
     arms = options.arms.split(",")
     seeds = range(options.seeds) if options.seed is None else range(options.seed, options.seed + 1)

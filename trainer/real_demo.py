@@ -54,7 +54,7 @@ division makes the difference of 0.05 between a number alone and a number in a s
 as the right answer of another group, and the policy settles on short wrong numbers.
 """
 
-LORA_RATE = 10
+LORA_RATE = 5
 """Learning rate of an adapter over that of all weights. An adapter's matrices are small and begin
 at a product of zero, so that a rate for whole weights would hardly move the model.
 """

@@ -113,7 +113,9 @@ class FiledQuestions:
 
     Args:
         source: a file or a hub's data set, as for a corpus, of rows {question, answer}; `answer`
-            may be a list of alternatives (`golden_answers`).
+            may be a list of alternatives (`golden_answers`). A row may also have `searches`, the
+            queries that a good searcher makes in order, which the demonstrator follows; without
+            them it searches for the question.
         seed: seeds the split.
         validation: the share for validation.
         test: the share for test.
@@ -167,9 +169,11 @@ def _read(row: Mapping[str, Any]) -> _Filed | None:
     if not question or not golds:
         return None
     identity = hashlib.blake2b(" ".join(question.split()).encode(), digest_size=8).hexdigest()
-    return _Filed(
-        identity, SearchQuestion(question, golds, searches=(question,), evidence=(golds[0],))
-    )
+    given_searches = row.get("searches")
+    searches = (_golds(given_searches) if isinstance(given_searches, list) else ()) or (question,)
+    # each search should find what the next one asks for, and the last the answer
+    evidence = (*searches[1:], golds[0])
+    return _Filed(identity, SearchQuestion(question, golds, searches=searches, evidence=evidence))
 
 
 def _golds(raw_golds: object) -> tuple[str, ...]:

@@ -210,6 +210,30 @@ async def test_any_corpus_and_questions_file_can_be_played(tmp_path: Path) -> No
     assert (await made.step("<answer>cadmus</answer>"))[1] == 1.0
 
 
+async def test_the_demonstrator_follows_the_searches_of_a_questions_file(tmp_path: Path) -> None:
+    corpus, questions = tmp_path / "corpus.jsonl", tmp_path / "questions.jsonl"
+    rows = [{"title": "Thebes", "text": "It was founded by Cadmus."},
+            {"title": "Cadmus", "text": "Cadmus was born in Tyre."}]  # fmt: skip
+    corpus.write_text("\n".join(map(json.dumps, rows)))
+    asked = {"question": "Where was the founder of Thebes born?", "answer": "Tyre"}
+    questions.write_text(json.dumps(asked | {"searches": ["Thebes", "Cadmus"]}) + "\n")
+    files = {"corpus": str(corpus), "questions": str(questions), "test": 0.0, "validation": 0.0}
+    made = session(**files, topk=1)
+    await made.reset(seed=0)
+    shown = [said((await made.step(made.env.demonstrate()))[0]) for _ in range(2)]
+    assert shown == [
+        'Doc 1(Title: "Thebes") It was founded by Cadmus.',
+        'Doc 1(Title: "Cadmus") Cadmus was born in Tyre.',
+    ]
+    assert made.env.demonstrate_summary(newest=True) == (
+        "Found Thebes: Cadmus; Cadmus: Tyre. Answer: Tyre."
+    )
+    assert (await made.step(made.env.demonstrate()))[1] == 1.0
+    recalled = session(**files | {"corpus": ""}, retriever="self", style="tags")
+    await recalled.reset(seed=0)
+    assert (await recalled.step(recalled.env.demonstrate()))[1] == 1.0
+
+
 # --- the index ---------------------------------------------------------------------------------
 
 
