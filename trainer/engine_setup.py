@@ -19,7 +19,7 @@ from .engines import EngineLimits, LocalEngine
 from .engines.models import write_shell
 from .engines.pool import EnginePool, PooledEngine, Publishing
 from .engines.process import EngineSpec, ProcessEngine
-from .engines.vllm import ServerSite, VLLMEngine, start_vllm
+from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
 from .learning.devices import pick_device
 from .learning.learner import Learner
 from .learning.policy_model import load_policy
@@ -175,8 +175,11 @@ async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
             replace(config.vllm, url=url),
             site,
             start.learner.model,
-            images=start.learner.images,
-            steady=start.learner.steady,
+            LearnerView(
+                images=start.learner.images,
+                steady=start.learner.steady,
+                score=start.learner.score_ids,
+            ),
         )
         stack.push_async_callback(engine.close)
         return engine

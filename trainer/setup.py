@@ -27,7 +27,7 @@ from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_pr
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
 from .plan.idle import idle_settings
-from .ranks import make_learner, make_updater, opening
+from .ranks import current_ranks, make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .recipes.off_policy import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
@@ -312,7 +312,8 @@ def _learner(
         load_policy(
             path,
             config.trainer.lora,
-            dtype=DTYPES[config.model.weights],
+            # ranks hold float32 shards, and put whole weights together in the type of computing
+            dtype=DTYPES["float32" if current_ranks() else config.model.weights],
             device=device,
             resumed=resumed,
         ),

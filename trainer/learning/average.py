@@ -60,8 +60,12 @@ class WeightAverage:
 
     @torch.no_grad()
     def restore(self, state: Sequence[Tensor]) -> None:
-        """Continue from the average that a checkpoint has kept; without any, from the weights."""
-        for value, kept in zip(self._values, state or self._parameters, strict=bool(state)):
+        """Continue from the average that a checkpoint has kept; without any, from the weights.
+        Where no average is asked for, a kept one is left out.
+        """
+        if not self.used:
+            return
+        for value, kept in zip(self._values, state or self._parameters, strict=True):
             value.copy_(kept)
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from ludus.errors import ConfigError, UpdateRefused
 from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
 from ..engines.models import CausalLM
+from ..engines.vllm.probe import scorer_of
 from ..run.checkpoint import WeightsWriter
 from ..weights import MemoryWeights, adapter_tensors, checked
 from .average import AverageWriter, WeightAverage
@@ -228,6 +229,12 @@ class Learner(PolicyReader):
             return MemoryWeights(adapter_tensors(self.model))
         return MergedWeights(self.model)
 
+    def score_ids(self, ids: Sequence[int], temperature: float) -> list[float]:
+        """Return the log-probability of each of `ids` given the ids before, in nats; the first is
+        0. An engine is compared with these.
+        """
+        return scorer_of(self.model)(ids, temperature)
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the model."""
         head = {} if self.value_head is None else self.value_head.state_dict()
@@ -256,6 +263,7 @@ class Learner(PolicyReader):
         """
         if SHARDS in state:
             self.updates = int(state["updates"])
+            self.scale.restore(state.get("loss_scale", {}))
             self._read_shards(folder)
             return
         try:

@@ -51,6 +51,10 @@ def _obey(order: Order, payload: bytes, updater: Updater) -> None:
             source.gather(given["first"], given["last"])
         case "broken":
             ShardWriter(learner).broken()
+        case "score":
+            learner.score_ids(given["ids"], given["temperature"])
+        case "average":
+            learner.exchange_average(put_in=given["put_in"])
         case "shards":
             ShardWriter(learner).write_shards(Path(given["folder"]))
         case _:

@@ -63,11 +63,6 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
         yield None
         return
     device = "cuda" if pick_device(config.model.device).startswith("cuda") else "cpu"
-    if config.engine == "vllm":
-        raise ConfigError(
-            "--engine vllm cannot be used with several ranks yet: the probe of its weights asks "
-            "the whole model; use --engine local, or train in one process"
-        )
     ranks = Ranks(place, device=device, timeout_s=config.ranks.timeout_s)
     try:
         _refuse_unequal(ranks, config)

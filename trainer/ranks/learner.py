@@ -8,7 +8,8 @@ like the losses, and are divided once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from ..learning.packing import packed_size
 from ..learning.reader import DEFAULT_READING, ReadingOptions
 from ..memory import fitting_pass
 from .group import Ranks
-from .sharding import Root, shard_modules
+from .sharding import Root, shard_modules, unshare
 from .shards import placed
 from .source import ShardedWeights, local
 from .writer import ShardWriter
@@ -60,10 +61,11 @@ class ShardedLearner(Learner):
         offload: bool = False,
         **more: Any,
     ) -> None:
-        refuse_unshared(config, model.dtype, options.autocast)
+        refuse_unshared(config, model.dtype)
         self.ranks = ranks
         self.offload = offload
         self._inside = False
+        self._with_average = ExitStack()
         self._score: Callable[[Batch], Any] = self.predict
         super().__init__(model, config, options, **more)
 
@@ -94,32 +96,56 @@ class ShardedLearner(Learner):
         """Return what writes the shards of all ranks, and the whole model, into a checkpoint."""
         return ShardWriter(self, tokenizer)
 
+    def score_ids(self, ids: Sequence[int], temperature: float) -> list[float]:
+        """Return what `Learner.score_ids` returns; rank 0 orders the others to take part."""
+        with self.ranks.together("score", ids=list(ids), temperature=temperature), torch.no_grad():
+            return self._within(lambda: super(ShardedLearner, self).score_ids(ids, temperature))
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the files of `writer`."""
-        return {SHARDS: self.ranks.world, "updates": self.updates}
+        scale = self.scale.state()
+        return {SHARDS: self.ranks.world, "updates": self.updates, "loss_scale": scale}
+
+    @contextmanager
+    def averaged(self) -> Generator[None]:
+        """Put the moving average in the place of the policy's weights on all ranks; see
+        `Learner.averaged`.
+        """
+        with self.steady.changing():  # before any order, as an update takes it
+            with self.ranks.together("average", put_in=True):
+                self.exchange_average(put_in=True)
+            try:
+                yield
+            finally:
+                with self.ranks.together("average", put_in=False):
+                    self.exchange_average(put_in=False)
+
+    def exchange_average(self, *, put_in: bool) -> None:
+        """Put the average in the place of this rank's shards, or take it out again."""
+        if put_in:
+            self._with_average.enter_context(self.average.in_place())
+        else:
+            self._with_average.close()
 
     def restore(self, state: Mapping[str, Any], folder: Path | None = None) -> None:
         """Continue from a checkpoint of any number of ranks, or of a learner in one process.
 
         Raises:
-            ConfigError: the checkpoint was written by another model, or holds what ranks would
-                leave out.
+            ConfigError: the checkpoint was written by another model, or with other settings.
         """
         if SHARDS in state:
             super().restore(state, folder)
             return
-        if left_out := [name for name in ("critic", "masters", "average") if state.get(name)]:
-            raise ConfigError(
-                f"the checkpoint holds what ranks cannot continue ({', '.join(left_out)}): resume "
-                "in one process, or start anew from its weights with --model.path"
-            )
         self.updates = int(state["updates"])
+        self.scale.restore(state.get("loss_scale", {}))
         moments = state["optimizer"]["state"]
         parameters = self._parameters()
-        if moments and len(moments) != len(parameters):
+        count = sum(len(group["params"]) for group in state["optimizer"]["param_groups"])
+        if count != len(parameters):
             raise ConfigError(
-                f"the checkpoint has the optimizer's state of {len(moments)} weights, the model "
-                f"has {len(parameters)}: it was written by another model"
+                f"the checkpoint was written with {count} trained weights, here are "
+                f"{len(parameters)}: it is of another model, or of other trainer settings (an "
+                "adapter, a critic)"
             )
         for number, parameter in enumerate(parameters):
             for name, value in moments.get(number, {}).items():
@@ -129,13 +155,21 @@ class ShardedLearner(Learner):
                         f"is {list(value.shape)} there and {list(parameter.shape)} here"
                     )
                 self.optimizer.state[parameter][name] = placed(value, parameter)
-        if self.value_head is not None:
-            for name, weight in self.value_head.named_parameters():
-                local(weight).copy_(local(placed(state["value_head"][name], weight)))
+        # weights that were held in half precision have exact copies, which stand first
+        for weight, copy in zip(parameters, state.get("masters", ()), strict=False):
+            local(weight).copy_(local(placed(copy, weight)))
+        for module, kept in ((self.critic, "critic"), (self.value_head, "value_head")):
+            named = {} if module is None else dict(module.named_parameters())
+            for name, value in state[kept].items() if named else ():
+                local(named[name]).copy_(local(placed(value, named[name])))
+        averages = zip(state.get("average", ()), self._policy(), strict=False)
+        self.average.restore([placed(value, like) for value, like in averages])
 
     def _place(self) -> None:
         self._bound = self._equal_bound()
-        self.root: Any = Root(self.model, self.value_head)
+        if self.critic is not None:
+            unshare(self.critic, self.model)
+        self.root: Any = Root(self.model, self.value_head, self.critic)
         shard_modules(self.root, self.ranks.mesh, dtype=self.autocast, offload=self.offload)
 
     def _equal_bound(self) -> int:
@@ -222,20 +256,16 @@ class ShardedLearner(Learner):
                 self.root.reshard()  # else the root's weights would stay whole
 
 
-def refuse_unshared(config: TrainerConfig, held: torch.dtype, autocast: torch.dtype | None) -> None:
+def refuse_unshared(config: TrainerConfig, held: torch.dtype) -> None:
     """Refuse what a learner in one process can do and ranks cannot yet.
 
     Raises:
         ConfigError: with the setting.
     """
     asked = {
-        "trainer.critic = 'separate'": config.critic == "separate",
-        f"trainer.value_updates = {config.value_updates}": config.value_updates > 0,
-        f"trainer.ema_decay = {config.ema_decay}": config.ema_decay > 0,
         "trainer.compile": config.compile,
         f"trainer.kernels = {config.kernels!r}": config.kernels != "torch",
         "weights in half precision": held.itemsize < 4,
-        "float16, which needs a scaled loss,": autocast is torch.float16,
     }
     if found := [name for name, given in asked.items() if given]:
         raise ConfigError(

@@ -25,19 +25,43 @@ T = TypeVar("T")
 class Root(nn.Module):
     """The module that FSDP calls the model: weights are used only inside its forward pass."""
 
-    def __init__(self, model: nn.Module, value_head: nn.Module | None) -> None:
+    def __init__(
+        self, model: nn.Module, value_head: nn.Module | None, critic: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.model = model
+        self.critic = critic
         self.value_head = value_head
 
     def forward(self, work: Callable[[], T]) -> T:
         """Run `work`, which may use every weight."""
         return work()
 
+    def layers(self) -> Iterator[nn.Module]:
+        """Yield the layers of the policy, and of the critic where it has some of its own."""
+        for model in (self.model, self.critic):
+            if model is not None:
+                yield from layers_of(model)
+
     def outside_layers(self) -> Iterator[nn.Parameter]:
         """Yield the trained parameters that belong to no layer."""
-        inside = {id(one) for layer in layers_of(self.model) for one in layer.parameters()}
+        inside = {id(one) for layer in self.layers() for one in layer.parameters()}
         yield from (one for one in self.parameters() if one.requires_grad and id(one) not in inside)
+
+
+def unshare(module: nn.Module, other: nn.Module) -> None:
+    """Give `module` copies of the weights that it shares with `other`, tied as before.
+
+    FSDP gathers a weight for one module, and refuses one that is in two. So the frozen weights
+    below an adapter are held twice where the critic has an adapter of its own.
+    """
+    shared = {id(one) for one in other.parameters()}
+    copies: dict[int, nn.Parameter] = {}
+    for part in module.modules():
+        for name, weight in part.named_parameters(recurse=False):
+            if id(weight) in shared:
+                copy = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
+                setattr(part, name, copies.setdefault(id(weight), copy))
 
 
 def layers_of(model: nn.Module) -> nn.ModuleList:
@@ -78,7 +102,7 @@ def shard_modules(
     )
     exact = MixedPrecisionPolicy(cast_forward_inputs=False)
     place = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy()
-    for layer in layers_of(root.model):
+    for layer in root.layers():
         fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=place)
     if root.value_head is not None:
         fully_shard(root.value_head, mesh=mesh, mp_policy=exact, offload_policy=place)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 FOLDER = "ranks"
 _WEIGHT = "weight"
 """Name of a weight that the model's own files do not hold, beside its moments."""
+_AVERAGE = "average"
+"""Name of the moving average of a weight, beside its moments."""
 
 
 def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
@@ -60,7 +62,12 @@ def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
         rank, failure = next(iter(error.failures.items()))
         cause = failure[0]
         code = cause.errno if isinstance(cause, OSError) and cause.errno else errno.EIO
-        said = cause.strerror if isinstance(cause, OSError) else str(cause)
+        # torch's own writer of tensors says where it stopped, but not the system's reason
+        said = (
+            cause.strerror
+            if isinstance(cause, OSError)
+            else f"a file could not be written whole; is there room left? ({cause})"
+        )
         raise SaveFailed(code, f"{ranks.members[rank]}: {said}") from error
 
 
@@ -85,10 +92,16 @@ def read_shards(folder: Path, learner: Learner) -> None:
     sizes = {name: tuple(getattr(one, "size", ())) for name, one in kept.items()}
     named = named_weights(learner)
     _refuse_other_model(folder, sizes, named, set(outside_model(learner)))
+    averages = _averages(learner, named)
+    learner.average.restore(())  # where the checkpoint keeps none, it begins as the weights
     state: dict[str, Tensor] = {}
     for key, size in sizes.items():
         name, _, what = key.rpartition("/")
         weight = named[name]
+        if what == _AVERAGE:
+            if name in averages:
+                state[key] = averages[name]
+            continue
         if what == _WEIGHT:
             state[key] = weight.detach()
         elif size:
@@ -107,7 +120,7 @@ def read_shards(folder: Path, learner: Learner) -> None:
     learner.optimizer.state.clear()
     for key, tensor in state.items():
         name, _, what = key.rpartition("/")
-        if what != _WEIGHT:
+        if what not in (_WEIGHT, _AVERAGE):
             learner.optimizer.state[named[name]][what] = tensor
 
 
@@ -129,17 +142,32 @@ def named_weights(learner: Learner) -> dict[str, nn.Parameter]:
 
 
 def outside_model(learner: Learner) -> dict[str, nn.Parameter]:
-    """Return the trained weights that the model's own files do not hold."""
-    head = learner.value_head
-    return (
-        {} if head is None else {f"value_head.{name}": one for name, one in head.named_parameters()}
-    )
+    """Return the trained weights that the model's own files do not hold: those of the critic and
+    of the value head.
+    """
+    modules = {"critic": learner.critic, "value_head": learner.value_head}
+    return {
+        f"{owner}.{name}": weight
+        for owner, module in modules.items()
+        if module is not None
+        for name, weight in module.named_parameters()
+        if weight.requires_grad
+    }
+
+
+def _averages(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    """Return the moving average of each of the policy's trained weights; nothing without one."""
+    policy = [name for name in named if name.startswith("model.")]
+    values = learner.average.state()
+    return dict(zip(policy, values, strict=True)) if values else {}
 
 
 def _state(learner: Learner) -> dict[str, Tensor]:
     named, found = named_weights(learner), dict[str, Tensor]()
     for name in outside_model(learner):
         found[f"{name}/{_WEIGHT}"] = named[name].detach()
+    for name, value in _averages(learner, named).items():
+        found[f"{name}/{_AVERAGE}"] = value
     for name, weight in named.items():
         for what, value in learner.optimizer.state.get(weight, {}).items():
             found[f"{name}/{what}"] = torch.as_tensor(value)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..engines.models import save_model
+from ..learning.average import FOLDER as AVERAGE
 from .shards import write_shards
 from .source import ShardedWeights, local
 
@@ -39,7 +40,8 @@ class ShardWriter:
         return [name for name, count in zip(named, counts, strict=True) if count]
 
     def write(self, folder: Path) -> None:
-        """Write the shards of all ranks, then on rank 0 the whole model as a transformers folder.
+        """Write the shards of all ranks, then on rank 0 the whole model as a transformers folder,
+        and its moving average as another where one is kept.
 
         Raises:
             SaveFailed: a rank could not write; the message names the rank.
@@ -47,6 +49,15 @@ class ShardWriter:
         self.write_shards(folder)
         learner = self.learner
         save_model(learner.model, self.tokenizer, folder, images=learner.images, whole=self)
+        if learner.average.used:
+            with learner.averaged():
+                save_model(
+                    learner.model,
+                    self.tokenizer,
+                    folder / AVERAGE,
+                    images=learner.images,
+                    whole=self,
+                )
 
     def adapter(self) -> dict[str, Tensor]:
         """Return the matrices of the adapter, gathered on the CPU."""

@@ -1,6 +1,6 @@
 """An engine that samples from a vLLM server."""
 
 from .engine import LearnerSide, VLLMEngine
-from .start import ServerSite, start_vllm
+from .start import LearnerView, ServerSite, start_vllm
 
-__all__ = ["LearnerSide", "ServerSite", "VLLMEngine", "start_vllm"]
+__all__ = ["LearnerSide", "LearnerView", "ServerSite", "VLLMEngine", "start_vllm"]

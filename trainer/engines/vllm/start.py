@@ -11,7 +11,7 @@ from ...vision import ImageReader
 from ..models import CausalLM
 from .client import VllmClient
 from .engine import Ignored, LearnerSide, VLLMEngine
-from .probe import TOLERANCE, Probe, probe_prompt, scorer_of
+from .probe import TOLERANCE, Probe, Scorer, probe_prompt, scorer_of
 from .served import inspect
 from .server import Launch, VllmServer
 
@@ -30,13 +30,25 @@ class ServerSite:
     """The file for the server's output."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerView:
+    """How a server sees the learner, besides the shape of its model."""
+
+    images: ImageReader | None = None
+    """The learner's image reader; None for a model that reads no images."""
+    steady: SteadyWeights | None = None
+    """Says which version the learner has; None if it always has the engine's."""
+    score: Scorer | None = None
+    """Scores tokens with the learner's weights, with which the server is compared. None runs the
+    model, which must hold whole weights.
+    """
+
+
 async def start_vllm(
     settings: VLLMConfig,
     site: ServerSite,
     model: CausalLM,
-    *,
-    images: ImageReader | None = None,
-    steady: SteadyWeights | None = None,
+    view: LearnerView | None = None,
 ) -> VLLMEngine:
     """Return an engine that is ready except for weights: a server started here begins with random
     weights.
@@ -44,13 +56,13 @@ async def start_vllm(
     Args:
         settings: the settings of the engine.
         site: what a server started here gets besides.
-        model: the learner's, which the server is compared with.
-        images: the learner's image reader; None for a model that reads no images.
-        steady: says which version the learner has; None if it always has the engine's.
+        model: the learner's.
+        view: how the server sees the learner; by default the model is compared with it.
 
     Raises:
         LudusError: the server cannot be started, or cannot be used for training.
     """
+    view = view or LearnerView()
     text_config = model.config.get_text_config()
     positions = int(text_config.max_position_embeddings)
     server = None if settings.url else VllmServer(_launch(settings, site, positions))
@@ -66,18 +78,18 @@ async def start_vllm(
         # A run that was killed during a publish may have left the server paused.
         await client.post("/resume", {}, Ignored)
         probe = Probe(
-            learner=scorer_of(model),
+            learner=view.score or scorer_of(model),
             prompt=probe_prompt(int(text_config.vocab_size)),
             tolerance=settings.probe_tolerance or TOLERANCE[served.dtype],
             every=settings.probe_every,
-            steady=steady,
+            steady=view.steady,
         )
         return VLLMEngine(
             client,
             served,
             settings,
             server=server,
-            learner=LearnerSide(probe=probe, images=images),
+            learner=LearnerSide(probe=probe, images=view.images),
         )
     except BaseException:
         await client.close()

@@ -28,6 +28,8 @@ from ludus.trainer.learning.update import Updater
 from ludus.trainer.ranks.follower import follow
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.shards import named_weights
+from ludus.trainer.ranks.source import whole
 from ludus.trainer.ranks.updater import LeadUpdater
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.run.checkpoint import (
@@ -39,18 +41,25 @@ from ludus.trainer.run.checkpoint import (
 )
 from ludus.trainer.tiny import build_model, build_tokenizer
 
-SETTINGS = TrainerConfig(lr=1e-4, tokens_per_pass=96)
+SETTINGS = TrainerConfig(
+    lr=1e-4, tokens_per_pass=96, critic="separate", critic_lr=2e-4, ema_decay=0.5
+)
 SHAPE: dict[str, Any] = {"hidden": 16, "layers": 2, "heads": 2, "max_length": 128}
 
 
-def updater(ranks: Ranks | None, start: Path | None = None) -> Updater:
-    """Make a PPO updater, whose learner has a value head, from scratch or from a checkpoint."""
+def updater(ranks: Ranks | None, start: Path | None = None, *, half: bool = False) -> Updater:
+    """Make a PPO updater, whose learner has a critic and an average, from scratch or from a
+    checkpoint.
+    """
     algorithm = resolve(load_recipe("ppo"), max_tokens=20)
     model = load_model(start) if start else build_model(len(build_tokenizer()), **SHAPE)
+    if half and ranks is None:
+        model = model.bfloat16()
+    reading = ReadingOptions(values=True, autocast=torch.bfloat16 if half else None)
     learner: Learner = (
-        Learner(model, SETTINGS, ReadingOptions(values=True))
+        Learner(model, SETTINGS, reading)
         if ranks is None
-        else ShardedLearner(model, SETTINGS, ReadingOptions(values=True), ranks=ranks)
+        else ShardedLearner(model, SETTINGS, reading, ranks=ranks)
     )
     if start is not None:
         learner.restore(load_state(start)["learner"], start)
@@ -75,8 +84,15 @@ def save(made: Updater, folder: Path, number: int) -> Path:
 
 
 def weights(made: Updater) -> dict[str, Tensor]:
-    pieces: Any = made.learner.source().pieces()
-    return {name: one.clone() for piece in pieces for name, one in piece.items()}
+    """Return what an engine is given, and the same of the moving average."""
+
+    def published(kind: str) -> dict[str, Tensor]:
+        pieces: Any = made.learner.source().pieces()
+        return {f"{kind}/{name}": one.clone() for piece in pieces for name, one in piece.items()}
+
+    found = published("trained")
+    with made.learner.averaged():
+        return found | published("average")
 
 
 def _experience() -> Any:
@@ -98,8 +114,15 @@ def main() -> None:
     place = place_of()
     assert place is not None
     ranks = Ranks(place, timeout_s=60)
-    ranks.connect()
     found: dict[str, Any] = {}
+    if place.world == 2:
+        # what one process held in bfloat16 beside float32 copies
+        half = updater(ranks, folder / "half" / "step-000001", half=True)
+        held = [whole(one) for one in named_weights(half.learner).values()]
+        found["moments"] = len(half.learner.optimizer.state)
+        if not place.rank:
+            torch.save(held, folder / "half.pt")
+    ranks.connect()
     if place.world == 2:
         made = updater(ranks)
         if place.rank:

@@ -92,6 +92,10 @@ class Case:
     mean: bool = False
     """Whether ranks reduce gradients by their mean, which is wrong: the positive control."""
     offload: bool = False
+    dtype: torch.dtype | None = None
+    """The type to compute in; float32 where it is None."""
+    scale: float = 0.0
+    """What the loss is first scaled by, in float16; 0 leaves it as it is."""
 
 
 LORA = LoraConfig(rank=4)
@@ -106,6 +110,13 @@ CASES = {
     "every row longer than a pass": Case(settings={"tokens_per_pass": 2}),
     "one group, fewer passes than ranks": Case(groups=1, settings={"tokens_per_pass": 10_000}),
     "shards in the memory of the CPU": Case(offload=True),
+    "a critic of its own": Case("ppo", settings={"critic": "separate", "critic_lr": 5e-6}),
+    "an adapter and a critic": Case("ppo", settings={"critic": "separate", "lora": LORA}),
+    "values alone at first": Case("ppo", settings={"value_updates": 2}),
+    "a moving average": Case(settings={"ema_decay": 0.5}),
+    "bfloat16": Case(dtype=torch.bfloat16),
+    "float16": Case(dtype=torch.float16),
+    "float16, overflows": Case(dtype=torch.float16, scale=2.0**40),
 }
 
 
@@ -115,6 +126,8 @@ class Trained(NamedTuple):
     metrics: dict[str, float]
     weights: dict[str, Tensor]
     """What an engine is given."""
+    average: dict[str, Tensor]
+    """What an engine is given while the moving average is in place."""
 
 
 def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
@@ -130,7 +143,9 @@ def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
     settings = replace(SETTINGS, **case.settings)
     if settings.lora.rank:
         add_adapter(model, settings.lora)
-    reading = ReadingOptions(temperature=0.9, values=values, logits_at_once=48 * 8)
+    reading = ReadingOptions(
+        temperature=0.9, values=values, autocast=case.dtype, logits_at_once=48 * 8
+    )
     if ranks is None:
         return Learner(model, settings, reading)
     return ShardedLearner(model, settings, reading, ranks=ranks, offload=case.offload)
@@ -144,6 +159,7 @@ def trained(case: Case, ranks: Ranks | None) -> Trained:
         for module in made.root.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(float(made.ranks.world))
+    made.scale.factor = case.scale or made.scale.factor
     plan = plan_updates(algorithm, groups=case.groups)
     tracker = algorithm.recipe.sampling.tracker
     updater = Updater(
@@ -166,8 +182,22 @@ def trained(case: Case, ranks: Ranks | None) -> Trained:
     data = experience(case.groups)
     for seed in range(2):
         metrics |= updater.step(data, generator=torch.Generator().manual_seed(seed))
+    # what an engine is compared with
+    metrics["scored"] = sum(made.score_ids([7, 30, 4, 11, 23, 9], 0.7))
+    weights = published(made)
+    with made.averaged():
+        return Trained(gradients, metrics, weights, published(made))
+
+
+def published(made: Learner) -> dict[str, Tensor]:
+    """Return a copy of what an engine is given."""
     pieces: Any = made.source().pieces()
-    return Trained(gradients, metrics, {k: v.clone() for piece in pieces for k, v in piece.items()})
+    return {name: one.clone() for piece in pieces for name, one in piece.items()}
+
+
+def furthest(some: dict[str, Tensor], others: dict[str, Tensor]) -> float:
+    """Return the largest difference of two models' weights."""
+    return max(float((some[name] - one).abs().max()) for name, one in others.items())
 
 
 def differences(sharded: Trained, plain: Trained) -> dict[str, Any]:
@@ -181,9 +211,9 @@ def differences(sharded: Trained, plain: Trained) -> dict[str, Any]:
         "updates": len(plain.gradients),
         "gradient": max(float((a - b).abs().max()) for a, b in pairs) / largest,
         "names": list(sharded.weights) == list(plain.weights),
-        "weights": max(
-            float((sharded.weights[name] - one).abs().max()) for name, one in plain.weights.items()
-        ),
+        "weights": furthest(sharded.weights, plain.weights),
+        "average": furthest(sharded.average, plain.average),
+        "averaged": furthest(plain.average, plain.weights),
         "metrics": {name: [sharded.metrics.get(name), one] for name, one in plain.metrics.items()},
     }
 

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
+from ludus.trainer.engines.models import load_model
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.run.checkpoint import load_state
@@ -40,6 +41,9 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
     here.save(plain, tmp_path / "plain", 1)
     here.step(plain, 1)
     expected = here.weights(plain)
+    half = here.updater(None, half=True)
+    here.step(half, 0)
+    here.save(half, tmp_path / "half", 1)
     for world in (2, 3):
         started = start("checkpoints.py", world, tmp_path)
         said = [rank.communicate(timeout=300)[0] for rank in started]
@@ -47,6 +51,10 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
     folder = tmp_path / "sharded" / "step-000001"
     alone = here.updater(None, folder)
     assert alone.learner.updates == 1
+    exported = dict(load_model(folder / "average").named_parameters())
+    with alone.learner.averaged():
+        for name, weight in alone.learner.model.named_parameters():
+            assert torch.allclose(weight, exported[name], rtol=0.0, atol=1e-7), name
     here.step(alone, 1)
     torch.save(here.weights(alone), tmp_path / "continued-1.pt")
     # two ranks that went on, two from the plain checkpoint, three and one from that of two
@@ -59,9 +67,15 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
     loaded = AutoModelForCausalLM.from_pretrained(folder)
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
     told = json.loads((tmp_path / "found-2.json").read_text())
+    # ranks go on from the float32 copies of one process, not from the rounded weights
+    copies = [one.detach() for one in half.learner._parameters()]
+    kept = torch.load(tmp_path / "half.pt")
+    assert len(kept) == len(copies) == told["moments"]
+    assert all(torch.equal(one, copy) for one, copy in zip(kept, copies, strict=True))
+    assert any(not torch.equal(one, one.bfloat16().float()) for one in copies)
     assert "the checkpoint of step 2 could not be written" in told["full"]
     assert "rank 1 (host " in told["full"]
-    assert "File too large" in told["full"]
+    assert "File too large" in told["full"] or "is there room left?" in told["full"]
     assert (told["left"], told["partial"]) == (["step-000001"], [])
     refuse_others(folder, here)
 

@@ -11,6 +11,10 @@ import pytest
 from ludus.trainer.recipes import recipe_names
 
 WRONG = "a mean of gradients"
+HALF = {"bfloat16": 0.05, "float16": 0.01, "float16, overflows": 0.01}
+"""Cases in half precision, and how far a gradient may be from that of one process: ranks round
+every weight, autocast only those of products.
+"""
 
 
 @pytest.mark.slow
@@ -26,8 +30,16 @@ def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
     assert {*recipe_names(), WRONG} < set(found)
     wrong = found.pop(WRONG)
     assert wrong["gradient"] == pytest.approx(1 - 1 / world, rel=0.01)  # the test can fail
+    assert found["a moving average"]["averaged"] > 2e-7  # it is not what is trained
+    assert found["float16, overflows"]["metrics"]["loss_scale"][0] < 2.0**40
     for name, case in found.items():
         assert case["updates"] > 1, name
+        assert case["average"] <= 1e-7, name
+        if name in HALF:
+            assert case["gradient"] <= HALF[name], name
+            scales = case["metrics"].get("loss_scale", [1.0, 1.0])
+            assert scales[1] / 4 <= scales[0] <= scales[1], name  # gradients are float16 on ranks
+            continue
         assert case["names"], name
         # over the largest entry of the gradient, in float32
         assert case["gradient"] <= 1e-6, name

@@ -26,7 +26,7 @@ from ludus.trainer.ranks.codec import decode, encode
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
-from ludus.trainer.ranks.learner import ShardedLearner, refuse_unshared, shares
+from ludus.trainer.ranks.learner import refuse_unshared, shares
 
 
 @pytest.fixture(autouse=True)
@@ -172,11 +172,6 @@ def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
-    with (
-        pytest.raises(ConfigError, match="--engine vllm cannot be used with several ranks"),
-        open_ranks(TrainConfig(engine="vllm")),
-    ):
-        pass
     with pytest.raises(ConfigError, match=r"ranks\.timeout_s must be positive, got 0"):
         RanksConfig(timeout_s=0)
 
@@ -184,17 +179,16 @@ def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"critic": "separate"}, r"trainer\.critic = 'separate' cannot be used with several ranks"),
-        ({"ema_decay": 0.9}, r"trainer\.ema_decay = 0\.9"),
-        ({"compile": True}, r"trainer\.compile"),
+        ({"compile": True}, r"trainer\.compile cannot be used with several ranks"),
+        ({"kernels": "liger"}, r"trainer\.kernels = 'liger'"),
     ],
 )
 def test_what_ranks_cannot_do_is_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        refuse_unshared(TrainerConfig(**settings), torch.float32, None)
+        refuse_unshared(TrainerConfig(**settings), torch.float32)
     with pytest.raises(ConfigError, match="half precision"):
-        refuse_unshared(TrainerConfig(), torch.bfloat16, None)
-    refuse_unshared(TrainerConfig(), torch.float32, torch.bfloat16)
+        refuse_unshared(TrainerConfig(), torch.bfloat16)
+    refuse_unshared(TrainerConfig(), torch.float32)
 
 
 def connected(world: int = 3) -> tuple[Lead, list[Follower]]:
@@ -286,12 +280,3 @@ def test_a_rank_that_is_killed_is_known_at_once_by_name() -> None:
     assert time.monotonic() - started < 10
     rank.wait(timeout=10)
     rank.stdout.close()
-
-
-@pytest.mark.parametrize("part", ["critic", "masters", "average"])
-def test_a_checkpoint_of_one_process_whose_parts_ranks_would_leave_out_is_refused(
-    part: str,
-) -> None:
-    learner = object.__new__(ShardedLearner)  # is asked before anything of the group is needed
-    with pytest.raises(ConfigError, match=rf"cannot continue \({part}\): resume in one process"):
-        learner.restore({"updates": 3, part: [torch.zeros(2)]})
