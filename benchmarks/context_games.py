@@ -117,6 +117,9 @@ def functions() -> Game:
 def write_search_files(folder: Path, seed: int = 0) -> tuple[Path, Path, list[str]]:
     """Write a corpus whose pages lead to one another, and questions about where a page ends.
 
+    Names are two tokens, since a policy can copy a token that it has copied before, and a question
+    that is held out asks for a page that no question has asked for.
+
     Returns:
         The files of the pages and of the questions, and the names of the pages.
     """
@@ -171,8 +174,8 @@ def search() -> Game:
             f"ludus/search-v0?corpus={pages}&questions={questions}&topk=1&max_turns=16"
             "&validation=0.05&test=0.25"
         ),
-        window=106, action_tokens=6, summary_tokens=31, phrases=(*TURNS, *FOUND, *names),
-        taught=400,
+        window=152, action_tokens=8, summary_tokens=42, phrases=(*TURNS, *FOUND, *dict.fromkeys(name[:2] for name in names)),
+        taught=400, steps=20,
     )  # fmt: skip
 
 
