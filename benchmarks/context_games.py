@@ -174,7 +174,8 @@ def search() -> Game:
             f"ludus/search-v0?corpus={pages}&questions={questions}&topk=1&max_turns=16"
             "&validation=0.05&test=0.25"
         ),
-        window=152, action_tokens=8, summary_tokens=42, phrases=(*TURNS, *FOUND, *dict.fromkeys(name[:2] for name in names)),
+        window=152, action_tokens=8, summary_tokens=42,
+        phrases=(*TURNS, *FOUND, *dict.fromkeys(name[:2] for name in names)),
         taught=400, steps=20,
     )  # fmt: skip
 
