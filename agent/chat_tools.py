@@ -115,13 +115,30 @@ class TextTools:
     ) -> tuple[list[Message], Offer]:
         """See `ToolWire.request`."""
         shown_messages: list[Message] = []
-        for message in messages:
-            self._show(message, shown_messages, tools)
+        for message in messages:  # only roles that every server knows are used
+            if message.role is Role.TOOL:
+                # The tag that ends a result is broken up inside the result, by a zero-width space.
+                text = message.text.replace(
+                    RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}"
+                )
+                result, images = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}", message.images
+                if shown_messages and shown_messages[-1].text.startswith(RESULT_OPEN):
+                    before = shown_messages.pop()  # templates want one turn each
+                    result, images = f"{before.text}\n{result}", [*before.images, *images]
+                shown_messages.append(user([TextPart(result), *images] if images else result))
+            elif message.tool_calls:
+                kept_message, written = self._written.get(id(message), (None, ""))
+                if kept_message is not message:  # another message that has the id of a freed one
+                    written = turn_text(self.format, message, tools=tools)
+                plain = msgspec.structs.replace(message, content=written, tool_calls=[])
+                shown_messages.append(plain)
+            else:
+                shown_messages.append(message)
         if tools:  # in the system message, which is added where none exists
-            text = self.offer(tools)
+            instructions = self.offer(tools)
             if shown_messages and shown_messages[0].role is Role.SYSTEM:
-                text = f"{shown_messages.pop(0).text}\n\n{text}"
-            shown_messages.insert(0, system(text))
+                instructions = f"{shown_messages.pop(0).text}\n\n{instructions}"
+            shown_messages.insert(0, system(instructions))
         return shown_messages, []
 
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
@@ -142,27 +159,3 @@ class TextTools:
         arguments = dict.fromkeys(first.parameters.get("properties", {}), "...")
         example = self.format.render([ToolCall(name=first.name, arguments=arguments)], tools=tools)
         return OFFER.format(tools="\n".join(lines), example=example)
-
-    def _show(
-        self, message: Message, shown_messages: list[Message], tools: Sequence[ToolSpec]
-    ) -> None:
-        """Append `message` to `shown_messages`, using only roles that every server knows."""
-        if message.role is Role.TOOL:
-            text = message.text.replace(RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}")
-            result = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}"
-            images = message.images
-            if shown_messages and shown_messages[-1].text.startswith(
-                RESULT_OPEN
-            ):  # templates want one turn each
-                before = shown_messages.pop()
-                result, images = f"{before.text}\n{result}", [*before.images, *images]
-            shown_messages.append(user([TextPart(result), *images] if images else result))
-        elif message.tool_calls:
-            kept_message, text_said = self._written.get(id(message), (None, ""))
-            if kept_message is not message:  # another message that has the id of a freed one
-                text_said = turn_text(self.format, message, tools=tools)
-            shown_messages.append(
-                msgspec.structs.replace(message, content=text_said, tool_calls=[])
-            )
-        else:
-            shown_messages.append(message)

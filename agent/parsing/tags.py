@@ -41,7 +41,20 @@ class TagFormat:
         def read(text: str, start: int, identity: str) -> tuple[list[ToolCall], int]:
             match = opening.match(text, start)
             assert match is not None
-            return _read(match, identity, complete=complete, tools=tools)
+            name = match[1]
+            closing = text.find(f"</{name}>", match.end())
+            if closing < 0:
+                reason = f"<{name}> is not closed" if complete else CUT
+                return [ToolCall(name="", id=identity, error=reason)], len(text)
+            after = closing + len(f"</{name}>")
+            content = text[match.end() : closing].strip()
+            try:
+                arguments = _arguments(content, schemas_of(name, tools))
+            except (ValueError, RecursionError) as error:
+                return [ToolCall(name="", id=identity, error=f"<{name}>: {error}")], after
+            if fault := fault_of(arguments):
+                return [ToolCall(name="", id=identity, error=fault)], after
+            return [ToolCall(name=name, arguments=arguments, id=identity)], after
 
         # An `<answer>` that is never closed is only being talked about, and stops nothing.
         last = max(text.rfind(_ANSWERED), 0)
@@ -65,26 +78,6 @@ def _render(call: ToolCall, parameters: list[str]) -> str:
 
 def _text(content: object) -> str:
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-
-
-def _read(
-    match: re.Match[str], identity: str, *, complete: bool, tools: Sequence[ToolSpec]
-) -> tuple[list[ToolCall], int]:
-    """Read the call whose opening tag is `match`; return it, or its fault, and where it ends."""
-    text, name = match.string, match[1]
-    closing = text.find(f"</{name}>", match.end())
-    if closing < 0:
-        reason = f"<{name}> is not closed" if complete else CUT
-        return [ToolCall(name="", id=identity, error=reason)], len(text)
-    after = closing + len(f"</{name}>")
-    try:
-        arguments = _arguments(text[match.end() : closing].strip(), schemas_of(name, tools))
-    except (ValueError, RecursionError) as error:
-        return [ToolCall(name="", id=identity, error=f"<{name}>: {error}")], after
-    fault = fault_of(arguments)
-    if fault:
-        return [ToolCall(name="", id=identity, error=fault)], after
-    return [ToolCall(name=name, arguments=arguments, id=identity)], after
 
 
 def _arguments(content: str, parameters: dict[str, set[str]]) -> dict[str, Any]:

@@ -104,7 +104,9 @@ class ForkServer:
         return int(reply["pid"]), our_end
 
     def close(self) -> None:
-        """End the fork server and all processes below."""
+        """End the fork server and all processes below; a fork of its owner changes nothing."""
+        if self.owner != os.getpid():
+            return
         self._control.close()
         try:
             self._process.wait(STOP_TIMEOUT_S)
@@ -123,13 +125,8 @@ def fork_server() -> ForkServer:
     with _starting:
         if _server is None or _server.owner != os.getpid() or not _server.alive:
             _server = ForkServer()
-            atexit.register(_close, _server)
+            atexit.register(_server.close)
         return _server
-
-
-def _close(server: ForkServer) -> None:
-    if server.owner == os.getpid():
-        server.close()
 
 
 class Template:

@@ -72,8 +72,11 @@ class _Worker:
         loop = asyncio.get_running_loop()
         self._part.start(self._thread_of)
         gc.freeze()
+        # The end of the connection ends the process at once: nobody waits for answers any more,
+        # and threads may hang.
         await loop.create_connection(
-            lambda: FrameReader(self._max_body, self._take, _leave), sock=self._socket
+            lambda: FrameReader(self._max_body, self._take, lambda error: os._exit(0)),
+            sock=self._socket,
         )
         await loop.create_future()  # for ever
 
@@ -120,11 +123,6 @@ class _Worker:
                 1, thread_name_prefix=f"ludus-{thread_number}"
             )
         return self._threads[thread_number]
-
-
-def _leave(error: BaseException | None) -> None:
-    """Exit: nobody waits for answers any more, and threads may hang."""
-    os._exit(0)
 
 
 def _failed(error: BaseException) -> Answer:

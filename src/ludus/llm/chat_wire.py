@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -220,7 +221,13 @@ def _read_calls(answer: _Answer, *, was_cut: bool) -> list[ToolCall]:
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusError:
     """Return the typed error for a reply that is not a success."""
-    message = f"HTTP {status}: {_error_text(body)}"
+    text = body[:200].decode("utf-8", "replace").strip() or "no body"
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # servers differ in the form
+        decoded = msgspec.json.decode(body)
+        error = decoded.get("error", decoded) if isinstance(decoded, dict) else None
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            text = " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
+    message = f"HTTP {status}: {text[:400]}"
     if status in (401, 403):
         return Unauthorized(f"{message}; hand in the server's API key")
     if status == 429:
@@ -230,19 +237,6 @@ def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusErro
     if "context_length" in message or "context length" in message:
         return ContextTooLong(message)
     return RequestRejected(message)
-
-
-def _error_text(body: bytes) -> str:
-    """Return the message of an error reply, at most 400 characters; servers differ in the form."""
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        decoded = None
-    if isinstance(decoded, dict):
-        error = decoded.get("error", decoded)
-        if isinstance(error, dict) and isinstance(error.get("message"), str):
-            return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))[:400]
-    return body[:200].decode("utf-8", "replace").strip() or "no body"
 
 
 def messages_row(messages: Sequence[Message], reasoning_field: str = "") -> list[dict[str, Any]]:

@@ -95,7 +95,8 @@ class _Seat:
             if not playing.done() and _begins_anew(self._socket.upcoming):
                 self.game = game.another()
                 await game.close()
-                playing.add_done_callback(_forget)
+                # Nobody waits for the step any more; asyncio complains of an outcome never read.
+                playing.add_done_callback(lambda played: played.cancelled() or played.exception())
                 raise SessionGone("the client has left this episode")
             result = await playing
         finally:
@@ -129,12 +130,6 @@ def _read(question: str) -> tuple[str, dict[str, Any]]:
     if set(message) - {"type", "data"} or not isinstance(data, dict):
         raise Refused("a message is an object with 'type' and an object 'data'", "invalid")
     return kind, data
-
-
-def _forget(played: asyncio.Future[Result]) -> None:
-    """Read the outcome of a step that nobody waits for, so that asyncio does not complain."""
-    if not played.cancelled():
-        played.exception()
 
 
 def _begins_anew(question: str | None) -> bool:
