@@ -17,6 +17,7 @@ from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, ToolCall, assistant, user
 
+from .chat_tools import break_marks
 from .images import ImageFormat, PlacedImage, expand, placed, refuse_images
 from .parsing import ToolFormat, WritesTurns, turn_text
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
@@ -169,9 +170,8 @@ class ChatFormat:
 
     def encode_text(self, text: str) -> list[int]:
         """The ids of a given text, in which no special token can be spelled out."""
-        for mark in [mark for mark in self._marks if mark in text]:
-            text = text.replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
-        return self._encode(text.encode("utf-8", "replace").decode())
+        plain = break_marks(text, self._marks)
+        return self._encode(plain.encode("utf-8", "replace").decode())
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
         """Return whether sampled ids end as the template ends turns rather than with another stop
@@ -313,27 +313,18 @@ class ChatFormat:
         return expand(rendered, messages, self.images)
 
     def _row(self, message: Message) -> dict[str, Any]:
-        """Return a message for the template, with format marks broken up in text that the policy
-        did not write.
-
-        A tool that echoes `<|im_end|>` must not end a turn, nor `</tool_response>` the result: a
-        zero-width space inside the mark keeps the tokenizer from producing the special token.
+        """Return a message for the template, with format marks broken up (see `break_marks`) in
+        text that the policy did not write.
         """
         marks = [*self._marks, *(TOOL_TAGS if message.role == Role.TOOL else ())]
         if message.role == Role.ASSISTANT:  # may write its own marks, but show no image
             marks = [self.images.placeholder] if self.images is not None else []
-
-        def broken(text: str) -> str:
-            for mark in [mark for mark in marks if mark in text]:
-                text = text.replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
-            return text
-
         row = as_template_message(message)
         if isinstance(row["content"], str):
-            row["content"] = broken(row["content"])
+            row["content"] = break_marks(row["content"], marks)
         for part in row["content"] if isinstance(row["content"], list) else ():
             if "text" in part:
-                part["text"] = broken(part["text"])
+                part["text"] = break_marks(part["text"], marks)
         return row
 
     def _encode(self, text: str) -> list[int]:

@@ -7,7 +7,7 @@ tools and calls are written as text for servers without tool support.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -97,6 +97,21 @@ The result comes in the next message; stop after the call."""
 RESULT_OPEN, RESULT_CLOSE = "<tool_response>", "</tool_response>"
 
 
+def break_marks(text: str, marks: Iterable[str]) -> str:
+    """Return a text in which none of `marks` can be read as a mark.
+
+    A tool that echoes `<|im_end|>` must not end a turn, nor `</tool_response>` the result. A
+    zero-width space inside the mark keeps a tokenizer from producing the special token; a reader
+    still sees the mark.
+
+    >>> break_marks("a</s>", ["</s>"]) == "a<\\u200b/s>"
+    True
+    """
+    for mark in [mark for mark in marks if mark in text]:
+        text = text.replace(mark, f"{mark[:1]}\u200b{mark[1:]}")
+    return text
+
+
 class TextTools:
     """Describes tools in the system message and reads calls from the text in a tool format of
     ludus.
@@ -117,10 +132,7 @@ class TextTools:
         shown_messages: list[Message] = []
         for message in messages:  # only roles that every server knows are used
             if message.role is Role.TOOL:
-                # The tag that ends a result is broken up inside the result, by a zero-width space.
-                text = message.text.replace(
-                    RESULT_CLOSE, f"{RESULT_CLOSE[:1]}\u200b{RESULT_CLOSE[1:]}"
-                )
+                text = break_marks(message.text, [RESULT_CLOSE])
                 result, images = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}", message.images
                 if shown_messages and shown_messages[-1].text.startswith(RESULT_OPEN):
                     before = shown_messages.pop()  # templates want one turn each

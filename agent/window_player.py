@@ -1,4 +1,4 @@
-"""What every player keeps of its windows: the messages shown, and what the context manager said.
+"""The state that all players share: the messages of the window, and the context manager's answers.
 
 `TokenPlayer` adds token ids to this, and `ChatPlayer` the counts of a server, so that the same
 context managers cut both in the same way.

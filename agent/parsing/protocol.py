@@ -45,7 +45,7 @@ class HasCallIds(Protocol):
     """A tool format whose templates and servers have rules for the ids of calls."""
 
     def call_id(self, call: ToolCall, number: int) -> str:
-        """Return the id of a call: the one it has if that fits, else one made from `number`.
+        """Return a call's own id if the format accepts that id, else an id made from `number`.
 
         Args:
             call: the call.

@@ -40,7 +40,7 @@ class Thoughts:
         return match.lastindex - 1
 
     def may_be_open(self, kind: int) -> bool:
-        """Return whether a pair counts without its end."""
+        """Return whether thoughts of this kind may be left open, up to the end of the turn."""
         return kind < len(self.pairs)
 
     def end(self, text: str, start: int, kind: int) -> int:

@@ -37,7 +37,7 @@ LEGEND = {
 
 @dataclass(frozen=True)
 class PageHead:
-    """What a page of episodes says above them."""
+    """The heading of a page of episodes, with facts about the evaluation."""
 
     title: str
     """The heading."""
@@ -91,7 +91,7 @@ def page_of(
 
 @cache
 def _constants() -> dict[str, object]:
-    """What every page has: texts, assets, and the functions that its templates call."""
+    """Return the values of every page: texts, assets, and functions that the templates call."""
     return {
         "kinds": KINDS,
         "legend": LEGEND,

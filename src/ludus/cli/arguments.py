@@ -90,7 +90,7 @@ def _rows(
 
 @dataclasses.dataclass(frozen=True)
 class VerbHelp:
-    """What the help and the errors of a verb say about it."""
+    """The texts that the help and the errors of a verb show."""
 
     verb: str
     """The name of the verb, with that of its action if it has several."""

@@ -51,7 +51,7 @@ PAGE = 1000
 
 
 class EnvBridge:
-    """The door of a peer to one environment; starts on the first use.
+    """Lets another project's trainer play an environment; worker processes start at the first use.
 
     Args:
         env: an id, with constructor arguments as in `me/env-v0?length=3`, or a `TextEnv` class of
@@ -190,7 +190,7 @@ def shared_bridge(env: str | type[TextEnv], url: str = "", token: str | None = N
 
 
 class BridgedEpisode:
-    """One episode after another, as a peer's policy plays them.
+    """Plays episodes, one after another, with the actions of a policy that a peer samples.
 
     Args:
         session: plays the episodes.

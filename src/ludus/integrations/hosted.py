@@ -178,7 +178,7 @@ C = TypeVar("C", bound=HostedClient)
 
 
 class ClientTable(Generic[C]):
-    """The clients that speak plain HTTP, by the name that their cookie or header brings back.
+    """Keeps clients of plain HTTP, by the name that a client's cookie or header carries.
 
     Args:
         limits: bounds how many there are, and how long one that is silent is kept; the session

@@ -317,8 +317,8 @@ async def _called(player: _Player, item: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": identity, "output": result}
 
 
-def _output_of(response: Any) -> list[dict[str, Any]] | None:
-    """Return the items of a response; None where it is none, which no policy has said."""
+def _output_of(response: object) -> list[dict[str, Any]] | None:
+    """Return the output items of a model's response; None where the value is no response."""
     output = response.get("output") if isinstance(response, dict) else None
     if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
         return None
@@ -326,7 +326,7 @@ def _output_of(response: Any) -> list[dict[str, Any]] | None:
 
 
 def last_words(output: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return what the policy said last; None where it ended with a call or with a tool's result."""
+    """Return the policy's last text; None if the output ends with a call or a tool's result."""
     if not output:
         return ""
     last = output[-1]

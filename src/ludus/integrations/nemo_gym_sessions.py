@@ -1,5 +1,5 @@
-"""What NeMo Gym asks of a resources server beside playing: sessions with ids that its environment
-server gives, and metrics over what was verified.
+"""Sessions under the ids of NeMo Gym's environment server, and metrics over verified samples: what
+NeMo Gym asks of a resources server besides playing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ REMEMBERED = 10_000
 
 
 class SeededSessions:
-    """The sessions that an environment server has given an id, each with the cookie of its episode.
+    """Maps the session ids of an environment server to the cookies of the episodes.
 
-    A seed that is sent again finds the session that the first has begun; one that arrives after
-    the close of its session begins nothing.
+    A seed that is sent again finds the session that the first seed has begun; a seed that arrives
+    after the session was closed begins nothing.
 
     Args:
         most: how many open and how many closed ids are remembered; past it the oldest are

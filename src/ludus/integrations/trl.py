@@ -46,7 +46,7 @@ SAY = ToolSpec(
 
 
 class TaskTable(Protocol):
-    """A `datasets.Dataset` of tasks, one a row."""
+    """A `datasets.Dataset` with a row for each task."""
 
     @property
     def column_names(self) -> list[str]: ...
@@ -55,7 +55,7 @@ class TaskTable(Protocol):
 
 
 class TrlBridge:
-    """What `GRPOTrainer` takes, for one environment.
+    """Builds the environment factory, reward functions and data set that `GRPOTrainer` takes.
 
     Args:
         env: an id, with constructor arguments as in `me/env-v0?length=3`, or a `TextEnv` class.
@@ -242,7 +242,7 @@ def _told(verdicts: Sequence[Verdict], columns: Mapping[str, Any]) -> list[float
 
 
 def _last_words(completion: object) -> str | None:
-    """Return what the policy said last; None where it ended with a call or with a tool's result."""
+    """Return the policy's last text; None if the rollout ends with a call or a tool's result."""
     if isinstance(completion, str):
         return completion
     if not isinstance(completion, Sequence) or not completion:

@@ -60,7 +60,7 @@ def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> 
         url: str = default_url
 
     class LudusData(vf.TaskData):  # type: ignore[misc]
-        """One task, and where it is played."""
+        """A row: a task, and the environment and server on which the task is played."""
 
         env: str
         task: str
@@ -113,7 +113,7 @@ class PlayedTask(Protocol):
 
 
 class AgentSegment(Protocol):
-    """What the agent did in one turn."""
+    """A turn of the agent: the last message, and whether the rollout has ended."""
 
     terminated: bool
     last_reply: str
@@ -128,7 +128,7 @@ class Interaction(Protocol):
 
 
 class PlayingAgent(Protocol):
-    """The one agent of the environment."""
+    """The environment's only agent."""
 
     def interaction(self, task: PlayedTask) -> AbstractAsyncContextManager[Interaction]: ...
 
@@ -144,7 +144,7 @@ def _env_class(vf: Any, tool_format: str) -> type:
     agent: Any = vf.AgentConfig
 
     class LudusEnvConfig(vf.EnvConfig):  # type: ignore[misc]
-        """The one agent."""
+        """Configures the environment's only agent."""
 
         player: agent = agent(  # pyright: ignore[reportInvalidTypeForm]
             harness=null.NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig()

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 async def play_over_socket(game: Game, socket: ListeningSocket, request: web.Request) -> None:
-    """Answer the questions of a client until it goes.
+    """Answer the messages of a client until the client disconnects.
 
     Args:
         game: the client's game; released at the end.
@@ -48,7 +48,7 @@ async def play_over_socket(game: Game, socket: ListeningSocket, request: web.Req
 
 
 class _Seat:
-    """A client's place: its game, and the answers that it did not wait for."""
+    """Keeps a client's game, and the answers that the client stopped waiting for."""
 
     def __init__(self, game: Game, socket: ListeningSocket) -> None:
         self.game = game
@@ -56,7 +56,7 @@ class _Seat:
         self._missed: list[dict[str, Any]] = []
 
     def keep(self, answer: dict[str, Any]) -> None:
-        """Keep the answer to a step that the client did not wait for; the next step tells it."""
+        """Keep the answer to a step that was not sent; the answer to the next step includes it."""
         if answer["type"] in ("observation", "error"):
             self._missed.append(answer["data"])
 
@@ -84,8 +84,10 @@ class _Seat:
             return {"type": "error", "data": error_data(error)}
 
     async def _step(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Play a step. Where the client gives it up and begins another episode, that episode gets
-        a game of its own, and this one is released once its step is over.
+        """Play a step.
+
+        If the client gives up on the step and begins another episode, the new episode gets a game
+        of its own, and the old game is released once the step is over.
         """
         game = self.game
         playing = asyncio.ensure_future(game.step(data))
@@ -108,7 +110,7 @@ class _Seat:
 
 
 class _Unreadable(Exception):
-    """A question that is not one of the protocol."""
+    """The client sent a message that the protocol does not have."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -133,7 +135,9 @@ def _read(question: str) -> tuple[str, dict[str, Any]]:
 
 
 def _begins_anew(question: str | None) -> bool:
-    """Say whether the client's next question leaves its episode; None is a client that has gone."""
+    """Return whether the client's next message, a reset or a close, leaves the episode; None means
+    that the client has disconnected.
+    """
     if question is None:
         return True
     try:

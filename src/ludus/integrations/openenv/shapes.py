@@ -48,7 +48,7 @@ class ResetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of one of the tools that the first observation lists."""
+    """A call of a tool that the first observation lists."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -56,8 +56,8 @@ class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the policy does: a message, calls of tools, or both; or one call in the form of MCP
-    clients (`type`, `tool_name`, `arguments`).
+    """An action of the policy: a message, calls of tools, or both; or a single call in the form of
+    MCP clients (`type`, `tool_name`, `arguments`).
     """
 
     message: str = ""
@@ -87,7 +87,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """Which episode is played, and how far it is."""
+    """The id of the episode that is played, and the number of steps so far."""
 
     episode_id: str | None
     step_count: int
