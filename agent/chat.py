@@ -143,6 +143,8 @@ class ChatFormat:
         """
         if not self.ends_by_role:
             last = None
+        # All that the ids depend on: the template and the tokenizer never change, and tools stand
+        # in the prompt alone.
         key = msgspec.msgpack.encode((ended, thought, last, new))
         if key in self._extensions:
             cached = self._extensions[key]

@@ -162,12 +162,6 @@ class _TrlEnvironment:
         )
         return spoken([message for message in begun if message.role.value != "system"])
 
-    def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        if name == SAY.name and all(tool.name != SAY.name for tool in self._episode.tools):
-            answer = spoken(run_on_loop(self._episode.act(str(arguments.get("text", "")))))
-            return answer or ("the episode is over" if self._episode.over else "")
-        return run_on_loop(self._episode.call(name, arguments))
-
     def _finish(self, completion: object) -> Verdict:
         """Play what the policy said last, if the episode goes on, and return the verdict."""
         text = _last_words(completion)
@@ -283,7 +277,11 @@ def _method(tool: ToolSpec) -> Callable[..., str]:
     required = tool.parameters.get("required", [])
 
     def call(self: _TrlEnvironment, **arguments: Any) -> str:
-        return self._call(tool.name, arguments)  # pyright: ignore[reportPrivateUsage]
+        episode = self._episode  # pyright: ignore[reportPrivateUsage]
+        if tool.name == SAY.name and all(declared.name != SAY.name for declared in episode.tools):
+            answer = spoken(run_on_loop(episode.act(str(arguments.get("text", "")))))
+            return answer or ("the episode is over" if episode.over else "")
+        return run_on_loop(episode.call(tool.name, arguments))
 
     ordered = sorted(properties, key=lambda name: name not in required)
     kinds = {name: _kind(properties[name]) for name in ordered}

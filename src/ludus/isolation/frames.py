@@ -80,6 +80,7 @@ class FrameReader(asyncio.Protocol):
         try:
             rest: memoryview | bytes = data
             while len(rest) and not self._ended:
+                # Bytes come in pieces of any size: either half may need several, or share one.
                 rest = self._body(rest) if self._expected else self._header(rest)
         except BadFrame as error:
             self._end(error)

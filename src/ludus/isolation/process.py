@@ -250,7 +250,9 @@ class WorkerProcess:
         if call is None:
             return
         if self._late:
-            self._held.append(number)  # perhaps the earlier one blocks the event loop for both
+            # Perhaps the earlier call blocks the event loop for both; this call is judged when the
+            # earlier call has ended.
+            self._held.append(number)
             return
         if not call.future.done():
             call.future.set_exception(CallLate(f"no answer within {timeout_s:g} s"))
@@ -258,6 +260,7 @@ class WorkerProcess:
             self._give_up(timeout_s)
             return
         assert self._transport is not None
+        # An async call is asked to end first, since other calls share its process.
         self._late.add(number)
         self._transport.write(pack(number, CANCEL, 0, b""))
         loop = asyncio.get_running_loop()

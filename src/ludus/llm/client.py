@@ -141,6 +141,7 @@ class ChatClient:
     ) -> Completion:
         """Return the answer from the cache or the server, with thoughts sent in `field`."""
         request = {"model": self.model, "messages": messages_row(messages, field), **options}
+        # The seed is part of the key even where it is not sent: samples of one prompt differ.
         key = DiskCache.key([self.url, seed, request]) if self._cache else ""
         cached = self._cache.get(key) if self._cache else None
         if cached is not None:

@@ -168,8 +168,22 @@ class HttpServer:
         self._lag = asyncio.create_task(self._measure_lag(), name="ludus-lag")
 
     async def _open(self, listener: socket.socket) -> None:
+        """Mount every route, and accept connections."""
+        application = web.Application(
+            client_max_size=self._max_body_bytes, middlewares=[self._unrouted]
+        )
+        router = application.router
+        for route in [route for service in self.services for route in service.routes()]:
+            self._add(router, route, partial(self._answer, route))
+        for endpoint in [*endpoints_of(self.services), *self._mounted]:
+            self._add(router, endpoint, partial(self._at_endpoint, endpoint))
+        router.add_get(PATH, self._stream)
+        router.add_get("/healthz", self._healthz)
+        router.add_get("/readyz", self._readyz)
+        router.add_get("/metrics", self._metrics)
+        router.add_get("/openapi.json", self._openapi)
         self._runner = web.AppRunner(
-            self._application(),
+            application,
             access_log=None,
             handle_signals=False,
             keepalive_timeout=75.0,
@@ -220,22 +234,6 @@ class HttpServer:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def _application(self) -> web.Application:
-        application = web.Application(
-            client_max_size=self._max_body_bytes, middlewares=[self._unrouted]
-        )
-        router = application.router
-        for route in [route for service in self.services for route in service.routes()]:
-            self._add(router, route, partial(self._answer, route))
-        for endpoint in [*endpoints_of(self.services), *self._mounted]:
-            self._add(router, endpoint, partial(self._at_endpoint, endpoint))
-        router.add_get(PATH, self._stream)
-        router.add_get("/healthz", self._healthz)
-        router.add_get("/readyz", self._readyz)
-        router.add_get("/metrics", self._metrics)
-        router.add_get("/openapi.json", self._openapi)
-        return application
-
     def _add(self, router: web.UrlDispatcher, at: Route | Endpoint, handler: Handler) -> None:
         prefixes = ["", "/{token}"] if at.token_in_path and self._token else [""]
         for prefix in prefixes:
@@ -285,6 +283,7 @@ class HttpServer:
         return cut(request) if self._chaos.after() else response
 
     def _admit(self, request: web.Request) -> None:
+        # The token comes first: what a stranger sends is looked at no further.
         authorize(request, self._token)
         if self._door is not None:
             self._door.vouch(request.protocol)
@@ -307,6 +306,7 @@ class HttpServer:
         body = await read_body(request, self._max_body_bytes, held)
         if from_path:
             return read_fields(body, from_path, route.payload, format)
+        # On ludus's own wire an unknown field is refused; other protocols have rules of their own.
         return (decode if route.dialect else decode_request)(body, route.payload, format)
 
     @web.middleware
@@ -369,6 +369,7 @@ class HttpServer:
         self.metrics.chaos.labels(fault).inc()
 
     def _watch(self, service: Service) -> None:
+        # A method, not a lambda in a loop, so that each gauge keeps the service that it measures.
         self.metrics.watch(
             "queue_depth",
             "Operations in flight",

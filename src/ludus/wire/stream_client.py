@@ -126,7 +126,7 @@ class ClientStream:
             self._plan_sweep(deadline)
         if self._running is None:
             self._running = loop.create_task(self._run(), name="ludus-stream")
-        if not self._answering:
+        if not self._answering:  # else the reader sends what is asked while it hands out answers
             self._more.set()
         return future
 
@@ -263,7 +263,7 @@ class ClientStream:
         if len(data) > self._max_bytes:
             if len(waited) == 1:  # its own route may take more
                 self._fail(waited[0], UseHttp())
-            else:
+            else:  # halves until each fits: how long an operation is, is known once it is encoded
                 middle = len(waited) // 2
                 await self._send(socket, waited[:middle])
                 await self._send(socket, waited[middle:])
