@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
@@ -117,11 +117,10 @@ class PreferenceJudge:
         if self.scheme == "listwise" and len(asked_numbers) > 1:
             await self._list(samples, asked_numbers, comparisons, effort)
         else:
-            pairs = (
-                _circle(asked_numbers)
-                if self.scheme == "circular"
-                else list(combinations(asked_numbers, 2))
-            )
+            pairs = list(combinations(asked_numbers, 2))
+            if self.scheme == "circular" and len(asked_numbers) > 2:
+                # Each answer is compared with the next, and the last with the first.
+                pairs = list(pairwise([*asked_numbers, asked_numbers[0]]))
             await asyncio.gather(
                 *(
                     self._pair(samples, first, second, comparisons, effort)
@@ -273,10 +272,3 @@ def _settle_empty(comparisons: Comparisons, count: int, asked_numbers: set[int])
             comparisons.add(
                 first, second, 0.5 + 0.5 * ((first in asked_numbers) - (second in asked_numbers))
             )
-
-
-def _circle(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of each answer with the next, and of the last with the first."""
-    if len(numbers) < 3:
-        return list(combinations(numbers, 2))
-    return [(numbers[place], numbers[(place + 1) % len(numbers)]) for place in range(len(numbers))]

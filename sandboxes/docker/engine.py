@@ -114,16 +114,11 @@ class DockerEngine:
 
     def remove(self, container: str) -> None:
         """Remove a container, running or not; do nothing if gone or going already."""
-        fault = _sdk().errors.APIError
-
-        def remove(client: Any) -> None:
-            try:
-                client.remove_container(container, force=True, v=True)
-            except fault as error:
-                if error.status_code not in _GONE:
-                    raise
-
-        self._call(remove)
+        try:
+            self._call(lambda client: client.remove_container(container, force=True, v=True))
+        except EngineFault as fault:
+            if getattr(fault.__cause__, "status_code", None) not in _GONE:
+                raise
 
     def limit_memory(self, container: str, memory_bytes: int) -> None:
         """Bound a container's memory from now on, without swap."""
@@ -137,17 +132,13 @@ class DockerEngine:
         """Return what the engine knows about an image; None if the image is missing. Never
         pulls.
         """
-        missing = _sdk().errors.ImageNotFound
-
-        def inspect(client: Any) -> dict[str, Any] | None:
-            try:
-                details: dict[str, Any] = client.inspect_image(name)
-            except missing:
+        try:
+            details: dict[str, Any] = self._call(lambda client: client.inspect_image(name))
+        except EngineFault as fault:
+            if isinstance(fault.__cause__, _sdk().errors.ImageNotFound):
                 return None
-            return details
-
-        image_details: dict[str, Any] | None = self._call(inspect)
-        return image_details
+            raise
+        return details
 
     def import_image(self, tar: bytes, repository: str, tag: str) -> None:
         """Make an image from the tar of a root file system."""

@@ -122,29 +122,26 @@ class SandboxCalls:
         while pending:
             for position, answer in zip(pending, await self._batches(bodies, pending), strict=True):
                 answers[position] = answer
-            before, pending = (
-                pending,
-                [
-                    pending_position
-                    for pending_position in pending
-                    if _may_retry(answers[pending_position], bodies[pending_position])
-                ],
-            )
+            before = pending
+            # A program with a network may have acted already; it is sent again only if it found no
+            # slot.
+            pending = [
+                position
+                for position in before
+                if isinstance(answers[position], Overloaded)
+                or (getattr(answers[position], "retryable", False) and not bodies[position].network)
+            ]
             if retry is None or len(pending) < len(before):  # progress restarts the patience
                 retry = Retry(self.client.policy, self.client.rng)
-            if pending and not await self._wait(retry, answers[pending[0]]):
-                break
+            if pending:
+                error = answers[pending[0]]
+                assert isinstance(error, LudusError)
+                try:
+                    seconds = retry.wait_s(error, met=self.client.contact.made)
+                except LudusError:
+                    break  # no time is left for another request
+                await self.client.transport.sleep(seconds)
         return [_settled(answers[item]) for item in range(len(bodies))]
-
-    async def _wait(self, retry: Retry, answer: Answer) -> bool:
-        """Wait before the next request; False if no time is left for another."""
-        assert isinstance(answer, LudusError)
-        try:
-            seconds = retry.wait_s(answer, met=self.client.contact.made)
-        except LudusError:
-            return False
-        await self.client.transport.sleep(seconds)
-        return True
 
     async def _batches(self, bodies: Sequence[ExecuteBody], pending: list[int]) -> list[Answer]:
         answers: list[Answer] = []
@@ -280,13 +277,6 @@ def _answer(item: ExecuteItem) -> Answer:
     if item.error is not None:
         return error_of(item.error, item.status)
     return item.execution or protocol_error(f"an item with status {item.status} and nothing in it")
-
-
-def _may_retry(answer: Answer, body: ExecuteBody) -> bool:
-    """Return whether an item should be sent again."""
-    if isinstance(answer, Overloaded):
-        return True
-    return bool(getattr(answer, "retryable", False)) and not body.network
 
 
 def _settled(answer: Answer) -> Answer:

@@ -7,7 +7,6 @@ embeddings and in how an image is preprocessed.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -99,8 +98,14 @@ class ClipScorer(ImageScorer):
                     f"{str(checkpoint / 'config.json')!r} is not the configuration of a CLIP "
                     f"model: {error!s:.300}"
                 ) from error
+            files = sorted(checkpoint.glob("*.safetensors"))
+            files = files or sorted(checkpoint.glob("pytorch_model*.bin"))
+            if not files:
+                raise WrongCheckpoint(
+                    f"{str(checkpoint)!r} has neither *.safetensors nor pytorch_model*.bin"
+                )
             tensors: dict[str, Tensor] = {}
-            for path in _weight_files(checkpoint):
+            for path in files:
                 tensors |= read_checkpoint(path)
             # Leave out the numbers of positions, which earlier versions of transformers saved too.
             return config, {
@@ -295,10 +300,3 @@ def _tokenizer_file(folder: Path) -> Path:
         f"{str(folder)!r} has no CLIP tokenizer; it needs tokenizer.json, or vocab.json and "
         "merges.txt, of openai/clip-vit-large-patch14 (all CLIP models here have the same)"
     )
-
-
-def _weight_files(folder: Path) -> Sequence[Path]:
-    for pattern in ("*.safetensors", "pytorch_model*.bin"):
-        if files := sorted(folder.glob(pattern)):
-            return files
-    raise WrongCheckpoint(f"{str(folder)!r} has neither *.safetensors nor pytorch_model*.bin")

@@ -68,7 +68,15 @@ class Conversations:
         Raises:
             UnrenderedConversation: the template refuses the conversation.
         """
-        rows = [self._row(message) for message in messages]
+        rows: list[dict[str, Any]] = []
+        for message in messages:
+            row: dict[str, Any] = {"role": str(message.role), "content": self.plain(message.text)}
+            if message.tool_calls:
+                calls = [{"name": c.name, "arguments": c.arguments} for c in message.tool_calls]
+                row["tool_calls"] = [{"type": "function", "function": call} for call in calls]
+            if message.name:
+                row["name"] = message.name
+            rows.append(row)
         try:
             with self._lock:
                 text: str = self.tokenizer.apply_chat_template(
@@ -84,17 +92,6 @@ class Conversations:
         """Return `text` with special tokens broken by a space, and as UTF-8 can encode the text."""
         broken = self._marks.sub(lambda match: f"{match[0][:1]} {match[0][1:]}", text)
         return broken.encode("utf-8", "replace").decode()
-
-    def _row(self, message: Message) -> dict[str, Any]:
-        row: dict[str, Any] = {"role": str(message.role), "content": self.plain(message.text)}
-        if message.tool_calls:
-            row["tool_calls"] = [
-                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in message.tool_calls
-            ]
-        if message.name:
-            row["name"] = message.name
-        return row
 
 
 def prompt_messages(sample: Sample) -> list[Message]:

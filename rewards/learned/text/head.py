@@ -66,7 +66,8 @@ class HeadModel:
 
     def start(self) -> None:
         """Move the model to the chosen device, in the process that computes."""
-        self.model.to(self.device)
+        # transformers wraps `to` in a decorator whose type forgets that this is a method
+        self.model.to(self.device)  # type: ignore[arg-type]
 
     def card(self) -> dict[str, Any]:
         """Return the weights' digest, the architecture, the token limit and the device."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -21,7 +20,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 def load_head(
     folder: Path, auto_class: str, *, labels: Sequence[int], dtype: str, name: str
-) -> Any:
+) -> transformers.PreTrainedModel:
     """Load a model with the needed head, and refuse a folder that lacks any of the weights.
 
     Args:
@@ -65,7 +64,8 @@ def load_head(
             + (f" and have other shapes at {', '.join(wrong[:4])}" if wrong else "")
             + "; without them the head would be random"
         )
-    return model.eval().requires_grad_(False)
+    head: transformers.PreTrainedModel = model.eval().requires_grad_(False)
+    return head
 
 
 def load_tokenizer(folder: Path, *, name: str) -> transformers.PreTrainedTokenizerBase:

@@ -54,7 +54,10 @@ def weights_digest(folder: Path) -> str:
     the bytes (as `sha256sum` prints); several give the digest of the lines "digest  name" in order
     of names.
     """
-    digests = {path.name: _sha256(path) for path in weight_files(folder)}
+    digests: dict[str, str] = {}
+    for path in weight_files(folder):
+        with path.open("rb") as file:
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     if len(digests) == 1:
         return next(iter(digests.values()))
     lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
@@ -64,8 +67,3 @@ def weights_digest(folder: Path) -> str:
 def text_digest(text: str) -> str:
     """Return the first 16 hexadecimal digits of a text's SHA-256, which name a chat template."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 
@@ -131,19 +132,17 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
     share = swapped and plain.op in EXACT and -1 < plain.value < 1
     if judge.conventions.percent == "either" and not share and pair(inner):
         return judge.decided("percent sign missing", True)
-    hundredth = _hundredth(inner)
+    if inner.op == "num":
+        hundredth = num(Fraction(inner.value) / 100)
+    elif inner.op != "dec":
+        hundredth = over(inner, num(100))
+    else:
+        # A decimal keeps the last digit, so that 6.67% becomes 0.0667.
+        value = Fraction(inner.value) / 100
+        places = len(inner.note.partition(".")[2]) + 2
+        written = f"{Decimal(value.numerator) / value.denominator:.{places}f}"
+        hundredth = Node("dec", (), value, written)
     return pair(hundredth) and judge.decided("percent", True)
-
-
-def _hundredth(node: Node) -> Node:
-    """Return p / 100. A decimal keeps the last digit, so that 6.67% becomes 0.0667."""
-    if node.op == "num":
-        return num(Fraction(node.value) / 100)
-    if node.op != "dec":
-        return over(node, num(100))
-    value = Fraction(node.value) / 100
-    places = len(node.note.partition(".")[2]) + 2
-    return Node("dec", (), value, f"{Decimal(value.numerator) / value.denominator:.{places}f}")
 
 
 def _in_radians(node: Node) -> Node:
@@ -178,7 +177,12 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
         if plain.op in {"percent", "mod", "based"}:
             return judge.decided("units", False, f"{marked.note!r} is not a {plain.op}")
         if is_scalar(plain) and symbols(plain) and not symbols(marked.args[0]):
-            return judge.equal(mul(marked.args[0], _unit_letters(marked.note)), plain)
+            # Where no markup sets its letters apart, `10 m/s` reads as a product of variables.
+            factors = [marked.args[0]]
+            for sign, name, raised in UNIT_PART.findall(marked.note):
+                exponent = int(raised or 1) * (-1 if sign == "/" else 1)
+                factors += [power(sym(letter), num(exponent)) for letter in name]
+            return judge.equal(mul(*factors), plain)
         if marked.note == "rad" or judge.conventions.missing_unit:
             inner = marked.args[0]
             return (
@@ -187,9 +191,12 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
                 else same_value(plain, inner, judge)
             )
         return judge.decided("missing unit", False, f"the unit {marked.note!r} is on one side only")
-    if gold.note == answer.note or _same_label(gold.note, answer.note):
-        return same_value(gold.args[0], answer.args[0], judge)
     first, second = dimension(gold.note), dimension(answer.note)
+    # Labels that are not units agree if either contains the other, like `eggs` and `eggs a day`.
+    left, right = ({word.rstrip("s") for word in side.note.split()} for side in (gold, answer))
+    labelled = first is None and second is None and bool(left) and bool(right)
+    if gold.note == answer.note or (labelled and (left <= right or right <= left)):
+        return same_value(gold.args[0], answer.args[0], judge)
     if (
         first is None
         or second is None
@@ -200,34 +207,10 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     return judge.equal(_times(gold.args[0], first[0]), _times(answer.args[0], second[0]))
 
 
-def _unit_letters(unit: str) -> Node:
-    """Return a unit as a product of variables, which is how `10 m/s` reads where no markup sets the
-    letters apart as units.
-    """
-    factors: list[Node] = []
-    for sign, name, raised in UNIT_PART.findall(unit):
-        exponent = int(raised or 1) * (-1 if sign == "/" else 1)
-        factors += [power(sym(letter), num(exponent)) for letter in name]
-    return mul(*factors) if factors else num(1)
-
-
 def _times(node: Node, factor: Fraction) -> Node:
     return (
         num(Fraction(node.value) * factor) if node.op in {"num", "dec"} else mul(node, num(factor))
     )
-
-
-def _same_label(first: str, second: str) -> bool:
-    """Return whether two labels that are not units agree: either must contain the other, like
-    `eggs` and `eggs a day`.
-    """
-    left, right = set(_stems(first)), set(_stems(second))
-    has_dimension = dimension(first) is not None or dimension(second) is not None
-    return not has_dimension and bool(left) and bool(right) and (left <= right or right <= left)
-
-
-def _stems(label: str) -> list[str]:
-    return [word.rstrip("s") for word in label.split()]
 
 
 def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -239,19 +222,13 @@ def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
             f"{answer.note} base {answer.value} is not {gold.note} base {gold.value}",
         )
     based, plain = (gold, answer) if gold.op == "based" else (answer, gold)
-    if based is gold and plain.op == "num" and plain.value == _in_base(gold.note, int(gold.value)):
-        return judge.decided("number base", True)
+    if based is gold and plain.op == "num" and 2 <= gold.value <= 36:
+        with suppress(ValueError):  # a digit that the base has not
+            if plain.value == int(gold.note, int(gold.value)):
+                return judge.decided("number base", True)
     digits = plain.op == "num" and str(plain.value) == based.note
     same = digits and (not judge.conventions.base_subscript or based.value == 10)
     return judge.decided("number base", same, f"the base {based.value} is on one side only")
-
-
-def _in_base(digits: str, base: int) -> int | None:
-    """Return the number that `digits` denote in a base of 2 to 36, else None."""
-    try:
-        return int(digits, base) if 2 <= base <= 36 else None
-    except ValueError:
-        return None
 
 
 def _same_residue(gold: Node, answer: Node, judge: Judge) -> bool:

@@ -30,7 +30,15 @@ def elements(node: Node) -> list[Node]:
     if node.op == "list" and node.note == ";":
         return list(node.args)
     if node.op in {"list", "set"}:
-        items = _carry_name(node.args)
+        items = node.args
+        names_first = bool(items) and items[0].op == "rel" and items[0].note == "="
+        if (
+            names_first
+            and is_name(items[0].args[0])
+            and not any(item.op == "rel" for item in items[1:])
+        ):
+            # The name in `x = 1, 2` belongs to every value that follows without a name.
+            items = (items[0].args[-1], *items[1:])
         return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
     if has(node, "pm"):
         # A node for every choice of signs; `-+` takes the opposite sign of the nearest `+-` before.
@@ -43,19 +51,6 @@ def elements(node: Node) -> list[Node]:
         ]
         return [_signed(node, choice) for choice in choices]
     return [node]
-
-
-def _carry_name(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Drop the name in `x = 1, 2`, which belongs to every value that follows without a name."""
-    if (
-        items
-        and items[0].op == "rel"
-        and items[0].note == "="
-        and is_name(items[0].args[0])
-        and not any(item.op == "rel" for item in items[1:])
-    ):
-        return (items[0].args[-1], *items[1:])
-    return items
 
 
 def signs(node: Node) -> int:

@@ -33,7 +33,7 @@ _ONE_OF = re.compile(
     r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
 )
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-# A full sentence after the noun, whose last value is the answer (see `_stated_number`).
+# A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
     r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?)\b"
@@ -95,7 +95,16 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
             candidates.setdefault(candidate.start, candidate)
         if len(candidates) >= MAX_FOUND:
             break
-    return _outermost(sorted(candidates.values(), key=lambda winner: (winner.start, -winner.end)))
+    # `Answer: the final answer is 5` is a single announcement, the inner.
+    outermost: list[Candidate] = []
+    for candidate in sorted(candidates.values(), key=lambda place: (place.start, -place.end)):
+        last = outermost[-1] if outermost else None
+        if last and last.end == candidate.end and candidate.start >= last.start:
+            outermost.pop()
+        elif last and candidate.said_from < last.end and candidate.kind is CandidateKind.RESULT:
+            continue
+        outermost.append(candidate)
+    return outermost
 
 
 def _occurrences(text: str, anchor: str) -> Iterator[int]:
@@ -139,7 +148,12 @@ def _candidates_at(
     phrase = spoken(body, value_start)
     if not phrase.text.strip(" .*$:_{}"):
         return
-    phrase = _stated_number(phrase)
+    if len(_PROSE.findall(phrase.text)) >= 3 and _VERB.match(phrase.text):
+        # A sentence stands for the number that it states: `Answer: Ann is 3 years older than Tom.`
+        stated = last_expression(phrase.text)
+        if stated is not None and not stated.void and not _OPEN.search(phrase.text):
+            begin = phrase.start
+            phrase = Spoken(stated.text, begin + stated.start, begin + stated.end, phrase.asked)
     ignored = doubt(body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end)
     if not ignored and phrase.asked:
         ignored = "it is asked"
@@ -152,18 +166,6 @@ def _candidates_at(
         noun_start, phrase.end, firm=FIRM.search(body[noun_start : match.end(noun)]) is not None,
         ignored=ignored, void=void,
     )  # fmt: skip
-
-
-def _stated_number(phrase: Spoken) -> Spoken:
-    """Reduce an announced sentence to the number that the sentence states: `Answer: Ann is 3 years
-    older than Tom.` gives 3.
-    """
-    if len(_PROSE.findall(phrase.text)) < 3 or not _VERB.match(phrase.text):
-        return phrase
-    value = last_expression(phrase.text)
-    if value is None or value.void or _OPEN.search(phrase.text):
-        return phrase
-    return Spoken(value.text, phrase.start + value.start, phrase.start + value.end, phrase.asked)
 
 
 def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> int | None:
@@ -194,25 +196,3 @@ def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate |
     return Candidate(
         CandidateKind.ANNOUNCED, text, start, end, said_from, verb_end, ignored=ignored
     )
-
-
-def _outermost(candidates: list[Candidate]) -> list[Candidate]:
-    """Drop announcements nested in another: `Answer: the final answer is 5` is a single
-    announcement, the inner.
-    """
-    outermost: list[Candidate] = []
-    for candidate in candidates:
-        if (
-            outermost
-            and outermost[-1].end == candidate.end
-            and candidate.start >= outermost[-1].start
-        ):
-            outermost.pop()
-        elif (
-            outermost
-            and candidate.said_from < outermost[-1].end
-            and candidate.kind is CandidateKind.RESULT
-        ):
-            continue
-        outermost.append(candidate)
-    return outermost

@@ -135,21 +135,14 @@ def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:
         if len(gap) <= 60 and _JOINT.match(gap):
             group.insert(0, previous)
             continue
-        contents = [body[box.open : box.close] for box in (previous, last)]
-        if squeeze(contents[0]) != squeeze(contents[1]) and _hedged(body, previous, group[0], gap):
+        # The second box may be offered only in case the first is wrong, or both as guesses.
+        tentative = len(gap) <= 60 and _TENTATIVE.search(gap) and FILLER.fullmatch(gap)
+        before = body[max(0, previous.start - 40) : previous.start]
+        contents = [squeeze(body[box.open : box.close]) for box in (previous, last)]
+        if contents[0] != contents[1] and (tentative or HEDGE.search(f"{before} {gap[-300:]}")):
             return group, SEVERAL_OFFERED
         break
     return group, ""
-
-
-def _hedged(body: str, box: Box, next_box: Box, gap: str) -> bool:
-    """Return whether the second box is offered only in case the first is wrong, or both as
-    guesses.
-    """
-    if len(gap) <= 60 and _TENTATIVE.search(gap) and FILLER.fullmatch(gap):
-        return True
-    before = body[max(0, box.start - 40) : box.start]
-    return HEDGE.search(f"{before} {gap[-300:]}") is not None
 
 
 def box_before(body: str, end: int) -> Box | None:

@@ -250,8 +250,11 @@ def _power_of_term(monomial: Monomial, coefficient: Exact, exponent: Exact, mete
     else:
         result = _root_of_number(coefficient, exponent, meter)
     for (base, symbolic), power in monomial:
-        # A root splits over factors only if these cannot be negative.
-        if not is_integer and not _may_combine(base, power):
+        # A root splits over factors only if these cannot be negative: (x^2)^(1/2) is |x| and not x,
+        # so only positive bases and odd powers combine.
+        positive = base[0] == "p" or base in {("c", "pi"), ("c", "e")}
+        odd = base != ("c", "i") and power.numerator % 2 == 1
+        if not (is_integer or positive or odd):
             return atom(("r", frozen({monomial: coefficient})), exponent)
         raised, root_coefficient = _single((base, symbolic), power * exponent)
         result = times(result, {raised: root_coefficient}, meter)
@@ -271,17 +274,6 @@ def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Mono
         rest = exponent % 2
         return (((key, rest),) if rest else ONE), (1, 1, -1, -1)[int(exponent) % 4]
     return ((key, exponent),), 1
-
-
-def _may_combine(base: Base, power: Exact) -> bool:
-    """Return whether exponents under a root may be multiplied. (x^2)^(1/2) is |x| and not x, so
-    only positive bases and odd powers combine.
-    """
-    return (
-        base[0] == "p"
-        or base in {("c", "pi"), ("c", "e")}
-        or (base != ("c", "i") and power.numerator % 2 == 1)
-    )
 
 
 def _root_of_number(value: Exact, exponent: Exact, meter: Meter) -> Sum:

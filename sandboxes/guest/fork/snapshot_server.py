@@ -14,6 +14,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..jail import policy, syscalls as sc
@@ -50,18 +51,25 @@ class SnapshotServer:
 
     def __init__(self) -> None:
         self._frozen: dict[int, Tracee] = {}
-        self._do: dict[str, Callable[[dict[str, Any]], Answer]] = {
-            "hold": self._hold,
-            "branch": self._branch,
-            "drop": self._drop,
-            "clear": self._clear,
-            "sweep": self._sweep,
-        }
 
     def do(self, request: dict[str, Any]) -> Answer:
         """Carry out a request; a failure is returned as the answer."""
         try:
-            return self._do[request["do"]](request)
+            match request["do"]:
+                case "hold":
+                    return self._hold(request)
+                case "branch":
+                    return self._branch(request)
+                case "drop" | "clear" | "sweep" as verb:
+                    if verb == "drop" and (frozen := self._frozen.pop(request["frozen"], None)):
+                        frozen.kill()
+                    every = verb == "sweep"
+                    work = _remove_all_copies if every else partial(_remove_copy, request["to"])
+                    if os.path.exists(_root(request)):  # a slot that is gone took its files along
+                        _in_slot(request, work, as_program=False)
+                    return {}, []
+                case verb:
+                    raise ValueError(f"there is no request {verb!r}")
         except branching.UncopyableProcess as error:
             return {"reason": error.reason, "text": error.text}, []
         except Exception as error:  # whatever it is, the other snapshots must go on
@@ -111,23 +119,6 @@ class SnapshotServer:
             branch.kill()
             raise
         return {"pid": branch.pid}, [*descriptors, process]
-
-    def _drop(self, request: dict[str, Any]) -> Answer:
-        if frozen := self._frozen.pop(request["frozen"], None):
-            frozen.kill()
-        return self._clear(request)
-
-    def _clear(self, request: dict[str, Any]) -> Answer:
-        """Remove a copy of files, if the slot still exists."""
-        if os.path.exists(_root(request)):
-            _in_slot(request, lambda: _remove_copy(request["to"]), as_program=False)
-        return {}, []
-
-    def _sweep(self, request: dict[str, Any]) -> Answer:
-        """Remove every copy of a slot's files."""
-        if os.path.exists(_root(request)):
-            _in_slot(request, _remove_all_copies, as_program=False)
-        return {}, []
 
 
 def _root(request: dict[str, Any]) -> str:

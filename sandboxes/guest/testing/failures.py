@@ -55,22 +55,19 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
     from the rest).
     """
     base, chain = bases_of(type(error))
-    attributes = _attributes(error) if chain else dict(vars(error))
+    attributes = dict(vars(error))
+    if chain:
+        attributes = {}
+        for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
+            if not name.startswith("__"):
+                with suppress(Exception):  # a property that raises counts as absent
+                    attributes[name] = getattr(error, name)
     attributes = {name: value for name, value in attributes.items() if plain([value])}
     if isinstance(error, OSError) and error.filename is not None:
         attributes["filename"] = error.filename
     arguments = BaseException.__dict__["args"].__get__(error)
     text = str(error) if isinstance(type(error).__str__, FunctionType) else None
     return [base, chain, arguments, attributes, text]
-
-
-def _attributes(error: BaseException) -> dict[str, object]:
-    attributes: dict[str, object] = {}
-    for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
-        if not name.startswith("__"):
-            with suppress(Exception):  # a property that raises counts as absent
-                attributes[name] = getattr(error, name)
-    return attributes
 
 
 def build(parts: list[object]) -> BaseException:

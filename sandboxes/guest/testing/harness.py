@@ -223,23 +223,21 @@ class TestHarness(TestsLine):
             self._exceptions[stand_in] = value_wire.Ready("h" + str(detail[2])[1:])
             self.names[name] = stand_in
         elif category in ("class", "function"):
-            self.names[name] = self._callable(name, str(detail[0]), is_class=category == "class")
+            # The kind of proxy decides what a call may do.
+            token = str(detail[0])
+            self._check(token)
+            in_capitals = name[:1].isupper() and name != self._job.get("entry_point")
+            if category == "function":
+                handle: Handle = FunctionHandle(self, token, name)
+            elif in_capitals or name in self.interface.classes:
+                handle = NamedClass(self, token)
+                if name in self.interface.classes:
+                    proxies.adopt(handle)
+            else:
+                handle = MisplacedClass(self, token, name)
+            self.names[name] = self._handles.setdefault(token, handle)
         else:
             self.names[name] = self._values[name] = detail[0]
-
-    def _callable(self, name: str, token: str, *, is_class: bool) -> object:
-        """Return the proxy of a function or class, which decides what a call may do."""
-        self._check(token)
-        in_capitals = name[:1].isupper() and name != self._job.get("entry_point")
-        if not is_class:
-            handle: Handle = FunctionHandle(self, token, name)
-        elif in_capitals or name in self.interface.classes:
-            handle = NamedClass(self, token)
-            if name in self.interface.classes:
-                proxies.adopt(handle)
-        else:
-            handle = MisplacedClass(self, token, name)
-        return self._handles.setdefault(token, handle)
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution

@@ -42,7 +42,16 @@ def run(request: Request) -> int:
     before = _peak_kib()
     for number in range(MAX_JOBS):
         job, streams = receive(line, number)
-        _do(job.options, streams, line)
+        with (
+            os.fdopen(streams["report"], "w") as report,
+            socket.socket(fileno=streams["peer"]) as far,
+        ):
+            tests = _traceless(job.options)
+            line.send(FRESH if tests is None else BEGUN)
+            if tests is not None:
+                write_rows(report, _rows(tests, job.options, far))
+        if tests is not None:
+            line.send(OVER)
         if _peak_kib() - before > _MAX_GROWN_KIB:
             break
     return 0
@@ -50,17 +59,6 @@ def run(request: Request) -> int:
 
 def _peak_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _do(job: Job, streams: dict[str, int], line: socket.socket) -> None:
-    with os.fdopen(streams["report"], "w") as report, socket.socket(fileno=streams["peer"]) as far:
-        tests = _traceless(job)
-        if tests is None:
-            line.send(FRESH)
-            return
-        line.send(BEGUN)
-        write_rows(report, _rows(tests, job, far))
-    line.send(OVER)
 
 
 def _traceless(job: Job) -> list[CodeType] | None:

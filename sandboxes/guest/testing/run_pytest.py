@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, needs
@@ -47,11 +47,13 @@ class _Results:
         config.addinivalue_line("markers", "asyncio: run by this plugin")
         config.addinivalue_line("markers", "anyio: run by this plugin")
 
-    def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool | None:
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         """Run a test that is a coroutine function."""
         from .cases import run_async
 
-        fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        # As in pytest's own hook: the fixtures that the function names, and none used by others.
+        names = pyfuncitem._fixtureinfo.argnames  # pyright: ignore[reportPrivateUsage]
+        fixtures = {name: pyfuncitem.funcargs[name] for name in names}
         return run_async(pyfuncitem.obj, fixtures) or None
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:

@@ -38,8 +38,18 @@ class Surroundings:
         if needs.stdin:
             # Whatever `sys.stdin` is at the time of a call is read.
             ask("lend_stdin", lambda: sys.stdin.readline(), lambda: sys.stdin.read())
-        if needs.chance:
-            self._share_chance()
+        if not needs.chance:
+            return
+
+        def shared(function: Callable[..., None]) -> Callable[..., None]:
+            def act(*arguments: object, **keywords: object) -> None:
+                function(*arguments, **keywords)
+                ask("set_chance", random.getstate())
+
+            return act
+
+        # The solution's generator is set again whenever the tests set theirs.
+        random.seed, random.setstate = shared(random.seed), shared(random.setstate)
 
     def show_output(self) -> None:
         """Print here what the solution has printed."""
@@ -48,19 +58,6 @@ class Surroundings:
             for text, stream in zip(printed, (sys.stdout, sys.stderr), strict=True):
                 if type(text) is str and text:
                     stream.write(text)
-
-    def _share_chance(self) -> None:
-        seed: Callable[..., None] = random.seed
-        setstate: Callable[..., None] = random.setstate
-
-        def shared(function: Callable[..., None]) -> Callable[..., None]:
-            def act(*arguments: object, **keywords: object) -> None:
-                function(*arguments, **keywords)
-                self._ask("set_chance", random.getstate())
-
-            return act
-
-        random.seed, random.setstate = shared(seed), shared(setstate)
 
 
 def _current(module: str, name: str) -> Callable[..., object]:

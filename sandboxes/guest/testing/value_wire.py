@@ -148,9 +148,12 @@ class Encoder:
                 self._append(token, item)  # type: ignore[arg-type]
             return
         tag, parts = new_parts
-        if _all_bare(parts):
-            self._append([tag, *parts], item)  # type: ignore[list-item]
-            return
+        kinds = set(map(type, parts))
+        if kinds <= BARE:
+            numbers = [part for part in parts if type(part) is int] if int in kinds else [0]
+            if is_small(min(numbers)) and is_small(max(numbers)):
+                self._append([tag, *parts], item)  # type: ignore[list-item]
+                return
         self._open.add(id(item))
         work.append((True, item, f"{tag}{len(parts)}"))
         work.extend((False, part, "") for part in reversed(parts))
@@ -173,14 +176,6 @@ class Encoder:
         for part in parts[1]:
             self.add(part)
         self.tokens.append(f"={number} {len(parts[1])}")
-
-
-def _all_bare(parts: list[object]) -> bool:
-    kinds = set(map(type, parts))
-    if not kinds <= BARE:
-        return False
-    numbers = [part for part in parts if type(part) is int] if int in kinds else [0]
-    return is_small(min(numbers)) and is_small(max(numbers))
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
