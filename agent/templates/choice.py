@@ -23,7 +23,7 @@ from ..chat import ChatFormat, Tokenizer
 from ..images import ImageFormat
 from ..parsing import TOOL_FORMATS, tool_format
 from .probe import AUTO, probe
-from .releases import Recognition, digest_of, recognise
+from .releases import digest_of, recognise
 from .report import Origin, Outcome, TemplateReport
 from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer, source_of
 from .training import TRAINING, TrainingTemplate, own_template, training_template, with_identity
@@ -136,8 +136,16 @@ def probe_template(
         source = with_identity(training.source, template_of(tokenizer))
         return probed(source, origin, training.tool_format)
 
-    if template == TRAIN or template.startswith(_NAMED):
-        return trained(_wanted_training(template, recognition))
+    if template.startswith(_NAMED):
+        return trained(training_template(template.removeprefix(_NAMED)))
+    if template == TRAIN:
+        if not recognition.family:
+            raise ConfigError(
+                f"there is no training template for the model's own ({recognition.digest}): "
+                f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
+                f"({', '.join(TRAINING)}), or use stock"
+            )
+        return trained(TRAINING[recognition.family])
     if template not in (AUTO, STOCK):
         source = _read_template(template)
         return probed(source, _origin(template, source), "")
@@ -209,18 +217,6 @@ def _origin(name: str, source: str) -> Origin:
         return Origin(name, digest_of(source), f"the training template {training.name}")
     recognition = recognise(source)
     return Origin(name, recognition.digest, recognition.said, recognition.brief_tools)
-
-
-def _wanted_training(template: str, recognition: Recognition) -> TrainingTemplate:
-    if template.startswith(_NAMED):
-        return training_template(template.removeprefix(_NAMED))
-    if not recognition.family:
-        raise ConfigError(
-            f"there is no training template for the model's own ({recognition.digest}): "
-            f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
-            f"({', '.join(TRAINING)}), or use stock"
-        )
-    return TRAINING[recognition.family]
 
 
 def _read_template(template: str) -> str:

@@ -94,7 +94,7 @@ class _Probe:
             self._settle("whole episodes", cases.EPISODES, self._last_resorts())
             self._date()
             self._image()
-        chat = self._chat()
+        opening, stops, chat = "", tuple[int, ...](), self._chat()
         if chat is not None:
             for continuation in cases.CONTINUATIONS:
                 if self._thoughts_apart and len(continuation.said.tool_calls) > 1:
@@ -102,8 +102,12 @@ class _Probe:
                 outcome, detail, repairs = continued(chat, continuation, apart=self._thoughts_apart)
                 self._report(f"prefix: {continuation.name}", outcome, detail, repairs)
             self._thoughts()
-        opening = "" if chat is None else _after_question(self)
-        stops = () if chat is None else chat.stop_token_ids
+            stops = chat.stop_token_ids
+            # What the template writes between a question and its answer.
+            asked = self.render([cases.ASKED], fallbacks=self.fallbacks)
+            opening = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
+            is_longer = opening.startswith(asked)
+            opening = opening[len(asked) :] if is_longer else opening.rpartition(cases.USER)[2]
         return TemplateReport(
             template=self.origin.name,
             digest=self.origin.digest,
@@ -349,14 +353,3 @@ class _Probe:
             return
         detail = "dropped once a user speaks" if are_shown[0] else "dropped at once"
         self._report("thoughts", Outcome.REPAIRED, detail, ["new segment"])
-
-
-def _after_question(probed: _Probe) -> str:
-    """Return what the template writes between a question and its answer."""
-    text = probed.render([cases.ASKED], fallbacks=probed.fallbacks, prompt=True)
-    question_text = probed.render([cases.ASKED], fallbacks=probed.fallbacks)
-    return (
-        text[len(question_text) :]
-        if text.startswith(question_text)
-        else text.rpartition(cases.USER)[2]
-    )
