@@ -8,7 +8,6 @@ other along. Standard output is not part of the protocol, so a package may print
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
@@ -24,12 +23,12 @@ import traceback
 from typing import Any
 
 from .contract import PeerBroken
+from .death import OwnerWatch, die_with_parent, leave_with_owner
 from .line import PeerLine, load_file, set_owner
 from .walls import confine, missing
 
 MAX_FILE = 256 << 20
 """The most bytes of a file that an environment may write, where it may write any."""
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 TURN_S = 0.5
 """How often the server looks for children that have ended."""
 
@@ -43,8 +42,9 @@ def main(descriptor: int) -> int:
     try:
         named = str(setup["adapter"])
         is_file = named.endswith(".py")
-        adapter = load_file("adapter", named) if is_file else importlib.import_module(named)
-        about = adapter.load(setup["settings"])
+        with OwnerWatch(descriptor):
+            adapter = load_file("adapter", named) if is_file else importlib.import_module(named)
+            about = adapter.load(setup["settings"])
         about["walls"] = missing(setup["sandboxes"])
     except BaseException as error:
         control.fail(number, error, traceback.format_exc())
@@ -95,6 +95,7 @@ class _Children:
         return self._ended.pop(pid, "gone")
 
     def _fork(self, descriptor: int, walls: bool, readable: list[str], scratch: str) -> int:
+        parent = os.getpid()
         pid = os.fork()
         if pid:
             os.close(descriptor)
@@ -104,6 +105,7 @@ class _Children:
             return pid
         code = 1
         try:
+            die_with_parent(parent)
             self._control.sock.close()
             setup = {**self._setup, "readable": [*self._setup["readable"], *readable]}
             setup["scratch"] = scratch
@@ -132,8 +134,6 @@ class _Children:
 
 def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, walls: bool) -> None:
     os.setsid()
-    with contextlib.suppress(OSError, AttributeError):  # other systems end with the socket alone
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     with open(os.devnull, "r+b") as null:
         for target in (0, 1, 2):
             os.dup2(null.fileno(), target)
@@ -150,7 +150,7 @@ def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, wal
     if walls:
         readable = [*setup["readable"], *getattr(adapter, "READS", [])]
         confine(setup["sandboxes"], readable, [scratch] if scratch else [])
-    threading.Thread(target=_leave_with_owner, args=(descriptor,), daemon=True).start()
+    threading.Thread(target=leave_with_owner, args=(descriptor,), daemon=True).start()
     random.seed()
     env: Any = None
     while True:
@@ -170,14 +170,6 @@ def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, wal
             line.fail(number, PeerBroken(f"the peer called sys.exit({error.code!r})"), "")
         else:
             line.answer(number, value)
-
-
-def _leave_with_owner(descriptor: int) -> None:
-    """Exit as soon as the owner closes the connection, also in the midst of a call."""
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    poll.poll()
-    os._exit(0)
 
 
 def _used() -> int:
