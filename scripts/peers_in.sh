@@ -12,13 +12,9 @@ case " ${*:-in} " in *" in "*) ;; *) exit 0 ;; esac
 LUDUS_HOME="$PWD/build/peers/home"
 export LUDUS_HOME
 mkdir -p "$LUDUS_HOME"
-newer=$(command -v python3.12 || command -v python3.13 || echo "")   # parses all files of textarena
 for kind in reasoning-gym textarena gem verifiers inspect alfworld; do
     [ -e "$LUDUS_HOME/envs/$kind/ludus-env.json" ] && continue
-    python=""
-    if [ "$kind" = textarena ] && [ -n "$newer" ] && "$newer" -c "" 2>/dev/null; then python="--python $newer"; fi
-    # shellcheck disable=SC2086
-    .venv/bin/ludus env install "$kind" $python || echo "SKIPPED $kind: it cannot be installed here"
+    .venv/bin/ludus env install "$kind" || echo "SKIPPED $kind: it cannot be installed here"
 done
 openenv="build/peers/openenv/bin/python"   # made by scripts/peers.sh openenv
 [ ! -x "$openenv" ] || export LUDUS_OPENENV_PYTHON="$PWD/$openenv"

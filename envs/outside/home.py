@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import msgspec
 from ludus.errors import ConfigError
 
 from .kinds import EnvKind
+from .pythons import find_python, python_program
 
 HOME_VARIABLE = "LUDUS_HOME"
 INSTALL_TIMEOUT_S = 3600.0
@@ -98,7 +100,8 @@ def install(
 
     Args:
         kind: what to install.
-        python: the interpreter that the environment is made with; empty takes this process's.
+        python: the interpreter that the environment is made with, a program or a version; empty
+            takes the version that the kind prefers where it is found, else this process's.
         packages: what to install besides, or in other versions.
         timeout_s: the limit of each command, in seconds.
 
@@ -106,9 +109,7 @@ def install(
         ConfigError: pip cannot install the packages, such as for clashes among them.
     """
     folder = environments_folder() / kind.name
-    base = shutil.which(python or sys.executable)
-    if base is None:
-        raise ConfigError(f"python={python!r} is not a program")
+    base = _base(kind, python)
     _remove(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _run([base, "-m", "venv", str(folder)], f"{base} makes no environment", timeout_s)
@@ -155,6 +156,20 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
     if folder.exists():
         shutil.rmtree(folder)
+
+
+def _base(kind: EnvKind, python: str) -> str:
+    """Return the interpreter to make the environment with."""
+    if python:
+        return python_program(python)
+    found = next(filter(None, map(find_python, kind.prefers)), None)
+    if found is None and kind.prefers:
+        warnings.warn(
+            f"{kind.name} works best with Python {' or '.join(kind.prefers)}, and none was found: "
+            f"Python {sys.version.split()[0]} is taken",
+            stacklevel=3,
+        )
+    return found or sys.executable
 
 
 def _program(folder: Path) -> Path:

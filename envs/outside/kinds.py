@@ -47,6 +47,8 @@ class EnvKind:
     """Settings that name files, which the environment may read behind its walls."""
     scratch: bool = False
     """Whether an environment needs a folder for temporary files; it is removed with its process."""
+    prefers: tuple[str, ...] = ()
+    """The versions of Python that suit the package better than ours, the best one first."""
     hint: str = ""
     """What else is needed before the first episode, such as data."""
 
@@ -68,6 +70,7 @@ KINDS: dict[str, EnvKind] = {
             requires=("textarena>=0.7", "numpy"),
             package="textarena",
             adapter="inside.adapters.for_textarena",
+            prefers=("3.12", "3.13"),  # the syntax of a few of its files is newer than 3.11
         ),
         EnvKind(
             name="gem",

@@ -37,7 +37,7 @@ ludus list --available shows all of them; ludus env ACTION --help says more abou
 
 examples:
   ludus env install reasoning-gym
-  ludus env install textarena --python python3.12
+  ludus env install textarena --python 3.12
   ludus env remove gem"""
 
 
@@ -54,7 +54,9 @@ class InstallOptions:
     id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
     """A kind of environments, or an environment of the kind."""
     python: str = ""
-    """The interpreter that the virtual environment is made with; by default the one of ludus."""
+    """The interpreter that the virtual environment is made with: a program, or a version such as
+    3.12, which is looked for on PATH, among pyenv's and uv's; by default the one that suits the
+    kind."""
     package: tuple[str, ...] = ()
     """What pip installs besides, such as a package with environments, or another version."""
     timeout_s: float = INSTALL_TIMEOUT_S
