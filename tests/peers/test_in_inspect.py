@@ -73,9 +73,10 @@ def test_what_cannot_be_played_is_refused(name: str, said: str) -> None:
         opened(name)
 
 
-def test_an_evaluation_without_its_data_names_the_download() -> None:
+@pytest.mark.parametrize("name", ["gsm8k", "agieval-v0"])  # a task, and a family of nine tasks
+def test_an_evaluation_without_its_data_names_the_download(name: str) -> None:
     with pytest.raises(ConfigError, match="its data set cannot be had here"):
-        ludus.make("inspect/gsm8k", python=python_with("inspect"))
+        ludus.make(f"inspect/{name}", python=python_with("inspect"))
 
 
 @pytest.mark.parametrize("name", ["sums", "choices"])

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import inspect
-import signal
 from importlib import metadata
 from typing import Any
 
 from ..contract import PeerBroken, PeerRefusal, as_reward
 from ..line import load_file
 from ..shares import split
-
-MAKING_S = 8
-"""For how long an evaluation may take to be made while the catalogue is written."""
+from . import inspect_needs
 
 
 def load(settings: dict[str, Any]) -> dict[str, Any]:
@@ -35,51 +31,8 @@ def make(family: str, settings: dict[str, Any]) -> InspectTask:
 
 
 def catalogue() -> dict[str, Any]:
-    """Return the evaluations of inspect_evals, with their tasks as variants, and what each needs as
-    its own making says.
-    """
-    found: dict[str, list[str]] = {}
-    needs: dict[str, str] = {}
-    for name, made in sorted(vars(_registry()).items()):
-        if not name.startswith("_") and inspect.isfunction(made):
-            topic = made.__module__.split(".")[1]
-            found.setdefault(topic, []).append(name)
-            if topic not in needs:
-                needs[topic] = _need(name)
-    families = [
-        {"name": topic, "variants": names, "needs": needs[topic]} for topic, names in found.items()
-    ]
-    version = metadata.version("inspect-evals")
-    return {"package": "inspect-evals", "version": version, "families": families}
-
-
-def _need(name: str) -> str:
-    """Return what an evaluation lacks here, as its own making says within a while."""
-    downloads = "its data set, which it downloads when it is made"
-    signal.signal(signal.SIGALRM, _late)
-    signal.alarm(MAKING_S)
-    try:
-        InspectTask(name, {})
-    except TimeoutError:
-        return downloads
-    except PeerRefusal as refusal:
-        said = str(refusal)
-        for mark, need in (
-            ("data set", downloads),
-            ("sandbox", "a sandbox of its own, such as containers"),
-            ("scorer", "a scorer"),
-            ("No module named", f"a package: {said.rpartition('named ')[2]}"),
-        ):
-            if mark in said:
-                return need
-        return f"what its function asks for: {said.rpartition(': ')[2][:80]}"
-    finally:
-        signal.alarm(0)
-    return ""
-
-
-def _late(*_: object) -> None:
-    raise TimeoutError
+    """Return the evaluations of inspect_evals, and what each needs, as trying it says."""
+    return inspect_needs.catalogue(make)
 
 
 def _registry() -> Any:
@@ -196,17 +149,26 @@ def _task(family: str, settings: dict[str, Any]) -> Any:
         if path := settings.pop("path", ""):
             made = getattr(load_file("inspect_tasks_at_hand", str(path)), name)
         else:
-            made = getattr(_registry(), name)
+            made = getattr(_registry(), name, None) or _first_of(name)
         return made(**settings)
     except (AttributeError, TypeError, ModuleNotFoundError) as error:
         raise PeerRefusal(f"{family} of inspect cannot be made: {error}") from error
-    except TimeoutError:
+    except TimeoutError:  # the limit of whoever asks
         raise
     except Exception as error:  # whatever the task's download raises
         said = f"{type(error).__name__}: {error}"[:300]
         raise PeerRefusal(
             f"{family} of inspect cannot be made, as its data set cannot be had here: {said}"
         ) from error
+
+
+def _first_of(topic: str) -> Any:
+    """Return the first task of a family whose name is none of its tasks."""
+    tasks = sorted(vars(_registry()).items())
+    for _, made in tasks:
+        if getattr(made, "__module__", "").split(".")[1:2] == [topic]:
+            return made
+    raise AttributeError(f"inspect_evals has no task or family {topic!r}")
 
 
 def _state(sample: Any) -> Any:

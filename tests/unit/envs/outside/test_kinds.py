@@ -173,3 +173,26 @@ def test_ids_of_other_projects_are_environments_on_the_command_line(
     assert "ludus env install verifiers" in capsys.readouterr().err
     assert main(["check", "openenv/nowhere"]) == 2
     assert "name the server's address" in capsys.readouterr().err
+
+
+def test_every_evaluation_of_inspect_says_what_it_lacks() -> None:
+    """They were tried one by one; where data come from elsewhere, the place is named."""
+    listed = kinds.catalogue("inspect")
+    assert listed is not None
+    needs = {family.name: family.needs for family in listed.families}
+    assert len(needs) == 129
+    vague = ("not tried", "its data set, which", "what its function asks for", "what its task asks")
+    assert not [name for name, need in needs.items() if any(one in need for one in vague)]
+    assert "openai/gsm8k of Hugging Face" in needs["gsm8k"]
+    assert "openaipublic.blob.core.windows.net" in needs["mgsm"]  # data from elsewhere
+    assert "sandbox of its own (containers) for its scorer" in needs["humaneval"]  # runs programs
+    assert "tools of its own solver" in needs["agent_threat_bench"]
+    assert "a model that grades" in needs["writingbench"]
+
+
+@pytest.mark.parametrize("kind", ["alfworld", "gem", "inspect", "reasoning-gym", "textarena"])
+def test_no_family_is_left_untried(kind: str) -> None:
+    listed = kinds.catalogue(kind)
+    assert listed is not None
+    told = {family.name: f"{family.needs} {family.problem}" for family in listed.families}
+    assert not [name for name, need in told.items() if "not tried" in need]
