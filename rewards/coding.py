@@ -117,30 +117,22 @@ def extract_code(response: str, languages: Collection[str] = _PYTHON) -> str:
     >>> extract_code("First\n```python\nx = 1\n```\nthen\n```python\nx = 2\n```\nDone.")
     'x = 2\n'
     """
-    blocks, unclosed = _blocks(response.rpartition("</think>")[2])
-    own_blocks = [body for language, body in blocks if language in languages]
-    if own_blocks or blocks:
-        return own_blocks[-1] if own_blocks else blocks[-1][1]
-    return unclosed
-
-
-def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
-    """Return the fenced blocks as (language, body), and the rest of an unclosed block.
-
-    The rest is the whole text if no block was opened. The lines are read in one pass.
-    """
     blocks: list[tuple[str, str]] = []
-    fence, language, body, open_position = "", "", list[str](), False
-    for line in text.splitlines(keepends=True):
+    fence, language, body = "", "", list[str]()
+    for line in response.rpartition("</think>")[2].splitlines(keepends=True):
         mark, word = _fence(line)
         if fence and mark.startswith(fence) and not word:
             blocks.append((language, "".join(body)))
             fence = ""
         elif not fence and mark:
-            fence, language, body, open_position = mark, word, [], True
+            fence, language, body = mark, word, []
         else:
             body.append(line)
-    return blocks, "".join(body) if fence or not open_position else ""
+    own_blocks = [body for language, body in blocks if language in languages]
+    if own_blocks or blocks:
+        return own_blocks[-1] if own_blocks else blocks[-1][1]
+    # No block was closed: this is the rest of one that was opened, or the whole text.
+    return "".join(body)
 
 
 def _fence(line: str) -> tuple[str, str]:

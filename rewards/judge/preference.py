@@ -113,7 +113,11 @@ class PreferenceJudge:
             return [Verdict.invalid(f"{too_many}; use all_pairs or circular")] * len(samples)
         effort, comparisons = Effort(), Comparisons()
         asked_numbers = [n for n, sample in enumerate(samples) if not empty_answer(sample.text)]
-        _settle_empty(comparisons, len(samples), set(asked_numbers))
+        # An empty answer loses to every other answer and ties with empty answers; nobody is asked.
+        for first, second in combinations(range(len(samples)), 2):
+            if first not in asked_numbers or second not in asked_numbers:
+                ahead = (first in asked_numbers) - (second in asked_numbers)
+                comparisons.add(first, second, 0.5 + 0.5 * ahead)
         if self.scheme == "listwise" and len(asked_numbers) > 1:
             await self._list(samples, asked_numbers, comparisons, effort)
         else:
@@ -263,12 +267,3 @@ def bradley_terry(
         / max(1, count - 1)
         for n in range(count)
     ]
-
-
-def _settle_empty(comparisons: Comparisons, count: int, asked_numbers: set[int]) -> None:
-    """Record that an empty answer loses to every other answer and ties with empty answers."""
-    for first, second in combinations(range(count), 2):
-        if first not in asked_numbers or second not in asked_numbers:
-            comparisons.add(
-                first, second, 0.5 + 0.5 * ((first in asked_numbers) - (second in asked_numbers))
-            )

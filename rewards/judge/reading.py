@@ -55,7 +55,15 @@ def read_items(answer: str, items: Sequence[RubricItem]) -> dict[str, float]:
     row_ids = [str(row.get("id")) for row in rows]
     if sorted(row_ids) != sorted(item_of):
         raise UnreadableVerdict(f"verdicts were asked for {sorted(item_of)}, got {sorted(row_ids)}")
-    return {str(row["id"]): _score_of_row(row, item_of[str(row["id"])]) for row in rows}
+    scores: dict[str, float] = {}
+    for row in rows:
+        item = item_of[str(row["id"])]
+        field = field_of(item)
+        rival = next((name for name in row if name != field and _rivals(name, row[name])), None)
+        if rival is not None:
+            raise UnreadableVerdict(f"the verdict on {item.id!r} holds a second one in {rival!r}")
+        scores[item.id] = score_of(row, item)
+    return scores
 
 
 def read_holistic(answer: str) -> float:
@@ -207,11 +215,3 @@ def _read_integer(value: object, low: int, high: int) -> int:
             f"'score' must be a whole number from {low} to {high}, got {value!r:.80}"
         )
     return value
-
-
-def _score_of_row(row: dict[str, Any], item: RubricItem) -> float:
-    field = field_of(item)
-    rival = next((name for name in row if name != field and _rivals(name, row[name])), None)
-    if rival is not None:
-        raise UnreadableVerdict(f"the verdict on {item.id!r} holds a second one in {rival!r}")
-    return score_of(row, item)

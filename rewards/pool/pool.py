@@ -231,17 +231,17 @@ class WorkerPool:
                 # A short queue is spread over all threads instead of filling the chunk of one.
                 share = max(1, min(self.limits.chunk, len(self._jobs) // self.size))
                 jobs = [self._jobs.popleft() for _ in range(min(share, len(self._jobs)))]
-            if kept_jobs := [job for job in jobs if self._still_wanted(job)]:
-                return kept_jobs
+            wanted: list[_Job] = []
+            for job in jobs:
+                waited = time.monotonic() - job.queued_at
+                if waited > self.limits.queue_s:
+                    reason = f"waited {waited:.0f} s for a worker"
+                    _settle(job, PoolOutcome(Fate.REFUSED, reason=reason))
+                elif job.future.set_running_or_notify_cancel():  # the caller has not cancelled
+                    wanted.append(job)
+            if wanted:
+                return wanted
         return []
-
-    def _still_wanted(self, job: _Job) -> bool:
-        waited = time.monotonic() - job.queued_at
-        if waited > self.limits.queue_s:
-            _settle(job, PoolOutcome(Fate.REFUSED, reason=f"waited {waited:.0f} s for a worker"))
-            return False
-        # False where the caller has cancelled the future meanwhile.
-        return job.future.set_running_or_notify_cancel()
 
     def _exchange(self, worker: PoolWorker, pending: deque[_Job]) -> PoolWorker | None:
         """Send a chunk and settle the replies on arrival; returns the worker if still usable, else

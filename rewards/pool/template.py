@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 
 from . import channel
@@ -42,7 +43,12 @@ def main() -> None:
                 channel.send(control, {"pid": _fork(control, descriptors[0], target, memory_bytes)})
             else:
                 request = _mapping(channel.receive(control))
-                channel.send(control, _reap(int(str(request["pid"]))))
+                reply: dict[str, object] = {"signal": 0, "cpu_s": 0.0}
+                with suppress(ChildProcessError):
+                    _, status, usage = os.wait4(int(str(request["pid"])), 0)
+                    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+                    reply = {"signal": killed_by, "cpu_s": usage.ru_utime + usage.ru_stime}
+                channel.send(control, reply)
         except (channel.PoolChannelClosed, OSError):
             os._exit(0)
 
@@ -71,15 +77,6 @@ def _fork(
     # The child leaves by `_exit`: the template's exit handlers belong to the parent.
     serve(socket.socket(fileno=descriptor), target, memory_bytes)
     os._exit(0)
-
-
-def _reap(pid: int) -> dict[str, object]:
-    try:
-        _, status, usage = os.wait4(pid, 0)
-    except ChildProcessError:
-        return {"signal": 0, "cpu_s": 0.0}
-    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    return {"signal": killed_by, "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
 def _mapping(message: object) -> dict[str, object]:

@@ -95,13 +95,8 @@ class VerifierPart:
     def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Score a sample or a group, or close the verifier."""
         call = self._call_of(tag, body)
-        return (
-            self._side_by_side(tag, thread_number, call)
-            if self.is_async
-            else self._plain(tag, call)
-        )
-
-    def _plain(self, tag: int, call: _Call) -> Answer:
+        if self.is_async:
+            return self._side_by_side(tag, thread_number, call)
         assert self._loop is not None
         try:
             scoring = call.run()

@@ -137,6 +137,12 @@ class Container:
         return self._config((*self.python, "-I", "-S", "-c", code), auto_remove=False)
 
     def _config(self, command: Sequence[str], *, auto_remove: bool) -> dict[str, object]:
+        binds = [
+            {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}
+            for mount in self.mounts
+        ]
+        room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
+        covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
         return {
             "Image": self.image,
             "Entrypoint": list(command),
@@ -149,34 +155,26 @@ class Container:
             "Labels": dict(self.labels),
             # an image's own health check would run as root beside the slot
             "Healthcheck": {"Test": ["NONE"]},
-            "HostConfig": self._host_config(auto_remove),
-        }
-
-    def _host_config(self, auto_remove: bool) -> dict[str, object]:
-        room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
-        covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
-        return {
-            "NetworkMode": "none",
-            "IpcMode": "none",
-            "ReadonlyRootfs": True,
-            "Privileged": False,
-            "CapDrop": ["ALL"],
-            "CapAdd": list(CAPABILITIES),
-            "SecurityOpt": ["no-new-privileges"],
-            "Memory": self.memory_bytes,
-            "MemorySwap": self.memory_bytes,
-            "PidsLimit": self.pids,
-            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-            "Tmpfs": {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)},
-            "Mounts": [
-                {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}
-                for mount in self.mounts
-            ],
-            "MaskedPaths": list(_HIDDEN),
-            "ReadonlyPaths": [],
-            "LogConfig": {"Type": "none", "Config": {}},
-            "RestartPolicy": {"Name": "no"},
-            "Init": False,
-            "AutoRemove": auto_remove,
-            **({"Runtime": self.runtime} if self.runtime else {}),
+            "HostConfig": {
+                "NetworkMode": "none",
+                "IpcMode": "none",
+                "ReadonlyRootfs": True,
+                "Privileged": False,
+                "CapDrop": ["ALL"],
+                "CapAdd": list(CAPABILITIES),
+                "SecurityOpt": ["no-new-privileges"],
+                "Memory": self.memory_bytes,
+                "MemorySwap": self.memory_bytes,
+                "PidsLimit": self.pids,
+                "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+                "Tmpfs": {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)},
+                "Mounts": binds,
+                "MaskedPaths": list(_HIDDEN),
+                "ReadonlyPaths": [],
+                "LogConfig": {"Type": "none", "Config": {}},
+                "RestartPolicy": {"Name": "no"},
+                "Init": False,
+                "AutoRemove": auto_remove,
+                **({"Runtime": self.runtime} if self.runtime else {}),
+            },
         }

@@ -30,7 +30,15 @@ def ensure_image(engine: DockerEngine) -> str:
     Raises:
         EngineFault: the image cannot be made.
     """
-    tar = _tar()
+    # The tar of the root file system has the same bytes for the same layout of the host.
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for folder in _FOLDERS:
+            _add(archive, folder, tarfile.DIRTYPE)
+        for link in _LINKED:
+            if os.path.islink(f"/{link}"):
+                _add(archive, link, tarfile.SYMTYPE, os.readlink(f"/{link}"))
+    tar = buffer.getvalue()
     tag = hashlib.sha256(tar).hexdigest()[:12]
     name = f"{REPOSITORY}:{tag}"
     if engine.image(name) is None:
@@ -74,18 +82,6 @@ def write_etc(etc: Path, uid: int, gid: int) -> None:
         file = etc / name
         file.write_text(text.format(uid=uid, gid=gid))
         file.chmod(0o644)
-
-
-def _tar() -> bytes:
-    """Return the tar of the root file system: the same bytes for the same layout of the host."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name in _FOLDERS:
-            _add(tar, name, tarfile.DIRTYPE)
-        for name in _LINKED:
-            if os.path.islink(f"/{name}"):
-                _add(tar, name, tarfile.SYMTYPE, os.readlink(f"/{name}"))
-    return buffer.getvalue()
 
 
 def _add(tar: tarfile.TarFile, name: str, kind: bytes, target: str = "") -> None:

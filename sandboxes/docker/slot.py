@@ -174,10 +174,15 @@ class ContainerSlot(Slot):
                 request, limits, stdin=stdin, peers=peers, preserve=preserve
             )
         except SlotLost:
-            outcome = _ended_at_a_bound(before, self._bounds_reached())
-            if outcome is None or not self._suspects.is_second_time(request):
+            after = self._bounds_reached()
+            out_of_memory, out_of_processes = after[0] > before[0], after[1] > before[1]
+            explained = out_of_memory or out_of_processes
+            if not explained or not self._suspects.is_second_time(request):
                 raise
-            return outcome
+            status = ExecutionStatus.OOM if out_of_memory else ExecutionStatus.ERROR
+            used_up = "memory" if out_of_memory else "processes"
+            detail = f"it ran out of {used_up}, and its container ended"
+            return RunOutcome(status, None, b"", b"", Usage(), detail)
         self._suspects.clear(request)
         if self._described.runtime and self._bounds_reached() != before:
             self.give_up()  # the container may end soon, and must not take the next run with it
@@ -212,17 +217,6 @@ class ContainerSlot(Slot):
         if self._folder.exists():
             emptying.empty(str(self._folder))
             self._folder.rmdir()
-
-
-def _ended_at_a_bound(before: tuple[int, int], after: tuple[int, int]) -> RunOutcome | None:
-    """Return the outcome of a run whose container is gone; None if no bound explains the end."""
-    if after[0] > before[0]:
-        status, detail = ExecutionStatus.OOM, "it ran out of memory, and its container ended"
-    elif after[1] > before[1]:
-        status, detail = ExecutionStatus.ERROR, "it ran out of processes, and its container ended"
-    else:
-        return None
-    return RunOutcome(status, None, b"", b"", Usage(), detail)
 
 
 def _in_background(do: Callable[[str], None], container: str) -> None:

@@ -120,14 +120,6 @@ class Session:
             return True
         return end.result().status is ExecutionStatus.INFRA_ERROR
 
-    def _end_reason(self) -> str:
-        """Return why the session has ended."""
-        end = self._session_process.ended
-        if end.done() and not end.cancelled() and not end.exception():
-            outcome = end.result()
-            return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
-        return self._reason
-
     async def snapshot(self, *, idle_ttl_s: float = 600.0) -> Snapshot:
         """Keep the present state of this session as a snapshot; the session itself goes on.
 
@@ -275,8 +267,11 @@ class Session:
             answer = json.loads(await self._exactly(min(length, _MAX_ANSWER_BYTES)))
         except (OSError, EOFError, ValueError, RecursionError) as error:
             # The line closes a moment before the slot reports why the process ended.
-            await asyncio.wait([self._session_process.ended], timeout=0.5)
-            self._reason = self._end_reason()
+            end = self._session_process.ended
+            await asyncio.wait([end], timeout=0.5)
+            if end.done() and not end.cancelled() and not end.exception():
+                outcome = end.result()
+                self._reason = f"its process ended: {outcome.status} {outcome.detail}".rstrip()
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}") from error
         self._rest()

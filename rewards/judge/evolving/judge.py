@@ -108,7 +108,15 @@ class EvolvingJudge:
         question = SnapshotStore.key(datas[0]["question"])
         turn = self._turns.setdefault(question, asyncio.Lock())
         async with turn:
-            buffer = self.snapshots.latest(question) or _first_buffer(question, given_rubric)
+            persistent = [
+                TrackedCriterion(
+                    item=msgspec.structs.replace(item, id=f"given-{item.id}"),
+                    state=State.PERSISTENT,
+                )
+                for item in (() if given_rubric is None else given_rubric.items)
+            ]
+            first = RubricBuffer(question=question, criteria=tuple(persistent))
+            buffer = self.snapshots.latest(question) or first
             effort = Effort()
             if self.evolve and len(samples) > 1:
                 buffer = await self._evolved(buffer, samples, datas, effort)
@@ -217,16 +225,3 @@ def passages(sample: Sample) -> str:
 def _without_gold(sample: Sample) -> dict[str, str]:
     """Return the texts that generator and judge are shown, without the gold."""
     return {name: text for name, text in data_of(sample).items() if name != "reference"}
-
-
-def _first_buffer(question: str, rubric: Rubric | None) -> RubricBuffer:
-    items = () if rubric is None else rubric.items
-    return RubricBuffer(
-        question=question,
-        criteria=tuple(
-            TrackedCriterion(
-                item=msgspec.structs.replace(item, id=f"given-{item.id}"), state=State.PERSISTENT
-            )
-            for item in items
-        ),
-    )

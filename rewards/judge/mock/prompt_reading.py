@@ -54,25 +54,24 @@ def read_prompt(messages: Sequence[Mapping[str, object]]) -> ReadPrompt:
         return ReadPrompt({"response": pasted[1] if pasted else text}, criteria, text, text)
     lines = (line.partition(": ") for line in match[2].split("\n"))
     data = {name: str(json.loads(value)) for name, colon, value in lines if colon}
-    return ReadPrompt(data, _criteria(text[match.end() :]), _outside(text), text[match.end() :])
-
-
-def _criteria(text: str) -> list[PromptCriterion]:
-    criteria: list[PromptCriterion] = []
-    for match in _CRITERION.finditer(text):
-        rest = match["strings"]
+    behind = text[match.end() :]
+    criteria = []
+    for criterion_match in _CRITERION.finditer(behind):
+        rest = criterion_match["strings"]
         first, end = json.JSONDecoder().raw_decode(rest)
         tail = rest[end:].lstrip()
         second, length = json.JSONDecoder().raw_decode(tail) if tail.startswith('"') else (first, 0)
-        scale = tail[length:] or text[match.end() : match.end() + 120]
+        place = criterion_match.end()
+        scale = tail[length:] or behind[place : place + 120]
         highest = re.search(r"from 0 \(not at all\) to (\d+)", scale)
         criteria.append(
             PromptCriterion(
                 str(first), str(second), int(highest[1]) if highest else 1,
-                -1 if match["sign"] == "flaw" else 1, float(match["weight"] or 1),
+                -1 if criterion_match["sign"] == "flaw" else 1,
+                float(criterion_match["weight"] or 1),
             )
         )  # fmt: skip
-    return criteria
+    return ReadPrompt(data, criteria, _outside(text), behind)
 
 
 def _outside(text: str) -> str:

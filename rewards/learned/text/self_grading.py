@@ -144,7 +144,14 @@ class SelfGrading:
                 raise grading
             for n, score in grading.items():
                 scores[n].append(score)
-        return {n: _graded(values, effort) for n, values in scores.items()}
+        verdicts: dict[int, Verdict] = {}
+        for n, values in scores.items():
+            reward = (math.fsum(values) / len(values) - LOWEST) / (HIGHEST - LOWEST)
+            scores_text = ", ".join(f"{score:g}" for score in values)
+            metrics = {**effort.metrics(), "self_grading/spread": max(values) - min(values)}
+            detail = f"graded {scores_text} of {HIGHEST}"
+            verdicts[n] = Verdict.of(reward, detail, metrics=metrics)
+        return verdicts
 
     async def _ordered(
         self, asker: Asker, samples: Sequence[Sample], order: Sequence[int], effort: Effort
@@ -254,11 +261,3 @@ def _true_scores(gold: object) -> dict[str, float]:
         "gold must be a list of two or more names, best first, or a mapping from names to true "
         f"scores; got {gold!r:.80}"
     )
-
-
-def _graded(scores: Sequence[float], effort: Effort) -> Verdict:
-    mean = math.fsum(scores) / len(scores)
-    scores_text = ", ".join(f"{score:g}" for score in scores)
-    metrics = {**effort.metrics(), "self_grading/spread": max(scores) - min(scores)}
-    reward = (mean - LOWEST) / (HIGHEST - LOWEST)
-    return Verdict.of(reward, f"graded {scores_text} of {HIGHEST}", metrics=metrics)

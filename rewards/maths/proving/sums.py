@@ -248,7 +248,20 @@ def _power_of_term(monomial: Monomial, coefficient: Exact, exponent: Exact, mete
         check_power(coefficient, int(exponent))
         result = constant(Fraction(coefficient) ** int(exponent))
     else:
-        result = _root_of_number(coefficient, exponent, meter)
+        result = constant(1)
+        if coefficient < 0 and exponent.denominator == 2:
+            sign = constant((-1) ** ((exponent.numerator - 1) // 2))
+            result = times(atom(("c", "i")), sign, meter)
+        elif coefficient < 0 and exponent.denominator % 2 == 1:
+            result = constant(-1 if exponent.numerator % 2 else 1)
+        elif coefficient < 0:
+            raise TooBig("an even root of a negative number")
+        for prime, multiplicity in prime_exponents(magnitude(coefficient)):
+            total = multiplicity * exponent
+            integer_part = math.floor(total)
+            result = scaled(result, small_power(prime, integer_part))
+            if total != integer_part:
+                result = times(result, atom(("p", prime), total - integer_part), meter)
     for (base, symbolic), power in monomial:
         # A root splits over factors only if these cannot be negative: (x^2)^(1/2) is |x| and not x,
         # so only positive bases and odd powers combine.
@@ -274,26 +287,6 @@ def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Mono
         rest = exponent % 2
         return (((key, rest),) if rest else ONE), (1, 1, -1, -1)[int(exponent) % 4]
     return ((key, exponent),), 1
-
-
-def _root_of_number(value: Exact, exponent: Exact, meter: Meter) -> Sum:
-    result = constant(1)
-    if value < 0:
-        if exponent.denominator == 2:
-            result = times(
-                atom(("c", "i")), constant((-1) ** ((exponent.numerator - 1) // 2)), meter
-            )
-        elif exponent.denominator % 2 == 1:
-            result = constant(-1 if exponent.numerator % 2 else 1)
-        else:
-            raise TooBig("an even root of a negative number")
-    for prime, multiplicity in prime_exponents(magnitude(value)):
-        total = multiplicity * exponent
-        integer_part = math.floor(total)
-        result = scaled(result, small_power(prime, integer_part))
-        if total != integer_part:
-            result = times(result, atom(("p", prime), total - integer_part), meter)
-    return result
 
 
 def cleared(terms: Sum, meter: Meter, kinds: str) -> Sum:

@@ -124,9 +124,12 @@ def _kinds_inside(parser: Parser) -> list[str]:
 def function(parser: Parser) -> Node:
     """Read a known function with base, exponent and arguments."""
     function_name = parser.take().value
-    base = (
-        _log_base(parser) if function_name in {"log", "lg"} and parser.here.kind == "sub" else None
-    )
+    base: Node | None = None
+    if function_name in {"log", "lg"} and parser.accept("sub"):
+        # `\log_28` is the logarithm of 8 to the base 2, unless an argument follows.
+        token, after = parser.here, parser.ahead().kind
+        split = token.kind == "num" and len(token.value) > 1
+        base = argument(parser, digit=split and after not in {"num", "sym", "open", "group", "cmd"})
     exponent_: Node | None = None
     if parser.accept("op", "^"):
         exponent_ = exponent(parser)
@@ -149,13 +152,6 @@ def function(parser: Parser) -> Node:
         arguments += [] if base is None else [base]
         node = nodes.func("log" if function_name == "lg" else function_name, *arguments)
     return node if exponent_ is None else nodes.power(node, exponent_)
-
-
-def _log_base(parser: Parser) -> Node:
-    parser.take()
-    token, after = parser.here, parser.ahead().kind
-    split = token.kind == "num" and len(token.value) > 1
-    return argument(parser, digit=split and after not in {"num", "sym", "open", "group", "cmd"})
 
 
 def _arguments(parser: Parser, function_name: str) -> list[Node]:

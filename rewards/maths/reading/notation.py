@@ -80,7 +80,10 @@ def to_latex(text: str) -> str:
         text = _CROSS.sub(r"\\times ", text)
     if text.isascii():
         return text
-    text = _CIRCLED.sub(_numbered, text)
+    # Circled numbers are a list: `②③` becomes `2, 3`.
+    text = _CIRCLED.sub(
+        lambda run: ", ".join(str(ord(c) - ord("①") + 1) for c in run[0] if "①" <= c <= "⑳"), text
+    )
     text = _SUPERSCRIPT_RUN.sub(
         lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text
     )
@@ -89,11 +92,6 @@ def to_latex(text: str) -> str:
     )
     text = _VULGAR.sub(_vulgar, text).translate(_TABLE)
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_TABLE)
-
-
-def _numbered(match: re.Match[str]) -> str:
-    """Write circled numbers as a list: `②③` becomes `2, 3`."""
-    return ", ".join(str(ord(mark) - ord("①") + 1) for mark in match[0] if "①" <= mark <= "⑳")
 
 
 def _vulgar(match: re.Match[str]) -> str:

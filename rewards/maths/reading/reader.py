@@ -146,8 +146,11 @@ def read_formula(cleaned: str) -> Node:
     Raises:
         Unreadable: the text is not a formula.
     """
-    if ("m" in cleaned or "M" in cleaned) and (time := _time_of_day(cleaned)):
-        return time
+    if "m" in cleaned or "M" in cleaned:
+        # a time of day: `3:05 pm`
+        bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
+        if clock := _CLOCK.match(bare.replace("\\", " ").strip("} ")):
+            return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
     if "base" in cleaned:
         cleaned = _BASE.sub(r"_{\1}", cleaned)
     if "_" in cleaned and (digits := _BASED.match(cleaned)):
@@ -187,10 +190,3 @@ def _parsed(cleaned: str) -> Node:
         if depth > MAX_NODE_DEPTH:
             raise TooBig(f"nested deeper than {MAX_NODE_DEPTH}")
     return node
-
-
-def _time_of_day(cleaned: str) -> Node | None:
-    """Read a time of day: `3:05 pm`; None for anything else."""
-    bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
-    clock = _CLOCK.match(bare.replace("\\", " ").strip("} "))
-    return clock and nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")

@@ -15,7 +15,17 @@ class ChildEnd:
 
     def __init__(self, watch: select.epoll) -> None:
         self._watch = watch
-        self._signals = -1 if _has_pidfds() else self._catch_signals()
+        self._signals = -1
+        try:
+            os.close(os.pidfd_open(os.getpid()))
+        except OSError:  # gVisor has no pidfds: there, the signal of a child's end wakes the epoll
+            self._signals, writer = os.pipe()
+            os.set_blocking(writer, False)
+            # Without a handler, Python writes nothing to the wakeup descriptor; writing there is
+            # all that the handler is for.
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+            signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+            self._watch.register(self._signals, select.EPOLLIN)
 
     def expect(self, child: int) -> int:
         """Return the descriptor that becomes readable at the end of `child` (without pidfds: any
@@ -42,21 +52,3 @@ class ChildEnd:
         if self._signals >= 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-
-    def _catch_signals(self) -> int:
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        # Without a handler, Python writes nothing to the wakeup descriptor; waking the epoll is
-        # all that the handler is for.
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        self._watch.register(reader, select.EPOLLIN)
-        return reader
-
-
-def _has_pidfds() -> bool:
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:
-        return False
-    return True

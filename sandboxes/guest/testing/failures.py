@@ -113,7 +113,15 @@ def class_of(base: object, chain: object) -> type[BaseException]:
             existing = None
         else:
             existing = candidate if issubclass(candidate, Exception) else None
-        kind = existing or _stand_in(module, name, kind, builtin)
+        if existing is not None:
+            kind = existing
+            continue
+        # Each name has one stand-in, so that `except` and `raises` find it again.
+        stand_in: Any = _STAND_INS.get((module, name))
+        if stand_in is None:
+            stand_in = type(name, (kind,), {"__str__": _text, "__module__": module})
+            _STAND_INS[module, name] = stand_in
+        kind = stand_in if issubclass(stand_in, builtin) else type(name, (stand_in, builtin), {})
     return kind  # type: ignore[no-any-return]
 
 
@@ -124,13 +132,3 @@ def _text(error: BaseException) -> str:
         return message
     base: Any = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
     return str(base.__str__(error))
-
-
-def _stand_in(
-    module: str, name: str, kind: type[BaseException], builtin: type[BaseException]
-) -> type[BaseException]:
-    existing = _STAND_INS.get((module, name))
-    if existing is None:
-        existing = type(name, (kind,), {"__str__": _text, "__module__": module})
-        _STAND_INS[module, name] = existing
-    return existing if issubclass(existing, builtin) else type(name, (existing, builtin), {})

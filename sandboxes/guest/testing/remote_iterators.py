@@ -34,22 +34,19 @@ class RemoteIterator(Iterator[object]):
 
     def __next__(self) -> object:
         if not self._items and self._more:
-            self._draw()
+            answer = self._line.ask("advance", self.number, self._count)
+            if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
+                raise value_wire.Malformed("items of an iterator")
+            items: list[object] = answer[0]
+            self._more = answer[1] is True and bool(items)
+            self._drawn += len(items)
+            self._count = min(64, self._count * 2)
+            if self._drawn > MAX_ITEMS:
+                raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
+            self._items = items[::-1]
         if not self._items:
             raise StopIteration
         return self._items.pop()
-
-    def _draw(self) -> None:
-        answer = self._line.ask("advance", self.number, self._count)
-        if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
-            raise value_wire.Malformed("items of an iterator")
-        items: list[object] = answer[0]
-        self._more = answer[1] is True and bool(items)
-        self._drawn += len(items)
-        self._count = min(64, self._count * 2)
-        if self._drawn > MAX_ITEMS:
-            raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
-        self._items = items[::-1]
 
 
 class RemoteAsyncIterator:
