@@ -116,16 +116,14 @@ async def examine_remote(address: str) -> tuple[list[str], list[str]]:
     try:
         execution = await sandbox.execute("print(6 * 7)")
         problems = [] if execution.stdout == "42\n" else [f"a program does not run: {execution}"]
-        return problems, [await _described(sandbox)]
+        if isinstance(sandbox, RemoteSandbox):
+            card = await sandbox.card()
+            return problems, [
+                f"a ludus server at {sandbox.url}: tier {card.tier}, {card.slots} slots"
+            ]
+        url = sandbox.url if isinstance(sandbox, FusionSandbox) else ""
+        return problems, [f"a SandboxFusion server at {url}: how it isolates is not told"]
     except LudusError as error:
         return [str(error)], []
     finally:
         await sandbox.close()
-
-
-async def _described(sandbox: Sandbox) -> str:
-    if isinstance(sandbox, RemoteSandbox):
-        card = await sandbox.card()
-        return f"a ludus server at {sandbox.url}: tier {card.tier}, {card.slots} slots"
-    url = sandbox.url if isinstance(sandbox, FusionSandbox) else ""
-    return f"a SandboxFusion server at {url}: how it isolates is not told"

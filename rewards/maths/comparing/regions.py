@@ -158,19 +158,17 @@ def merged(pieces: Region) -> Region:
         # (2, 1) is empty. With letters in an end the true order is unknown, and the piece stays.
         if piece.low.at > piece.high.at and not symbols(piece.low.node):
             continue
-        if merged_intervals and _touch(merged_intervals[-1].high, piece.low):
-            last = merged_intervals.pop()
-            piece = Piece(
-                last.low, max(last.high, piece.high, key=lambda end: (end.at, end.closed))
-            )
+        if merged_intervals:
+            last = merged_intervals[-1]
+            high, low = last.high, piece.low
+            gap, scale = abs(high.at - low.at), max(abs(high.at), abs(low.at))
+            meets = gap <= 1e-11 * scale or high.at == low.at  # infinite ends have no gap
+            if (high.closed or low.closed) if meets else high.at > low.at:
+                merged_intervals.pop()
+                end = max(high, piece.high, key=lambda end: (end.at, end.closed))
+                piece = Piece(last.low, end)
         merged_intervals.append(piece)
     return merged_intervals
-
-
-def _touch(high: RegionEnd, low: RegionEnd) -> bool:
-    if abs(high.at - low.at) <= 1e-11 * max(abs(high.at), abs(low.at)) or high.at == low.at:
-        return high.closed or low.closed
-    return high.at > low.at
 
 
 def complement(region: Region) -> Region:

@@ -100,7 +100,11 @@ class Judge:
                 )
             first, second = shape(left), shape(right)
         if differ(left, right, first, second):
-            return self.decided("numeric", False, _values(left, right))
+            value, other_value = approximate(left), approximate(right)
+            detail = "the formulas have different values at a test point"
+            if value is not None and other_value is not None:
+                detail = f"its value is {other_value:.10g}, the gold's is {value:.10g}"
+            return self.decided("numeric", False, detail)
         return self._proven(left, right)
 
     def _proven(self, left: Node, right: Node) -> bool:
@@ -172,13 +176,6 @@ def shown(node: Node) -> str:
     """Return a number for a message, shortened to 40 characters."""
     numeral = str(node.value)
     return numeral if len(numeral) <= 40 else numeral[:37] + "..."
-
-
-def _values(left: Node, right: Node) -> str:
-    first, second = approximate(left), approximate(right)
-    if first is None or second is None:
-        return "the formulas have different values at a test point"
-    return f"its value is {second:.10g}, the gold's is {first:.10g}"
 
 
 ZERO = num(0)

@@ -55,9 +55,14 @@ def based(parser: Parser, digits: str) -> Node:
 
 def in_words(parser: Parser) -> Node:
     """Read number words, a name before an equals sign, a single letter, or `infinity`."""
-    if (name := _name_in_words(parser)) is not None:
-        return name
+    end = parser.position
+    while parser.tokens[end].kind == "word":
+        end += 1
     words: list[str] = []
+    if parser.tokens[end][:2] == ("rel", "="):
+        # Words before an equals sign are a name: `Area = 840`.
+        words = [parser.take().value for _ in range(end - parser.position)]
+        return nodes.text(" ".join(words).casefold())
     while parser.here.kind == "word" and (
         parser.here.value.lower() in NUMBER_WORDS or (words and _continues_number(parser))
     ):
@@ -75,17 +80,6 @@ def in_words(parser: Parser) -> Node:
         parser.take()
         return nodes.INFINITY
     raise Unreadable(f"the word {parser.here.value!r}")
-
-
-def _name_in_words(parser: Parser) -> Node | None:
-    """Read words before an equals sign as a name: `Area = 840`; None elsewhere."""
-    end = parser.position
-    while parser.tokens[end].kind == "word":
-        end += 1
-    if parser.tokens[end][:2] != ("rel", "="):
-        return None
-    words = [parser.take().value for _ in range(end - parser.position)]
-    return nodes.text(" ".join(words).casefold())
 
 
 def _continues_number(parser: Parser) -> bool:

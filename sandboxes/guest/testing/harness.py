@@ -97,10 +97,11 @@ class TestHarness(TestsLine):
             BrokenTests: the prelude cannot be run, or the tests cannot be judged.
         """
         words = all_names(tests)
-        try:
-            exec(compile(str(job["prelude"]), "prelude", "exec", dont_inherit=True), self.names)
-        except BaseException as error:
-            raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
+        if prelude := str(job["prelude"]):
+            try:
+                exec(compile(prelude, "prelude", "exec", dont_inherit=True), self.names)
+            except BaseException as error:
+                raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
         self.begin(job, words)
         missing = words - _BUILTIN_NAMES - set(self.names)
         for name in missing & _TRUSTED_FUNCTIONS.keys():
