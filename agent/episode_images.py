@@ -42,10 +42,27 @@ def line_of(episode: Episode, beside: Path) -> bytes:
             An image that is there already is not written again.
     """
     line = msgspec.json.encode(episode)
-    if _IMAGE in line:
-        folder = beside.parent / FOLDER
-        line = msgspec.json.encode(_mapped(episode, lambda image: _stored(image, folder)))
-    return line + b"\n"
+    if _IMAGE not in line:
+        return line + b"\n"
+    folder = beside.parent / FOLDER
+
+    def store(image: ImagePart) -> ImagePart:
+        if not image.data:
+            return image
+        kind = next((kind for start, kind in _ENDINGS if image.data.startswith(start)), "bin")
+        # WebP begins with "RIFF" and a length, and names itself at byte 8.
+        kind = "webp" if image.data[8:12] == b"WEBP" else kind
+        name = f"{hashlib.sha256(image.data).hexdigest()}.{kind}"
+        path = folder / name
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            # A reader never sees half an image: the file appears under its name when complete.
+            partial = path.with_suffix(".partial")
+            partial.write_bytes(image.data)
+            partial.replace(path)
+        return ImagePart(url=PREFIX + name)
+
+    return msgspec.json.encode(_mapped(episode, store)) + b"\n"
 
 
 def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Episode:
@@ -80,23 +97,6 @@ def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Ep
         return images.setdefault(name, ImagePart(data=data))
 
     return _mapped(episode, read)
-
-
-def _stored(image: ImagePart, folder: Path) -> ImagePart:
-    if not image.data:
-        return image
-    kind = next((kind for start, kind in _ENDINGS if image.data.startswith(start)), "bin")
-    # WebP begins with "RIFF" and a length, and names itself at byte 8.
-    kind = "webp" if image.data[8:12] == b"WEBP" else kind
-    name = f"{hashlib.sha256(image.data).hexdigest()}.{kind}"
-    path = folder / name
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # A reader never sees half an image: the file appears under its name when complete.
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(image.data)
-        partial.replace(path)
-    return ImagePart(url=PREFIX + name)
 
 
 def _mapped(value: S, change: Callable[[ImagePart], ImagePart]) -> S:

@@ -171,21 +171,18 @@ class _WorkList:
                 self.played[task, index] = episode
                 self._on_episode(episode)
                 if episode.trajectories[0].stop is Stop.TIMEOUT:
-                    await _leave(session)  # a call of it may never come back
+                    # A call of the session may never come back, nor may its close.
+                    try:
+                        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                            await session.close()
+                    except Exception as error:
+                        reason = str(error) or type(error).__name__
+                        logger.warning("%s was not closed: %s", session.id, reason)
                     session = open_session()
                     policy = policy_for(session)
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()
-
-
-async def _leave(session: Playable) -> None:
-    """Close a session that may be stuck, and log a failure to close."""
-    try:
-        async with asyncio.timeout(CLOSE_TIMEOUT_S):
-            await session.close()
-    except Exception as error:
-        logger.warning("%s was not closed: %s", session.id, str(error) or type(error).__name__)
 
 
 def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluation:

@@ -42,7 +42,15 @@ class Llama3PythonicFormat:
             body = body_of(text[calls_start:])
         if not _begins_list(body, tools):
             return Message(role=Role.ASSISTANT, content=text)
-        calls = _read_turn(body.text)
+        try:
+            calls = _read_list(body.text)
+        except UnreadableLiteral as error:
+            calls = [ToolCall(name="", id="call_0", error=str(error))]
+            # Perhaps somebody else's words, which the policy made up, begin after the list.
+            for head in own_beginnings(body.text):
+                with suppress(UnreadableLiteral):
+                    calls = _read_list(without_ends(head))
+                    break
         if not complete:  # the turn was cut off, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
         return Message(role=Role.ASSISTANT, content=text[:calls_start].strip(), tool_calls=calls)
@@ -100,17 +108,6 @@ def _is_list(text: str) -> bool:
         return not any(call.error for call in _read_list(body.text))
     except UnreadableLiteral:
         return False
-
-
-def _read_turn(body: str) -> list[ToolCall]:
-    """Return the calls of a list, after which the turn ends or somebody else's words begin."""
-    try:
-        return _read_list(body)
-    except UnreadableLiteral as error:
-        for head in own_beginnings(body):
-            with suppress(UnreadableLiteral):
-                return _read_list(without_ends(head))
-        return [ToolCall(name="", id="call_0", error=str(error))]
 
 
 def _read_list(body: str) -> list[ToolCall]:

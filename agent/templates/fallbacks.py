@@ -69,7 +69,11 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         shaped = [self._call(dict(row), tools, tool_format) for row in rows]
         if self.results_as_user:
-            shaped = [_result_as_user(row) for row in shaped]
+            for place, row in enumerate(shaped):
+                if row["role"] == "tool":
+                    content = _join_contents(RESULT_OPEN, row["content"], "\n")
+                    content = _join_contents(content, RESULT_CLOSE, "\n")
+                    shaped[place] = {"role": "user", "content": content, "result": True}
         if self.tools_as_text and tools:
             description = TextTools(tool_format).offer(tools)
             begun = shaped.pop(0) if shaped and _is_system(shaped[0]) else {"role": "system"}
@@ -162,13 +166,6 @@ def short_id(identity: str) -> str:
 
 def _is_system(row: TemplateRow) -> bool:
     return bool(row["role"] == "system")
-
-
-def _result_as_user(row: TemplateRow) -> TemplateRow:
-    if row["role"] != "tool":
-        return row
-    content = _join_contents(_join_contents(RESULT_OPEN, row["content"], "\n"), RESULT_CLOSE, "\n")
-    return {"role": "user", "content": content, "result": True}
 
 
 def _merged(rows: Sequence[TemplateRow], *, all_roles: bool) -> list[TemplateRow]:

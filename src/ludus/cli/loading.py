@@ -51,7 +51,17 @@ def _import_file(path: Path) -> None:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # last: a file there hides nothing that is installed
-    name = _module_name(path.resolve())
+    # The module has the file's own name, by which neighbours and worker processes find it, unless
+    # that name means another module: a file `numbers.py` must not stand in for the standard
+    # library's. Then the name is one that nothing else has.
+    name = path.stem
+    try:
+        same = importlib.util.find_spec(name) if name.isidentifier() else None
+    except ValueError:  # of a module without a spec, such as __main__
+        same = None
+    if same is None or not same.origin or Path(same.origin).resolve() != path.resolve():
+        digest = hashlib.blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()
+        name = f"ludus_import_{name}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"--import {str(path)!r}: not a Python file")
@@ -64,19 +74,3 @@ def _import_file(path: Path) -> None:
         if isinstance(error, SyntaxError):
             raise ConfigError(f"--import {str(path)!r}: {error}") from error
         raise
-
-
-def _module_name(path: Path) -> str:
-    """Return the name of the file's module: the file's own, by which neighbours and worker
-    processes find it, unless that name means another module (a file `numbers.py` must not stand in
-    for the standard library's). Then it is a name that nothing else has.
-    """
-    stem = path.stem
-    try:
-        spec = importlib.util.find_spec(stem) if stem.isidentifier() else None
-    except ValueError:  # of a module without a spec, such as __main__
-        spec = None
-    if spec is not None and spec.origin and Path(spec.origin).resolve() == path:
-        return stem
-    digest = hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()
-    return f"ludus_import_{stem}_{digest}"

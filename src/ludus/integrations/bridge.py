@@ -23,6 +23,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from ludus.agent.loop import opening_of
 from ludus.background import background_loop, run_on_loop
 from ludus.envs.protocol import Briefing, TextEnv
@@ -341,6 +343,17 @@ def as_chat(messages: Sequence[Message]) -> list[dict[str, str]]:
     """
     _refuse_images(messages)
     return [{"role": message.role.value, "content": message.text} for message in messages]
+
+
+def tool_call(name: str, arguments: str, identity: str) -> ToolCall:
+    """Return the call that a policy wrote; arguments that are no JSON object become its error, and
+    the call is not executed.
+    """
+    try:
+        decoded = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        return ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
+    return ToolCall(name=name, arguments=decoded, id=identity)
 
 
 async def on_background(work: Coroutine[Any, Any, T]) -> T:

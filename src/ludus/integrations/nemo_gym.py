@@ -36,7 +36,7 @@ from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
-from .bridge import shared_bridge
+from .bridge import shared_bridge, tool_call
 from .hosted import ClientTable, HostedEpisode
 from .nemo_gym_sessions import SeededSessions, aggregate_metrics
 from .openenv.shapes import text_of
@@ -257,9 +257,16 @@ class NemoGymService:
                 calls = [item for item in items if item.get("type") == "function_call"]
                 if not calls:
                     await player.act(last_words(items) or "")
-                else:
-                    output += [await _called(player, item) for item in calls]
-                if player.episode.over or not calls:
+                    break
+                for item in calls:
+                    identity = str(item.get("call_id") or "call_0")
+                    arguments = str(item.get("arguments") or "{}")
+                    call = tool_call(str(item.get("name")), arguments, identity)
+                    result = await player.act(assistant("", [call]))
+                    output.append(
+                        {"type": "function_call_output", "call_id": identity, "output": result}
+                    )
+                if player.episode.over:
                     break
         finally:
             await player.episode.close()
@@ -303,18 +310,6 @@ async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.St
 async def _reverify_mode(request: web.Request, body: bytes) -> web.StreamResponse:
     """Say that a stored rollout cannot be verified again: its episode is over."""
     return web.json_response("unsupported")
-
-
-async def _called(player: _Player, item: Mapping[str, Any]) -> dict[str, Any]:
-    identity = str(item.get("call_id") or "call_0")
-    name = str(item.get("name"))
-    try:
-        arguments = msgspec.json.decode(str(item.get("arguments") or "{}"), type=dict[str, Any])
-        call = ToolCall(name=name, arguments=arguments, id=identity)
-    except msgspec.DecodeError as error:
-        call = ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
-    result = await player.act(assistant("", [call]))
-    return {"type": "function_call_output", "call_id": identity, "output": result}
 
 
 def _output_of(response: object) -> list[dict[str, Any]] | None:

@@ -18,7 +18,7 @@ import msgspec
 from ludus.errors import RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 
-from .bridge import on_background, peer_package, shared_bridge
+from .bridge import on_background, peer_package, shared_bridge, tool_call
 
 _types: Any = peer_package("tinker_cookbook.rl.types", "tinker")
 _messages: Any = peer_package("tinker_cookbook.rl.message_env", "tinker")
@@ -204,15 +204,10 @@ def _shown(message: Message) -> dict[str, Any]:
 
 def _said(message: Mapping[str, Any]) -> str | Message:
     text = _renderers.get_text_content(message)
-    calls: list[ToolCall] = []
-    for number, call in enumerate(message.get("tool_calls") or ()):
-        name, identity = call.function.name, call.id or f"call_{number}"
-        try:
-            arguments = msgspec.json.decode(call.function.arguments, type=dict[str, Any])
-            calls.append(ToolCall(name=name, arguments=arguments, id=identity))
-        except msgspec.DecodeError as error:
-            fault = f"the arguments are no object: {error}"
-            calls.append(ToolCall(name=name, id=identity, error=fault))
+    calls = [
+        tool_call(call.function.name, call.function.arguments, call.id or f"call_{number}")
+        for number, call in enumerate(message.get("tool_calls") or ())
+    ]
     calls += [
         ToolCall(name="", id=f"unread_{number}", error=str(call.error))
         for number, call in enumerate(message.get("unparsed_tool_calls") or ())

@@ -149,25 +149,27 @@ class WorkerThreads:
                 job.future.set_exception(error)
 
     async def _watch(self) -> None:
+        """Abandon the threads whose work exceeds its time, and tell the callers."""
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
             now = time.monotonic()
             for worker_thread in self._worker_threads:
                 job = worker_thread.current
-                if job is not None and now - job.started > job.timeout_s:
-                    self._abandon(worker_thread, job)
-
-    def _abandon(self, worker_thread: _WorkerThread, job: _Job[Any]) -> None:
-        with worker_thread.lock:
-            if worker_thread.current is not job:
-                return
-            worker_thread.current = None
-            # The old thread compares this when its work ends, and then leaves the inbox alone.
-            worker_thread.generation += 1
-        self.abandoned += 1
-        logger.warning(
-            "%s: work exceeded %g s; its thread is abandoned", worker_thread.name, job.timeout_s
-        )
-        self._start_thread(worker_thread)
-        if not job.future.done():
-            job.future.set_result(job.late())
+                if job is None or now - job.started <= job.timeout_s:
+                    continue
+                with worker_thread.lock:
+                    if worker_thread.current is not job:  # the work has just ended
+                        continue
+                    worker_thread.current = None
+                    # The old thread compares this when its work ends, and then leaves the inbox
+                    # alone.
+                    worker_thread.generation += 1
+                self.abandoned += 1
+                logger.warning(
+                    "%s: work exceeded %g s; its thread is abandoned",
+                    worker_thread.name,
+                    job.timeout_s,
+                )
+                self._start_thread(worker_thread)
+                if not job.future.done():
+                    job.future.set_result(job.late())
