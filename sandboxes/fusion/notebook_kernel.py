@@ -119,9 +119,11 @@ def _cell(
         while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
             frames = frames.tb_next
         lines = traceback.format_exception(type(error), error, frames)
-        errors.append(
-            {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines[:200]}
-        )
+        try:
+            text = str(error)[:KEPT_BYTES]
+        except BaseException:  # the class is the cell's own
+            text = ""
+        errors.append({"ename": type(error).__name__, "evalue": text, "traceback": lines[:200]})
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     stdout, stderr = (stream.end() for stream in streams)
@@ -141,13 +143,6 @@ def _evaluate(code: CodeType, namespace: dict[str, Any]) -> object:
     import asyncio  # a large module, and few cells await
 
     return asyncio.run(value)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:KEPT_BYTES]
-    except BaseException:  # the class is the cell's own
-        return ""
 
 
 class _Stream:

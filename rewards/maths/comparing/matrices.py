@@ -41,18 +41,16 @@ def worked_out(node: Node) -> Node:
         return node
     total = parts[0]
     for part in parts[1:]:
-        combined = _sum(total, part) if node.op == "add" else _product(total, part)
+        combined: Node | None = None
+        if node.op == "mul":
+            combined = _product(total, part)
+        elif total.op == part.op == "matrix" and _shape(total) == _shape(part):
+            pairs = zip(total.args, part.args, strict=True)
+            combined = total._replace(args=tuple(nodes.add(a, b) for a, b in pairs))
         if combined is None:
             return node
         total = combined
     return total
-
-
-def _sum(left: Node, right: Node) -> Node | None:
-    if left.op != "matrix" or right.op != "matrix" or _shape(left) != _shape(right):
-        return None
-    cells = tuple(nodes.add(a, b) for a, b in zip(left.args, right.args, strict=True))
-    return left._replace(args=cells)
 
 
 def _product(left: Node, right: Node) -> Node | None:

@@ -43,27 +43,22 @@ def _derived(node: Node, variable: str) -> Node:
                 )
             )
         case "pow":
-            return _of_power(node.args[0], node.args[1], variable)
+            # d(b^e) = e b^(e-1) b' + b^e ln(b) e', where zero terms are left out
+            base, exponent = node.args
+            parts: list[Node] = []
+            if variable in nodes.symbols(base):
+                lowered = power(base, nodes.add(exponent, nodes.MINUS_ONE))
+                parts.append(mul(exponent, lowered, _derived(base, variable)))
+            if variable in nodes.symbols(exponent):
+                natural = base.op == "const" and base.note == "e"
+                factor = num(1) if natural else func("ln", base)
+                parts.append(mul(power(base, exponent), factor, _derived(exponent, variable)))
+            return nodes.add(*parts)
         case "func" if len(node.args) == 1:
             inner = node.args[0]
             return mul(_OUTER[node.note](inner), _derived(inner, variable))
         case _:
             raise LookupError(node.op)
-
-
-def _of_power(base: Node, exponent: Node, variable: str) -> Node:
-    """Differentiate a power: d(b^e) = e b^(e-1) b' + b^e ln(b) e', where zero terms are left
-    out.
-    """
-    parts: list[Node] = []
-    if variable in nodes.symbols(base):
-        lowered = power(base, nodes.add(exponent, nodes.MINUS_ONE))
-        parts.append(mul(exponent, lowered, _derived(base, variable)))
-    if variable in nodes.symbols(exponent):
-        natural = base.op == "const" and base.note == "e"
-        factor = num(1) if natural else func("ln", base)
-        parts.append(mul(power(base, exponent), factor, _derived(exponent, variable)))
-    return nodes.add(*parts)
 
 
 def _square(node: Node) -> Node:

@@ -30,21 +30,16 @@ def run(request: Request) -> int:
     sys.argv = [""]
     gc.enable()
     program.give_full_depth()
-    while (message := _receive(line)) is not None:
+    while (header := _exactly(line, LENGTH.size)) is not None:
+        body = _exactly(line, LENGTH.unpack(header)[0])
+        if body is None:
+            break
+        message: dict[str, object] = json.loads(body)
         answer = _DO[str(message["do"])](message, namespace)
         if answer is not None:
             data = json.dumps(answer).encode()
             line.sendall(LENGTH.pack(len(data)) + data)
     return 0
-
-
-def _receive(line: socket.socket) -> dict[str, object] | None:
-    header = _exactly(line, LENGTH.size)
-    if header is None:
-        return None
-    body = _exactly(line, LENGTH.unpack(header)[0])
-    message: dict[str, object] | None = None if body is None else json.loads(body)
-    return message
 
 
 def _exactly(line: socket.socket, size: int) -> bytes | None:

@@ -136,7 +136,16 @@ def is_changed(value: Derived) -> bool:
 
 def _method(base: type, name: str) -> Callable[..., object]:
     if name in _TEXTS:
-        return _text(_TEXTS[name])
+        verb = _TEXTS[name]
+
+        def ask(self: Derived, *form: str) -> str:
+            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
+            result = line.ask("operate", verb, (token, *form))
+            if type(result) is not str:
+                raise line.refuse(token, verb)
+            return result
+
+        return ask
     inherited: Any = getattr(base, name, None)
 
     def plain(self: Derived, *operands: object, **keywords: object) -> object:
@@ -149,17 +158,6 @@ def _method(base: type, name: str) -> Callable[..., object]:
         return inherited(self, *operands, **keywords)
 
     return plain
-
-
-def _text(verb: str) -> Callable[..., str]:
-    def ask(self: Derived, *form: str) -> str:
-        line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
-        result = line.ask("operate", verb, (token, *form))
-        if type(result) is not str:
-            raise line.refuse(token, verb)
-        return result
-
-    return ask
 
 
 def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:

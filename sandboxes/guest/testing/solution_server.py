@@ -52,7 +52,13 @@ class SolutionServer:
         self._objects: list[object] = []
         self._callbacks: dict[int, object] = {}
         self._numbers: dict[int, int] = {}
-        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
+        self.line = peer.Peer(
+            descriptor,
+            lambda verb, arguments: _VERBS[verb](self, *arguments),
+            self._name,
+            self._find,
+            returns_changes=True,
+        )
         self._failure: BaseException | None = None
         self.names: dict[str, object] = {}
         self._classes: set[type] = set()
@@ -132,9 +138,6 @@ class SolutionServer:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
             raise answer.error from None
-
-    def _serve(self, verb: str, arguments: list[object]) -> object:
-        return _VERBS[verb](self, *arguments)
 
     def resolve(self, names: list[str]) -> object:
         """Return what each name is: (kind, detail)."""
