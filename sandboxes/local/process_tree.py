@@ -106,24 +106,17 @@ def waited_s(pids: list[int]) -> float:
             stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
             nice, policy = int(stat[16]), int(stat[38])
             own_nice, own_policy = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
-            if not (nice > own_nice or policy != own_policy or _session_nice(pid) > 0):
+            session_nice = 0
+            with suppress(OSError):  # a kernel that does not schedule by session has no such file
+                group = Path(f"/proc/{pid}/autogroup").read_text()
+                session_nice = int(group.rpartition(" ")[2] or 0)
+            if not (nice > own_nice or policy != own_policy or session_nice > 0):
                 waited = max(
                     waited, int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
                 )
         except OSError:
             continue
     return waited
-
-
-def _session_nice(pid: int) -> int:
-    """Return the nice value of the process's session, or 0 where the kernel does not schedule by
-    session.
-    """
-    try:
-        text = Path(f"/proc/{pid}/autogroup").read_text()
-    except OSError:
-        return 0
-    return int(text.rpartition(" ")[2] or 0)
 
 
 def shared_out(pids: list[int]) -> int:

@@ -138,7 +138,10 @@ def _answer(prompt: ReadPrompt, *, cheat: bool) -> str:
         better = "tie" if first == second else "A" if first > second else "B"
         return json.dumps({"reason": "by its words", "better": better})
     if "Rank the responses" in prompt.text:
-        return _ranking(prompt)
+        criterion = prompt.criteria[0].text if prompt.criteria else ""
+        names = [n.removeprefix("response_") for n in prompt.data if n.startswith("response_")]
+        best = sorted(names, key=lambda n: -share_met(criterion, prompt.data[f"response_{n}"]))
+        return json.dumps({"reason": "by its words", "ranking": best})
     scores = {c.id: _score(c, response, cheat=cheat) for c in prompt.criteria}
     if "How good is the response" in prompt.text:
         weights = sum(c.weight for c in prompt.criteria) or 1.0
@@ -164,10 +167,3 @@ def _score(criterion: PromptCriterion, response: str, *, cheat: bool) -> int:
         return criterion.highest
     share = share_met(criterion.text, response)
     return round(share * criterion.highest) if criterion.highest > 1 else int(share >= 0.5)
-
-
-def _ranking(prompt: ReadPrompt) -> str:
-    criterion = prompt.criteria[0].text if prompt.criteria else ""
-    names = [n.removeprefix("response_") for n in prompt.data if n.startswith("response_")]
-    best = sorted(names, key=lambda n: -share_met(criterion, prompt.data[f"response_{n}"]))
-    return json.dumps({"reason": "by its words", "ranking": best})

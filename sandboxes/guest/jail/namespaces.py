@@ -79,7 +79,10 @@ def build(plan: JailPlan) -> None:
         _build_root(plan)
         socket.sethostname(policy.HOSTNAME)
         if plan.network:
-            _raise_loopback()
+            # `lo` is the only interface of this network namespace, and is down at first.
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+                request = struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING)
+                fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
     if plan.tier == DOCKER:
         if not os.path.lexists(policy.SHARED):
             os.symlink(policy.WORK, policy.SHARED)
@@ -191,13 +194,6 @@ def _fill_dev(root: str) -> None:
     os.symlink("/proc/self/fd", root + "/dev/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.symlink(f"/proc/self/fd/{number}", f"{root}/dev/{name}")
-
-
-def _raise_loopback() -> None:
-    """Switch on `lo`, the only interface of this network namespace."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        request = struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING)
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
 
 
 def _limit(plan: JailPlan) -> None:

@@ -217,20 +217,20 @@ class Interface(NamesOfTests):
         """Return whether the tests use a name as an exception, or the name ends like that of an
         exception.
         """
-        return name.endswith(("Error", "Exception", "Warning")) or any(
-            self._catches(node, name) for node in self.nodes
-        )
-
-    def _catches(self, node: ast.AST, name: str) -> bool:
-        kinds: list[ast.expr | None] = []
-        if isinstance(node, ast.ExceptHandler):
-            kinds = [node.type]
-        elif isinstance(node, ast.Raise):
-            kinds = [node.exc.func if isinstance(node.exc, ast.Call) else node.exc]
-        elif isinstance(node, ast.Call) and last_name(node.func) in _CATCHING:
-            kinds = [*node.args]
-        flat = [part for kind in kinds if kind for part in ast.walk(kind)]
-        return any(isinstance(part, ast.expr) and self.free(part) == name for part in flat)
+        if name.endswith(("Error", "Exception", "Warning")):
+            return True
+        for node in self.nodes:
+            kinds: list[ast.expr | None] = []
+            if isinstance(node, ast.ExceptHandler):
+                kinds = [node.type]
+            elif isinstance(node, ast.Raise):
+                kinds = [node.exc.func if isinstance(node.exc, ast.Call) else node.exc]
+            elif isinstance(node, ast.Call) and last_name(node.func) in _CATCHING:
+                kinds = [*node.args]
+            flat = [part for kind in kinds if kind for part in ast.walk(kind)]
+            if any(isinstance(part, ast.expr) and self.free(part) == name for part in flat):
+                return True
+        return False
 
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""

@@ -51,12 +51,12 @@ def leave_no_trace(tests: list[ast.Module]) -> bool:
     """Return whether all tests are of the harmless kind."""
     import ast  # a large module, which only the children that grade many times load
 
-    return all(_is_harmless(node) for test in tests for node in ast.walk(test))
-
-
-def _is_harmless(node: ast.AST) -> bool:
-    name: str = getattr(node, "id", "")
-    attribute: str = getattr(node, "attr", "")
-    if name in _IMPURE or attribute.startswith("_") or getattr(node, "decorator_list", None):
-        return False
-    return type(node).__name__ in _NODES
+    for test in tests:
+        for node in ast.walk(test):
+            name: str = getattr(node, "id", "")
+            attribute: str = getattr(node, "attr", "")
+            if name in _IMPURE or attribute.startswith("_"):
+                return False
+            if getattr(node, "decorator_list", None) or type(node).__name__ not in _NODES:
+                return False
+    return True
