@@ -125,7 +125,8 @@ class FolderText:
     @cached_property
     def _ready(self) -> Any:
         """The model, moved to the device on first use, which is in the process that computes."""
-        return self.model.to(self.device)
+        model: Any = self.model  # the stub of `to` declares a decorated function
+        return model.to(self.device)
 
     @torch.inference_mode()
     def _score(self, rows: Sequence[list[int]]) -> list[list[float]]:

@@ -43,14 +43,18 @@ def said(observation: Any) -> str:
     return observation if isinstance(observation, str) else observation[0].text
 
 
+async def step_as_shown(made: EnvSession) -> Any:
+    action = made.env.demonstrate()
+    assert action is not None
+    return await made.step(action)
+
+
 async def played(made: EnvSession, task: str) -> tuple[float, list[str]]:
     """The expert's return, and what it saw."""
     await made.reset(seed=0, options={"task": task})
     total, seen, over = 0.0, list[str](), False
     while not over:
-        action = made.env.demonstrate()
-        assert action is not None
-        observation, reward, terminated, truncated, _ = await made.step(action)
+        observation, reward, terminated, truncated, _ = await step_as_shown(made)
         total, over = total + reward, terminated or truncated
         seen.append(said(observation))
     return total, seen
@@ -220,7 +224,7 @@ async def test_the_demonstrator_follows_the_searches_of_a_questions_file(tmp_pat
     files = {"corpus": str(corpus), "questions": str(questions), "test": 0.0, "validation": 0.0}
     made = session(**files, topk=1)
     await made.reset(seed=0)
-    shown = [said((await made.step(made.env.demonstrate()))[0]) for _ in range(2)]
+    shown = [said((await step_as_shown(made))[0]) for _ in range(2)]
     assert shown == [
         'Doc 1(Title: "Thebes") It was founded by Cadmus.',
         'Doc 1(Title: "Cadmus") Cadmus was born in Tyre.',
@@ -228,10 +232,10 @@ async def test_the_demonstrator_follows_the_searches_of_a_questions_file(tmp_pat
     assert made.env.demonstrate_summary(newest=True) == (
         "Found Thebes: Cadmus; Cadmus: Tyre. Answer: Tyre."
     )
-    assert (await made.step(made.env.demonstrate()))[1] == 1.0
+    assert (await step_as_shown(made))[1] == 1.0
     recalled = session(**files | {"corpus": ""}, retriever="self", style="tags")
     await recalled.reset(seed=0)
-    assert (await recalled.step(recalled.env.demonstrate()))[1] == 1.0
+    assert (await step_as_shown(recalled))[1] == 1.0
 
 
 # --- the index ---------------------------------------------------------------------------------

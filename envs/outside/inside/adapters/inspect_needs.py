@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from pathlib import Path
@@ -132,7 +132,7 @@ def _declared(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _without_network() -> Iterator[None]:
+def _without_network() -> Generator[None]:
     """Let every connection fail at once, and no retry wait."""
     kept = socket.getaddrinfo, time.sleep
     os.environ["HF_HUB_OFFLINE"] = "1"

@@ -195,7 +195,7 @@ def test_settings_and_folders_that_cannot_be_are_refused(reward_folder, tmp_path
 
 async def test_broken_weights_are_an_error_and_never_a_reward(reward_folder) -> None:
     verifier = RewardModel(str(reward_folder))
-    verifier.model.score.weight.data.fill_(math.nan)
+    verifier.model.get_parameter("score.weight").data.fill_(math.nan)
     (verdict,) = verifier.score_batch([verifier.prepare(Sample(prompt="?", response="4"))])
     assert (verdict.status, verdict.reward) == (Status.ERROR, None)
 
