@@ -194,8 +194,8 @@ class PolicyReader:
             found.append(f"rows are padded, since this model cannot be packed: {self.unpacked}")
         if self.config.compile:
             found.append(
-                "trainer.compile is on: the first passes of a run compile the layers; what it "
-                "gains has not been measured"
+                "trainer.compile is on: the first passes of a run compile the layers. On a CPU it "
+                "gained 1 % of the time; what it gains on a GPU has not been measured"
             )
         usual = TrainerConfig()
         for name in ("critic", "critic_lr", "value_updates"):
