@@ -252,7 +252,7 @@ async def bounds(engine: Any, updater: Updater, groups: int, steps: int) -> dict
 
 def main() -> None:
     """Measure one mode and print the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("mode", choices=("async", "sync", "free", "bounds"))
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=8)

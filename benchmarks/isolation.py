@@ -356,7 +356,7 @@ async def calls_of(env_id: str, seeds: int) -> list[float]:
 
 def main() -> None:
     """Run one of them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("what", choices=["faults", "spin", "hop", "memory", "bounds"])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)

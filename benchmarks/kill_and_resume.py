@@ -268,7 +268,7 @@ def measure(options: argparse.Namespace, work: Path) -> list[str]:
 
 def main() -> int:
     """Print the figures, and return 1 if the law is broken."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--staleness", type=int, default=0)
