@@ -1,11 +1,12 @@
 """Context managers at equal working context, on ledger, search and functions.
 
-    python benchmarks/context.py                               # every manager, scripted
-    python benchmarks/context.py --train 3 --json context.json # and four of them trained on ledger
+    python benchmarks/context.py                           # every manager, scripted
+    python benchmarks/context.py --train 3 --folder FOLDER # four of them trained, on three seeds
 
 The scripted policy sees its window alone, reads without error and writes down what it reads where
 a manager lets it write (`context_worlds.py`): the table shows what each manager can keep in W
-tokens, not what a model learns. What a tiny model learns is in the trained rows.
+tokens, not what a model learns. What a tiny model learns is in the trained rows; those that the
+folder has are read from it.
 """
 
 import argparse
@@ -142,13 +143,35 @@ def trained_table(rows: list[dict]) -> str:
     """A line for each trained manager: means over seeds with 95% intervals by Student's t."""
     from supo_rows import interval
 
-    lines = [f"{'manager':<12} {'seeds':>5} {'greedy':>16} {'sampled first':>16} {'last':>16}"]
-    for name in dict.fromkeys(row["manager"] for row in rows):
-        mine = [row for row in rows if row["manager"] == name]
-        columns = ("after", "sampled_before", "sampled")
+    columns = ("sampled_before", "sampled", "before", "after")
+    heads = ("sampled, first", "last three", "greedy, before", "after")
+    lines = [f"{'':<10} {'manager':<10} {'seeds':>5}" + "".join(f"{one:>17}" for one in heads)]
+    for where, name in dict.fromkeys((row["env"], row["manager"]) for row in rows):
+        mine = [row for row in rows if (row["env"], row["manager"]) == (where, name)]
         said = [interval([row[column] for row in mine]) for column in columns]
-        lines.append(f"{name:<12} {len(mine):>5} " + " ".join(f"{one:>16}" for one in said))
+        lines.append(
+            f"{where:<10} {name:<10} {len(mine):>5}" + "".join(f"{one:>17}" for one in said)
+        )
     return "\n".join(lines)
+
+
+def trained(
+    wheres: list[str], folder: Path, seeds: range, arms: list[str], *, own_starts: bool
+) -> list[dict]:
+    """Train the arms on each environment; a row whose result is in the folder is read."""
+    import context_games
+    import context_training
+
+    rows = []
+    for where in wheres:
+        if where == "ledger":
+            made = context_training.trained(folder / where, seeds, arms, own_starts=own_starts)
+        else:
+            made = context_games.trained(where, folder / where, seeds, arms)
+        for row in made:
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+    return rows
 
 
 async def scripted(tasks: int, names: list[str]) -> list[dict]:
@@ -166,30 +189,29 @@ def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=64, help="held-out tasks of a scripted row")
-    parser.add_argument("--managers", default=",".join(MANAGERS))
+    parser.add_argument("--managers", default=",".join(MANAGERS), help="scripted; may be empty")
     parser.add_argument("--train", type=int, default=0, help="seeds of the trained rows")
-    parser.add_argument("--arms", default="none,summarize,memagent,resum", help="mem1 too")
-    parser.add_argument("--own-starts", action="store_true", help="random weights for each seed")
+    parser.add_argument("--where", default="ledger,search,functions", help="of the trained rows")
+    parser.add_argument("--arms", default="none,summarize,memagent,resum", help="mem1 on ledger")
+    parser.add_argument("--own-starts", action="store_true", help="weights for each seed of ledger")
+    parser.add_argument("--folder", type=Path, help="keeps trained rows; a scratch one by default")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = asyncio.run(scripted(options.tasks, options.managers.split(",")))
-    print(scripted_table(rows))
-    trained: list[dict] = []
+    scripted_rows, trained_rows = [], []
+    if names := [name for name in options.managers.split(",") if name]:
+        scripted_rows = asyncio.run(scripted(options.tasks, names))
+        print(scripted_table(scripted_rows))
     if options.train:
-        from context_training import taught, train_seed
-
         with tempfile.TemporaryDirectory(prefix="ludus-context-") as scratch:
-            arms = options.arms.split(",")
-            clean = taught(0, Path(scratch, "clean"))
-            for seed in range(options.train):
-                if seed and options.own_starts:
-                    clean = taught(seed, Path(scratch, f"clean-{seed}"))
-                for row in train_seed(seed, Path(scratch, str(seed)), clean, arms):
-                    print(json.dumps(row), flush=True)
-                    trained.append(row)
-        print(trained_table(trained))
+            trained_rows = trained(
+                options.where.split(","), options.folder or Path(scratch), range(options.train),
+                options.arms.split(","), own_starts=options.own_starts,
+            )  # fmt: skip
+        print(trained_table(trained_rows))
     if options.json:
-        options.json.write_text(json.dumps({"scripted": rows, "trained": trained}, indent=1))
+        options.json.write_text(
+            json.dumps({"scripted": scripted_rows, "trained": trained_rows}, indent=1)
+        )
     return 0
 
 

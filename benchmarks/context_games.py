@@ -52,7 +52,7 @@ class Game:
     action_tokens: int
     summary_tokens: int
     phrases: tuple[str, ...] = ()
-    taught: int = 260
+    taught: int = 800
     """Updates of the clean start, at most; the loss at which it ends is `taught_loss`."""
     taught_loss: float = 0.015
     shown: int = 15
@@ -117,21 +117,17 @@ def functions() -> Game:
 def write_search_files(folder: Path, seed: int = 0) -> tuple[Path, Path, list[str]]:
     """Write a corpus whose pages lead to one another, and questions about where a page ends.
 
-    Names are two tokens, since a policy can copy a token that it has copied before, and a question
-    that is held out asks for a page that no question has asked for.
+    A question that is held out asks for a page that no question has asked for, so that a policy has
+    to copy names and not to remember them: there are 1,500, of two tokens each, from 60 tokens.
 
     Returns:
         The files of the pages and of the questions, and the names of the pages.
     """
     rng = random.Random(seed)
-    names = [
-        f"{first}{digit}{last}"
-        for first in "bdfghjk"
-        for digit in "123456789"
-        for last in "acemoqsuwy"
-    ]
+    halves = [f"{letter}{digit}" for letter in "bdfghjkmpqtvwxz" for digit in "2468"]
+    names = [first + last for first in halves for last in halves if first != last]
     rng.shuffle(names)
-    levels = [[names.pop() for _ in range(size)] for size in (50, 80, 100, 110, 120, 140)]
+    levels = [[names.pop() for _ in range(size)] for size in (60, 120, 180, 240, 400, 500)]
     leads_to = {
         name: rng.choice(levels[number - 1]) if number else ""
         for number, level in enumerate(levels)
@@ -169,14 +165,15 @@ FOUND = (
 def search() -> Game:
     """Pages that lead to one another, five or six searches to the end, and the end's name."""
     pages, questions, names = write_search_files(Path(tempfile.gettempdir()) / "ludus-search-game")
+    halves = dict.fromkeys(half for name in names for half in (name[:2], name[2:]))
     return Game(
         env=(
             f"ludus/search-v0?corpus={pages}&questions={questions}&topk=1&max_turns=16"
             "&validation=0.05&test=0.25"
         ),
         window=152, action_tokens=8, summary_tokens=42,
-        phrases=(*TURNS, *FOUND, *dict.fromkeys(name[:2] for name in names)),
-        taught=400, steps=20,
+        phrases=(*TURNS, *FOUND, *halves),
+        taught=700, steps=20,
     )  # fmt: skip
 
 
@@ -231,7 +228,7 @@ def show(game: Game, folder: Path, start: Path, arm: Arm, seed: int, steps: int,
         stop_loss=game.taught_loss if lr > 1e-3 else 0.0,
         context=ContextSettings(**arm.context),
         model=ModelConfig(path=str(start), device="cpu"),
-        trainer=TrainerConfig(lr=lr, warmup_steps=20),
+        trainer=TrainerConfig(lr=lr, warmup_steps=20, lr_decay="linear"),
         run=RunConfig(folder=str(folder), tensorboard=False, episodes_every=0),
     )  # fmt: skip
     return asyncio.run(run_sft(config))

@@ -6,9 +6,11 @@ rollouts, and all segments of a rollout share the advantage, whatever manager cu
 """
 
 import asyncio
+import json
 import re
 import statistics
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,11 +87,28 @@ def taught(seed: int, folder: Path, setting: Setting = SIZE) -> Path:
     return clean_start(setting, folder, seed, (*PHRASES, *EXTRA))
 
 
-def train_seed(seed: int, folder: Path, clean: Path, arms=TRAINED, setting: Setting = SIZE):
-    """Yield a row for each arm, as soon as it is trained."""
+def trained(
+    folder: Path, seeds: Sequence[int], arms: Sequence[str] = TRAINED, *, own_starts: bool = False
+) -> Iterator[dict]:
+    """Yield a row for each arm and seed, as soon as it is there; one that is kept is read."""
     one_thread()
-    for name in arms:
-        yield train_arm(setting, folder / name, clean, name, seed)
+    for seed in seeds:
+        for name in arms:
+            kept = folder / f"{name}-{seed}.json"
+            if not kept.exists():
+                first = seed if own_starts else 0
+                row = train_arm(SIZE, folder / f"{name}-{seed}", _clean(first, folder), name, seed)
+                kept.write_text(json.dumps(row))
+            yield json.loads(kept.read_text())
+
+
+def _clean(seed: int, folder: Path) -> Path:
+    """The weights that the clean demonstrator has taught, made once for a folder."""
+    kept = folder / f"clean-{seed}.txt"
+    if not kept.exists():
+        clean = taught(seed, folder / f"clean-{seed}")
+        kept.write_text(str(clean))
+    return Path(kept.read_text())
 
 
 def train_arm(setting: Setting, folder: Path, clean: Path, name: str, seed: int) -> dict:

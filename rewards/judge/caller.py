@@ -182,10 +182,9 @@ class JudgeCaller:
                     second_question = repaired(question)
                     return read(_whole_text(await self._answer(second_question, effort, draw)))
         except TimeoutError as error:
-            if isinstance(error, RequestTimeout):
-                raise
+            last = f": {error}" if isinstance(error, RequestTimeout) else ""  # of an attempt
             raise RequestTimeout(
-                f"the judge gave no verdict within {self.server.deadline_s:g} s"
+                f"the judge gave no verdict within {self.server.deadline_s:g} s{last}"
             ) from None
 
     async def first_token(self, question: JudgeQuestion, effort: Effort) -> dict[str, float] | None:
@@ -200,10 +199,9 @@ class JudgeCaller:
             async with asyncio.timeout(self.server.deadline_s):
                 return (await self._answer(question, effort, 0, **extra)).top
         except TimeoutError as error:
-            if isinstance(error, RequestTimeout):
-                raise
+            last = f": {error}" if isinstance(error, RequestTimeout) else ""  # of an attempt
             raise RequestTimeout(
-                f"the judge gave no token within {self.server.deadline_s:g} s"
+                f"the judge gave no token within {self.server.deadline_s:g} s{last}"
             ) from None
 
     async def close(self) -> None:

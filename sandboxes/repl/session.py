@@ -194,6 +194,7 @@ class Session:
             await asyncio.wait([asking], timeout=min(0.1, max(0.0, deadline - time.monotonic())))
             if self._line.fileno() < 0:
                 asking.cancel()  # it was closed meanwhile: nothing will answer
+                await self.close()
                 self._check()
             if any(output.size > output.limit for output in self._outputs):
                 verdict = ExecutionStatus.OUTPUT_LIMIT
@@ -302,21 +303,28 @@ class Session:
     def _expire(self) -> None:
         self._expired = True
         self._reason = f"it was idle for {self._idle_ttl_s:g} s"
-        self._ending = self._loop.create_task(self.close())
+        self._end()
 
     async def close(self) -> None:
-        """End the session and give the slot back. A second call does nothing."""
+        """End the session and give the slot back. A second call waits for the first.
+
+        A caller that is cancelled meanwhile does not end the clearing-up: the slot, the files and
+        the control group of a session that was half closed would be lost to others.
+        """
+        await asyncio.shield(self._end())
+
+    def _end(self) -> asyncio.Task[None]:
         if self._idle:
             self._idle.cancel()
-        if self._line.fileno() < 0:
-            return
-        self._loop.remove_reader(self._line)  # or it would be taken for the descriptor's next use
-        self._loop.remove_writer(self._line)
-        self._line.close()
-        for output in self._outputs:
-            self._loop.remove_reader(output.descriptor)
-            os.close(output.descriptor)
-        await self._session_process.close()
+        if self._ending is None:
+            self._loop.remove_reader(self._line)  # or it would be taken for its number's next use
+            self._loop.remove_writer(self._line)
+            self._line.close()
+            for output in self._outputs:
+                self._loop.remove_reader(output.descriptor)
+                os.close(output.descriptor)
+            self._ending = self._loop.create_task(self._session_process.close())
+        return self._ending
 
     async def __aenter__(self) -> Self:
         return self
@@ -364,15 +372,20 @@ class Snapshot:
 
     def _expire(self) -> None:
         self._gone = f"it was idle for {self._idle_ttl_s:g} s"
-        self._ending = self._loop.create_task(self._frozen.close())
+        self._end()
 
     async def close(self) -> None:
-        """Delete the snapshot; sessions restored from the snapshot go on. A second call does
-        nothing.
+        """Delete the snapshot; sessions restored from the snapshot go on. A second call waits for
+        the first, and a caller that is cancelled does not end the clearing-up.
         """
-        self._idle.cancel()
         self._gone = self._gone or "it was closed"
-        await self._frozen.close()
+        await asyncio.shield(self._end())
+
+    def _end(self) -> asyncio.Task[None]:
+        self._idle.cancel()
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._frozen.close())
+        return self._ending
 
     async def __aenter__(self) -> Self:
         return self
