@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -18,6 +19,10 @@ settings.load_profile("ludus")
 
 # Tiny models are faster on one thread, and tests share the machine with the servers they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell's background jobs, and all they start, ignore Ctrl-C, which tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WITH_DOCKERD = Path(__file__).resolve().parents[1] / "scripts" / "with_dockerd.sh"
 

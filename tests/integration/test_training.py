@@ -141,19 +141,12 @@ async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(
         assert all(episode.trajectories[0].verdict.ok for episode in read_episodes(path))
 
 
-def heed_ctrl_c() -> None:
-    """A shell's background jobs, and all they start, do not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def interrupt_after(
     lines: int, arguments: list[str], cwd: Path, *, verb: str = "train", by: int = signal.SIGINT
 ) -> Any:
     """Run `ludus train` as a process and send it Ctrl-C once `lines` lines of metrics are there."""
     command = [sys.executable, "-m", "ludus", verb, *arguments, "--run.folder=run"]
-    process = subprocess.Popen(
-        command, cwd=cwd, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c
-    )
+    process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
     metrics = cwd / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while not metrics.exists() or len(metrics.read_text().splitlines()) < lines:

@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,17 @@ def test_a_command_to_type_has_the_imports_of_this_one(tmp_path: Path) -> None:
     )
 
 
+@contextmanager
+def started(command: list[str], cwd: Path) -> Generator[subprocess.Popen[str]]:
+    """A process that does not outlive the test."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=cwd, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["train", "sft"])
 def test_the_command_that_is_told_after_an_interruption_resumes_the_run(
@@ -143,30 +156,22 @@ def test_the_command_that_is_told_after_an_interruption_resumes_the_run(
         "sft": "sft --batch-size 2",
     }[verb].split()
     common = f"--env mine/own-v0 --model.path {model} --steps 100000 --run.folder run".split()
-    process = subprocess.Popen(
-        [*start, *settings, *common],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    waited = subprocess.run(
-        ["sh", "-c", f"until grep -qs '\"step\":[2-9]' {metrics}; do sleep 0.1; done"],
-        timeout=120,
-    )
-    assert waited.returncode == 0
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    with started([*start, *settings, *common], tmp_path) as process:
+        metrics = tmp_path / "run" / "metrics.jsonl"
+        waited = subprocess.run(
+            ["sh", "-c", f"until grep -qs '\"step\":[2-9]' {metrics}; do sleep 0.1; done"],
+            timeout=120,
+        )
+        assert waited.returncode == 0
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
     again = said.partition("go on with: ")[2].split("\n")[0].split()
     assert again[:3] == ["ludus", "--import", "mine.py"], said
-    resumed = subprocess.Popen(
-        [*start[:3], *again[1:]], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    before = len(metrics.read_text().splitlines())
-    more = f"until [ $(wc -l < {metrics}) -gt {before + 1} ]; do sleep 0.1; done"
-    subprocess.run(["sh", "-c", more], timeout=120, check=True)
-    resumed.send_signal(signal.SIGINT)
-    resumed.communicate(timeout=120)
+    with started([*start[:3], *again[1:]], tmp_path) as resumed:
+        before = len(metrics.read_text().splitlines())
+        more = f"until [ $(wc -l < {metrics}) -gt {before + 1} ]; do sleep 0.1; done"
+        subprocess.run(["sh", "-c", more], timeout=120, check=True)
+        resumed.send_signal(signal.SIGINT)
+        resumed.communicate(timeout=120)
     assert resumed.returncode == 130

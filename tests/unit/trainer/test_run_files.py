@@ -180,11 +180,6 @@ async def test_a_server_that_does_not_end_when_asked_is_killed() -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def heed_ctrl_c() -> None:
-    """A shell's background jobs, and all they start, do not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_the_demo_with_one_line_and_no_report(tmp_path: Path) -> None:
     target = tmp_path / "demo"
@@ -196,7 +191,6 @@ def test_ctrl_c_ends_the_demo_with_one_line_and_no_report(tmp_path: Path) -> Non
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=heed_ctrl_c,
     )
     try:
         deadline = time.monotonic() + 90
