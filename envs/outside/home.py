@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -84,7 +85,8 @@ def installed(kind: str) -> Installed | None:
 def installed_kinds() -> list[str]:
     """Return the kinds that have a folder, finished or not."""
     folder = environments_folder()
-    return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
+    places = folder.iterdir() if folder.is_dir() else ()
+    return sorted(place.name for place in places if place.is_dir())
 
 
 def install(
@@ -106,12 +108,17 @@ def install(
         timeout_s: the limit of each command, in seconds.
 
     Raises:
-        ConfigError: pip cannot install the packages, such as for clashes among them.
+        ConfigError: pip cannot install the packages, such as for clashes among them, or another
+            process installs or removes the kind.
     """
-    folder = environments_folder() / kind.name
     base = _base(kind, python)
+    with _alone(environments_folder() / kind.name):
+        return _make(kind, base, packages, timeout_s)
+
+
+def _make(kind: EnvKind, base: str, packages: Sequence[str], timeout_s: float) -> Installed:
+    folder = environments_folder() / kind.name
     _remove(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     _run([base, "-m", "venv", str(folder)], f"{base} makes no environment", timeout_s)
     program = str(_program(folder))
     requirements = [*kind.requires, *packages]
@@ -147,7 +154,27 @@ def remove(kind: str) -> None:
     if kind not in installed_kinds():
         there = ", ".join(installed_kinds()) or "none"
         raise ConfigError(f"no environment of {kind!r} is installed in {folder.parent}: {there}")
-    _remove(folder)
+    with _alone(folder):
+        _remove(folder)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Keep other processes from changing an environment; the lock ends with its process.
+
+    Two that installed one kind at once would leave a record of packages that the other removed.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    held = folder.with_name(f".{folder.name}.lock")
+    with held.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"another process installs or removes {folder.name!r} in {folder.parent}: wait for "
+                "its end"
+            ) from None
+        yield
 
 
 def _remove(folder: Path) -> None:

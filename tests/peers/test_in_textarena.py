@@ -166,6 +166,17 @@ def test_a_game_of_one_player_has_the_packages_rewards() -> None:
     env.close()
 
 
+@pytest.mark.parametrize(("arguments", "rounds"), [({}, 5), ({"variant": "short"}, 3)])
+def test_a_game_without_a_variant_is_the_plain_id_of_the_package(
+    arguments: dict[str, Any], rounds: int
+) -> None:
+    # the package registers IndianPoker-v0-short, of 3 rounds, before IndianPoker-v0, of 5
+    python = python_with("textarena")
+    env = ludus.make("textarena/IndianPoker-v0", python=python, **arguments)
+    assert f"{rounds} round(s) total" in str(env.reset(seed=0)[0])
+    env.close()
+
+
 @pytest.mark.parametrize(
     "named", ["FrozenLake-v0?variant=hardcore", "TicTacToe-v0", "KuhnPoker-v0"]
 )

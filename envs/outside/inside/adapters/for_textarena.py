@@ -136,7 +136,8 @@ class ArenaGame:
     def __init__(self, family: str, settings: dict[str, Any]) -> None:
         known, left = variants(), dict(settings)
         refuse_unknown(family, sorted(known), "game of textarena")
-        variant = str(left.pop("variant", next(iter(known[family]))))
+        plain = "" if "" in known[family] else next(iter(known[family]))
+        variant = str(left.pop("variant", plain))
         refuse_unknown(variant, sorted(known[family]), f"variant of {family}")
         self.peer_id = known[family][variant]
         self.seat, self.players = int(left.pop("seat", 0)), int(left.pop("players", 0))

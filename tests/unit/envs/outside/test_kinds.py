@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,35 @@ def test_the_catalogue_lists_families_and_variants_apart() -> None:
         assert one is not None
         names = [family.name for family in one.families]
         assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda: home.install(kinds.find_kind("gem")), lambda: home.remove("gem")]
+)
+def test_an_environment_is_changed_by_one_process_at_a_time(
+    tmp_path: Path, change: Callable[[], object]
+) -> None:
+    place = tmp_path / "home" / "envs" / "gem"
+    place.mkdir(parents=True)
+    hold = (
+        "import fcntl, sys\n"
+        "with open(sys.argv[1], 'a') as file:\n"
+        "    fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", hold, str(place.with_name(".gem.lock"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(ConfigError, match="another process installs or removes 'gem'"):
+            change()
+        assert place.is_dir()
+        assert home.installed_kinds() == ["gem"]
+        other.communicate("")
+    home.remove("gem")
+    assert home.installed_kinds() == []
 
 
 def test_all_are_listed_without_installing_any(capsys: pytest.CaptureFixture[str]) -> None:
