@@ -181,6 +181,15 @@ def _refuse_other_model(
     begun = kept - outside  # before the first update there are no moments
     unknown = sorted(kept - set(named))
     missing = sorted((set(named) if begun else outside) - kept)
+    for which, names, here in (("holds", unknown, "has none"), ("lacks", missing, "trains one")):
+        owners = {name.partition(".")[0] for name in names}
+        if owners and owners <= {"critic", "value_head"}:
+            separate = 'separate critic (trainer.critic = "separate")'
+            what = separate if "critic" in owners else "value head"
+            raise ConfigError(
+                f"{str(folder)!r} {which} the state of a {what}, and this run {here}: go on with "
+                "the recipe and the settings of the checkpoint"
+            )
     if unknown or missing:
         which, names = ("holds", unknown) if unknown else ("lacks", missing)
         raise ConfigError(

@@ -83,19 +83,21 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
 def refuse_others(folder: Path, here: Any) -> None:
     state = load_state(folder)["learner"]
     size = len(here.build_tokenizer())
+    values = ReadingOptions(values=True)
     for changed, told in (
         ({"hidden": 24}, "a model of another shape"),
-        ({"layers": 1}, r"holds the state of model\.model\.layers\.1"),
-        ({"layers": 3}, r"lacks the state of model\.model\.layers\.2"),
+        ({"layers": 1}, r"holds the state of critic\.model\.model\.layers\.1"),
+        ({"layers": 3}, r"lacks the state of critic\.model\.model\.layers\.2"),
     ):
         model = build_model(size, **{**here.SHAPE, **changed})
         with pytest.raises(ConfigError, match=told):
-            Learner(model, TrainerConfig(), ReadingOptions(values=True)).restore(state, folder)
-    with pytest.raises(ConfigError, match=r"holds the state of value_head"):
-        Learner(build_model(size, **here.SHAPE), TrainerConfig()).restore(state, folder)
+            Learner(model, here.SETTINGS, values).restore(state, folder)
+    for settings, reading in ((TrainerConfig(), values), (here.SETTINGS, ReadingOptions())):
+        with pytest.raises(ConfigError, match="holds the state of a separate critic"):
+            Learner(build_model(size, **here.SHAPE), settings, reading).restore(state, folder)
     half = build_model(size, **here.SHAPE).bfloat16()
     with pytest.raises(ConfigError, match="would start without the optimizer's state"):
-        Learner(half, TrainerConfig(), ReadingOptions(values=True)).restore(state, folder)
-    learner = Learner(build_model(size, **here.SHAPE), TrainerConfig(), ReadingOptions(values=True))
+        Learner(half, here.SETTINGS, values).restore(state, folder)
+    learner = Learner(build_model(size, **here.SHAPE), here.SETTINGS, values)
     with pytest.raises(ConfigError, match="holds no readable shards"):
         learner.restore(state, folder.parent)

@@ -34,7 +34,6 @@ def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
     assert found["float16, overflows"]["metrics"]["loss_scale"][0] < 2.0**40
     for name, case in found.items():
         assert case["updates"] > 1, name
-        assert case["average"] <= 1e-7, name
         if name in HALF:
             assert case["gradient"] <= HALF[name], name
             scales = case["metrics"].get("loss_scale", [1.0, 1.0])
@@ -44,6 +43,6 @@ def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
         # over the largest entry of the gradient, in float32
         assert case["gradient"] <= 1e-6, name
         # an update moves a weight by the learning rate, 1e-6, where rounding decides its sign
-        assert case["weights"] <= 1e-7, name
+        assert max(case["weights"], case["average"]) <= 1e-7, name
         for metric, (sharded, plain) in case["metrics"].items():
             assert sharded == pytest.approx(plain, rel=1e-4, abs=1e-5), (name, metric)
