@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -118,6 +119,44 @@ async def test_rewards_are_ours_and_failures_fail_the_episode(plugin: str) -> No
                     assert [trace.reward for trace in episode.traces] == [worth]
     assert "<tool_response>" in seen[1]
     assert not [text for text in seen if games.SECRET in text]
+
+
+async def test_its_eval_command_scores_as_we_do(tmp_path: Path) -> None:
+    """`vf-eval NAME`, as a user runs it; a taskset with an end needs no `-n`."""
+    (tmp_path / "evaluated_sums.py").write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "import tests.peers.games\n"
+        "from ludus.integrations.verifiers import verifiers_plugin\n"
+        f"Taskset, Env = verifiers_plugin({ENV!r})\n"
+        "__all__ = ['Env', 'Taskset']\n"
+    )
+    question = ludus.make(games.Sums).reset(seed=0, options={"task": "test/0"})[0]
+    beside = Path(sys.executable).parent
+    async with model_that_says(games.answer_to(str(question)), "no idea", "break") as (url, seen):
+        command = [str(beside / "vf-eval"), "evaluated_sums", "-m", "m", "-c", "1", "--no-push"]
+        command += ["--client.base-url", url, "--client.api-key-var", "PEER_KEY", "--no-rich"]
+        command += ["--env.taskset.count", "3", "--env.taskset.split", "test", "-o", "out"]
+        ran = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(tmp_path),
+                "PATH": f"{beside}:{os.environ['PATH']}",
+                "PEER_KEY": "none",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        told, _ = await asyncio.wait_for(ran.communicate(), 120)
+    assert len(seen) == 3, told.decode()[-2000:]
+    (kept,) = tmp_path.glob("out/*/traces.jsonl")
+    text = kept.read_text()
+    traces = [trace for line in text.splitlines() for trace in json.loads(line)["traces"]]
+    rewards = {trace["task"]["data"]["task"]: trace["rewards"] for trace in traces}
+    assert [rewards[f"test/{n}"]["ludus"]["score"] for n in range(2)] == [1.0, 0.0]
+    assert rewards["test/2"] == {}
+    assert games.SECRET not in text
 
 
 def test_a_package_of_ludus_new_is_found_by_verifiers(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         f"  pip install -e {folder}\n"
         f"  pytest {folder}\n"
         f"  ludus check {names.id}\n"
-        f"  ludus {use}" + (f"\n  vf-eval {names.package}" if options.peer else "")
+        f"  ludus {use}" + (f"\n  vf-eval {names.package} -n 8" if options.peer else "")
     )
     return 0
 

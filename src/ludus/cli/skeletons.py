@@ -99,7 +99,7 @@ __all__ = ["${factory}"]
 '''
 
 INIT_FOR_VERIFIERS = '''\
-"""${id} for ludus, and for verifiers: `vf-eval ${package}`."""
+"""${id} for ludus, and for verifiers: `vf-eval ${package} -n 8`."""
 
 from typing import Any
 

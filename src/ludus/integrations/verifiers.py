@@ -73,7 +73,12 @@ def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> 
     class LudusTaskset(vf.Taskset[LudusTask, LudusConfig]):  # type: ignore[misc]
         """The tasks of a split."""
 
-        INFINITE = True
+        @property
+        def INFINITE(self) -> bool:
+            """Whether the tasks have no end; verifiers then asks how many to take (`-n`)."""
+            config = self.config
+            splits = shared_bridge(config.env, config.url).card.splits
+            return not config.count and splits.get(config.split, 0) is None
 
         def load(self) -> Iterator[Any]:
             """Yield the tasks in order."""
