@@ -15,7 +15,7 @@ from .protocol import Sample, Verifier
 from .registry import find_verifier, make_verifier
 
 TIMEOUT_S = 60.0
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
 def score(
@@ -54,10 +54,10 @@ def score(
 
 
 def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEOUT_S) -> Verdict:
-    """Score with a verifier that is at hand, sync or async.
+    """Score a sample with a verifier object, whose `score` may be plain or async.
 
     Raises:
-        TypeError: it gave something else than a verdict.
+        TypeError: `score` returned something else than a verdict.
     """
     scoring: object = verifier.score(sample)
     if inspect.isawaitable(scoring):
@@ -83,8 +83,9 @@ def close_verifier(verifier: Verifier) -> None:
         run_on_loop(_awaited(closing), timeout_s=TIMEOUT_S)
 
 
-async def _awaited(scoring: Awaitable[T]) -> T:
-    return await scoring
+async def _awaited(awaitable: Awaitable[ResultT]) -> ResultT:
+    """Make a coroutine, which a loop can run, of any awaitable."""
+    return await awaitable
 
 
 def shared_verifier(name: str, **options: Any) -> Verifier:
@@ -99,11 +100,15 @@ def shared_verifier(name: str, **options: Any) -> Verifier:
     """
     try:
         return _cached_verifier(name, find_verifier(name), tuple(sorted(options.items())))
-    except TypeError:  # an option that cannot be a key
+    except TypeError:  # an option is a list or a dict, which cannot be part of the cache's key
         return make_verifier(name, **options)
 
 
 @lru_cache(maxsize=32)
 def _cached_verifier(name: str, target: object, options: tuple[tuple[str, Any], ...]) -> Verifier:
-    """`target` is part of the key, so that a name registered anew is not the old verifier."""
+    """Make a verifier once for each name and set of options.
+
+    `target`, the registered class or function, is part of the cache's key alone: when another
+    verifier is registered under the name, the old one is not returned.
+    """
     return make_verifier(name, **dict(options))

@@ -1,10 +1,11 @@
 """The interface of context managers, which decide what the policy sees of a long episode.
 
-    before_turn(history)   asked before each turn: a decision, or None to play on
-    when_full(history)     asked once the window is full: a decision, or None to use the room left
+    before_turn(history)   is called before each turn: a decision, or None to play on
+    when_full(history)     is called once the window is full: a decision, or None to use the room
+                           that is left
     handle(action, ...)    answers calls of the manager's own tools
     hear(text, ...)        takes out of a sampled text what is meant for the manager
-    opens(opening, ...)    the first prompt as each new window shows it
+    opens(opening, ...)    returns the first prompt as each new window shows it
 
 Most managers override `when_full` alone and keep no state: every decision is a function of the
 history, so that the same rollout is always cut in the same way. A manager with state (files,
@@ -31,6 +32,7 @@ class Sizes:
     """Lengths in tokens that a configuration is checked against."""
 
     window: int
+    """The most tokens that the policy sees at once."""
     row: int
     """The most tokens that the engine accepts in all."""
     opening: int
@@ -38,6 +40,7 @@ class Sizes:
     reopened: int
     """The shortest window that the manager can open, with an empty summary."""
     instruction: int
+    """The message that asks the policy for a summary; 0 where the manager asks for none."""
     answer: int
     """The most tokens of one action."""
     reading: int = 0
@@ -82,13 +85,19 @@ class ContextManager(ABC):
         """
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
-        """Return the first prompt as each new window shows it: with a memory, or without a
-        document.
+        """Return the first prompt as each new window shows it: with a memory added, say, or without
+        a long document that was read already.
+
+        Args:
+            opening: the first prompt of the episode.
+            history: the episode up to the new window.
         """
         return opening
 
     def overrun(self) -> int:
-        """Return how many tokens a text that the policy writes may run past the window."""
+        """Return by how many tokens a text that the policy writes for the manager, such as a
+        summary, may exceed the window.
+        """
         return 0
 
     def hear(self, text: str, history: History) -> str:
@@ -104,7 +113,7 @@ class ContextManager(ABC):
 
         Args:
             action: the policy's latest message.
-            history: the episode before that.
+            history: the episode before that message.
         """
         return None
 
@@ -140,6 +149,13 @@ def require_room_to_act(
     name: str, sizes: Sizes, limit: int, opening_tokens: int, made_of: str
 ) -> None:
     """Refuse windows that would be full on opening, and would be cut forever.
+
+    Args:
+        name: the manager's name, for the error.
+        sizes: the lengths of the configuration.
+        limit: the length from which the manager counts a window as full.
+        opening_tokens: the length with which the manager opens a window.
+        made_of: what that opening consists of, for the error.
 
     Raises:
         ConfigError: with the lengths, and what to change.

@@ -4,8 +4,8 @@ eleventh on.
     [TOOL_CALLS] [{"name": "search", "arguments": {"query": "x"}, "id": "a1b2c3d4e"}]
     [TOOL_CALLS]search[ARGS]{"query": "x"}[TOOL_CALLS]now[CALL_ID]a1b2c3d4e[ARGS]{}
 
-Both formats read both ways. Ids have nine letters or digits, which Mistral's own templates and
-servers insist on.
+Each of the two formats reads calls of both kinds, and writes its own. Ids have nine letters or
+digits, since Mistral's own templates and servers refuse others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GRAMMAR = JsonGrammar(
     closing=None,
     form=f"a call is {_CALLS}name{_ARGUMENTS}, then a JSON object",
 )
-_NINE = re.compile(r"[A-Za-z0-9]{9}")
+_MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
 class MistralV11Format:
@@ -45,17 +45,20 @@ class MistralV11Format:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        read = scan(text, _GRAMMAR.find, partial(_read, complete=complete), thoughts=MISTRAL)
-        calls = [_with_id(call, number) for number, call in enumerate(read.tool_calls)]
-        return msgspec.structs.replace(read, tool_calls=calls)
+        read_calls = partial(_read, complete=complete)
+        message = scan(text, _GRAMMAR.find, read_calls, thoughts=MISTRAL)
+        calls = [_with_id(call, number) for number, call in enumerate(message.tool_calls)]
+        return msgspec.structs.replace(message, tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
-        written = [(call.name, json.dumps(call.arguments, ensure_ascii=False)) for call in calls]
-        return "".join(f"{_CALLS}{name}{_ARGUMENTS}{arguments}" for name, arguments in written)
+        return "".join(
+            f"{_CALLS}{call.name}{_ARGUMENTS}{json.dumps(call.arguments, ensure_ascii=False)}"
+            for call in calls
+        )
 
     def call_id(self, call: ToolCall, number: int) -> str:
-        """Return the id as templates of this model want; see `HasCallIds`."""
+        """Return an id that this model's templates accept; see `HasCallIds`."""
         return _with_id(call, number).id
 
 
@@ -68,14 +71,15 @@ class MistralV3Format(MistralV11Format):
         """Write calls as the model would."""
         rows = [
             {"name": call.name, "arguments": call.arguments}
-            | ({"id": call.id} if _NINE.fullmatch(call.id) else {})
+            | ({"id": call.id} if _MISTRAL_ID.fullmatch(call.id) else {})
             for call in calls
         ]
         return f"{_CALLS} {json.dumps(rows, ensure_ascii=False)}" if calls else ""
 
 
 def _with_id(call: ToolCall, number: int) -> ToolCall:
-    if _NINE.fullmatch(call.id):
+    """Return the call with its own id if that has nine characters, else with one of its number."""
+    if _MISTRAL_ID.fullmatch(call.id):
         return call
     return msgspec.structs.replace(call, id=f"call{number:05d}")
 
@@ -83,6 +87,7 @@ def _with_id(call: ToolCall, number: int) -> ToolCall:
 def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list[ToolCall], int]:
     """Return the calls after the mark at `start`, and the position to continue at."""
     body = after_space(text, start + len(_CALLS))
+    # A list, or an object without the list around it; anything else is a name with arguments.
     if not text.startswith(("[{", "{", "[]", "[ ", "[\n"), body):
         return _GRAMMAR.read(text, start, identity, complete=complete)
     try:
@@ -93,11 +98,12 @@ def _read(text: str, start: int, identity: str, *, complete: bool) -> tuple[list
         after = next_calls if next_calls >= 0 else len(text)
         return [ToolCall(name="", id=identity, error=fault)], after
     if isinstance(decoded, dict) and not complete and after_space(text, end) == len(text):
-        return [ToolCall(name="", id=identity, error=CUT)], end  # nothing closes an object
+        # A list may be closed by its bracket; after a lone object more of the turn may follow.
+        return [ToolCall(name="", id=identity, error=CUT)], end
     rows = decoded if isinstance(decoded, list) and decoded else [decoded]
     calls = numbered(rows, identity)
     for number, row in enumerate(rows):
         own_id = row.get("id") if isinstance(row, dict) else None
-        if isinstance(own_id, str) and _NINE.fullmatch(own_id):
+        if isinstance(own_id, str) and _MISTRAL_ID.fullmatch(own_id):
             calls[number] = msgspec.structs.replace(calls[number], id=own_id)
     return calls, end

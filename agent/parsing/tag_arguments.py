@@ -5,10 +5,10 @@
     <parameter=lines>[1, 2]</parameter>
     </function>
 
-A value is text if the tool's schema says string, else JSON. Without a schema, JSON that is not a
-string is read as JSON. Where the tag itself says whether the value is a string, the tag decides. A
-closing tag ends a value only if another argument, or the end of the
-call, follows, because values may be code that contains the tag.
+A value is text if the tool's schema says string, else JSON. Without a schema, a value that is JSON
+but no JSON string is read as JSON, and any other as text. Where the tag itself says whether the
+value is a string, the tag decides. A closing tag ends a value only if another argument, or the end
+of the call, follows, because values may be code that contains the tag.
 
 A value whose closing tag is missing ends where the parsers of vLLM and SGLang end it: before the
 next argument, before the end of the call, or with the turn.
@@ -27,7 +27,7 @@ from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
 
 from .json_calls import CUT, fault_of
-from .thoughts import closing as end_of_a_thought
+from .thoughts import closing as find_thought_end
 from .typed import read_value, schemas_of
 
 
@@ -116,6 +116,7 @@ def bare(name: str) -> str:
 
 
 _SPACE = re.compile(r"\s*")
+# The types of a value whose tag says that it is no string, where no schema says which it is.
 _NOT_STRING = {"integer", "number", "boolean", "null", "array", "object"}
 MAX_MARKS = 2000
 """The most tags inside a value among which its end is searched."""
@@ -136,8 +137,10 @@ class _Body:
         self.grammar, self.text, self.position = grammar, text, start
         self.schemas, self.complete = schemas, complete
         self.arguments: dict[str, Any] = {}
-        self.counted = True
-        """Whether tags inside values are counted, which stops after a value where they are odd."""
+        self.counts_tags = True
+        """Whether tags inside values are counted. False after a value in which more tags open than
+        close: the count would then take the rest of the call for part of each value.
+        """
 
     def read(self) -> tuple[dict[str, Any], int]:
         """Return the arguments, and the position after the call's end.
@@ -150,9 +153,9 @@ class _Body:
             start = parameter.end()
             end, self.position = self._end_of_value(start, key)
             value = self.text[start:end]
-            thought_end = end_of_a_thought(value)
+            thought_end = find_thought_end(value)
             if thought_end >= 0 and self.grammar.function.search(value, thought_end) is not None:
-                # The value is half a thought, and the call is written again after that.
+                # The value runs into a thought, after whose end the call is written again.
                 raise UnreadableCall(f"the parameter {key!r} is not closed", start)
             types = self.schemas.get(key, set())
             if (is_string := parameter.groupdict().get("string")) is not None:
@@ -172,6 +175,7 @@ class _Body:
         raise UnreadableCall(reason, self.position, unclosed=True)
 
     def _next(self) -> int:
+        """Return the next position that is not white space."""
         space = _SPACE.match(self.text, self.position)
         return space.end() if space is not None else self.position
 
@@ -181,32 +185,33 @@ class _Body:
     def _end_of_value(self, start: int, key: str) -> tuple[int, int]:
         """Return where a value ends, and the position after its closing tag.
 
-        Whole arguments inside a value are part of the value, so that tags are counted. Where the
-        count does not come out even, the first closing tag decides.
+        An argument that opens and closes inside a value is part of that value, which is why tags
+        are counted: `open_inside` have opened and not closed. Where the count does not come out
+        even, the first closing tag decides; without one, the first end of a call (`call_end`).
         """
-        inside, first, value_end = 0, None, -1
+        open_inside, first_closing, call_end = 0, None, -1
         for mark in islice(_marks(self.grammar).finditer(self.text, start), MAX_MARKS):
             if mark["key"] is not None:
                 if self._begins_the_next(mark, key, start):
                     return mark.start(), mark.start()
-                inside += self.counted
+                open_inside += self.counts_tags
             elif mark["closing"] is not None:
                 if self.grammar.follows.match(self.text, mark.end()) is None:
                     continue
-                if not inside:
+                if not open_inside:
                     return mark.start(), mark.end()
-                first = first or mark
-                inside -= 1
+                first_closing = first_closing or mark
+                open_inside -= 1
             elif mark["end"] is not None:
-                value_end = mark.start() if value_end < 0 and not inside else value_end
-            elif value_end >= 0 and first is None and not inside:
+                call_end = mark.start() if call_end < 0 and not open_inside else call_end
+            elif call_end >= 0 and first_closing is None and not open_inside:
                 # The closing tags from here on are those of the next call.
-                return value_end, value_end
-        self.counted = False
-        if first is not None:
-            return first.start(), first.end()
-        if value_end >= 0:
-            return value_end, value_end
+                return call_end, call_end
+        self.counts_tags = False
+        if first_closing is not None:
+            return first_closing.start(), first_closing.end()
+        if call_end >= 0:
+            return call_end, call_end
         if not self.complete:
             reason = f"the parameter {key!r} is not closed"
             raise UnreadableCall(reason, start, unclosed=True)
@@ -215,8 +220,8 @@ class _Body:
     def _begins_the_next(self, mark: re.Match[str], key: str, start: int) -> bool:
         """Return whether an argument that begins inside a value is the next of this call.
 
-        It is if the tool has a parameter of that name which was not given. Without a schema a
-        line of its own decides.
+        It is if the tool has a parameter of that name for which the call has no value yet. Without
+        a schema it is if its tag begins a line.
         """
         name = bare(mark["key"])
         if name == key or name in self.arguments:
@@ -229,7 +234,12 @@ class _Body:
 
 @cache
 def _marks(grammar: TagGrammar) -> re.Pattern[str]:
-    """Return a pattern that finds whatever may end a value."""
+    """Return a pattern that finds whatever may end a value.
+
+    The groups `closing`, `end`, `key` and `another` say which it is: the closing tag, the end of
+    the call, the next argument, or another call.
+    """
+    # A pattern cannot name two groups alike, and nobody asks for the name of the other call.
     opening_pattern = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
     return re.compile(
         rf"(?P<closing>{grammar.closing.pattern})|(?P<end>{grammar.end.pattern})"
@@ -238,13 +248,13 @@ def _marks(grammar: TagGrammar) -> re.Pattern[str]:
 
 
 def unpadded(value: str) -> str:
-    """Return a value without the line end after its opening tag, and the one before the closing."""
+    """Return a value without a line end after the opening tag or before the closing tag."""
     end = "\r\n" if value.startswith("\r\n") else "\n"
     return value.removeprefix(end).removesuffix(end)
 
 
 def unwrapped(value: str) -> str:
-    """Return a value without line ends at both sides."""
+    """Return a value without the line ends around it, if there is one at both sides."""
     has_both = len(value) > 1 and value[0] == value[-1] == "\n"
     return value[1:-1] if has_both else value
 

@@ -1,8 +1,9 @@
 """A probe of a chat template: what the template shows, and which repairs it needs.
 
-The probe renders conversations made of marker words and looks for the words. What is missing is
-tried again with repairs, the mildest first; what no repair shows is refused with the reason. After
-that it appends messages to a sampled turn as an episode does, in text and in token ids.
+The probe renders conversations made of marker words and looks for these words in the text. Where
+words are missing it tries repairs, the mildest first; a feature that no repair shows is refused,
+with the reason. After that it appends messages to a sampled turn as an episode does, in text and in
+token ids.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from .telling import kinds_of, roles_of, short_reason
 from .text import FROZEN, TemplateRefused, apply_template
 
 AUTO = "auto"
-"""The tool format that is read off the template."""
+"""In place of a format's name: the format in which the template itself writes calls."""
 DEFAULT_FORMAT = "hermes"
 """The format in which tools are described to a model whose template knows none."""
 
 Options = Sequence[Mapping[str, bool]]
+"""Sets of repairs, as fields of `Fallbacks`, in the order in which they are tried."""
 _CALL_OPTIONS: Options = [
     {},
     {"arguments_as_json": True},
@@ -68,6 +70,8 @@ def probe(
 
 
 class _Probe:
+    """A single run of the probe: the repairs and findings so far."""
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -88,8 +92,8 @@ class _Probe:
         if self._settle("questions and answers", cases.QUESTION, [{"content_as_parts": True}]):
             self._settle("system message", cases.WITH_SYSTEM, [{"system_as_user": True}])
             self._settle("user messages in a row", cases.IN_A_ROW, [{"merge_roles": True}])
-            late = [{"late_system_as_user": True, **option} for option in _MERGE_OPTIONS]
-            self._settle("later system message", cases.LATE_SYSTEM, late)
+            options = [{"late_system_as_user": True, **option} for option in _MERGE_OPTIONS]
+            self._settle("later system message", cases.LATE_SYSTEM, options)
             self._tools()
             self._settle("whole episodes", cases.EPISODES, self._last_resorts())
             self._date()
@@ -97,17 +101,19 @@ class _Probe:
         opening, stops, chat = "", tuple[int, ...](), self._chat()
         if chat is not None:
             for continuation in cases.CONTINUATIONS:
+                # Formats that mark whole turns have one call in a turn.
                 if self._thoughts_apart and len(continuation.said.tool_calls) > 1:
                     continue
                 outcome, detail, repairs = continued(chat, continuation, apart=self._thoughts_apart)
                 self._report(f"prefix: {continuation.name}", outcome, detail, repairs)
             self._thoughts()
             stops = chat.stop_token_ids
-            # What the template writes between a question and its answer.
-            asked = self.render([cases.ASKED], fallbacks=self.fallbacks)
-            opening = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
-            is_longer = opening.startswith(asked)
-            opening = opening[len(asked) :] if is_longer else opening.rpartition(cases.USER)[2]
+            # The opening is what the template writes between a question and its answer. Where the
+            # prompt does not begin with the question, it is all after the user's words.
+            question = self.render([cases.ASKED], fallbacks=self.fallbacks)
+            prompt = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
+            extends = prompt.startswith(question)
+            opening = prompt[len(question) :] if extends else prompt.rpartition(cases.USER)[2]
         return TemplateReport(
             template=self.origin.name,
             digest=self.origin.digest,
@@ -164,6 +170,7 @@ class _Probe:
         return False
 
     def _switch(self, feature: str, fallbacks: Fallbacks, fault: str) -> None:
+        """Use these repairs from now on, and record that a feature needs those that are new."""
         new = [name for name in fallbacks.names if name not in self.fallbacks.names]
         self.fallbacks = fallbacks
         self._report(feature, Outcome.REPAIRED, fault, new)
@@ -187,6 +194,7 @@ class _Probe:
             names = [DEFAULT_FORMAT, *(name for name in TOOL_FORMATS if name != DEFAULT_FORMAT)]
             formats = map(tool_format, names)
             self.format = next(filter(self._reads_calls, formats), self.format)
+        # Why calls must be written as text: the template shows them in a way that is not read.
         foreign = ""
         if self._turns_with_calls() and not self._reads_calls(self.format):
             name = self.format.name
@@ -204,21 +212,24 @@ class _Probe:
             {**result, **call, **merge}
             for merge, result, call in product(_MERGE_OPTIONS, _RESULT_OPTIONS, _CALL_OPTIONS)
         ]
-        if self._thoughts_apart:  # a turn whose text and thoughts are marked too is not text
+        if self._thoughts_apart:
+            # Where text and thoughts are marked as well as calls, a call cannot be mere text.
             kept_options = [option for option in options if not option.get("calls_as_text")]
             options = [
-                {**option, **dropped} for dropped in _THOUGHT_OPTIONS for option in kept_options
+                {**option, **thoughts} for thoughts in _THOUGHT_OPTIONS for option in kept_options
             ]
-        if foreign:  # the template's own way of writing calls would contradict the description
+        if foreign:
+            # Calls in the template's own way would contradict the description of the format.
             options = [option for option in options if option.get("calls_as_text")]
         self._calls_and_results(options, foreign)
 
     def _calls_and_results(self, options: Options, foreign: str) -> None:
+        """Settle calls and results together, since a result is never shown without its call."""
         required = [*cases.CALL_SHOWN, *cases.RESULT_SHOWN]
-        calls = foreign or self._fault(cases.CALL_SHOWN, self.fallbacks)
-        results = self._fault(cases.RESULT_SHOWN, self.fallbacks)
+        call_fault = foreign or self._fault(cases.CALL_SHOWN, self.fallbacks)
+        result_fault = self._fault(cases.RESULT_SHOWN, self.fallbacks)
         before = self.fallbacks
-        if calls or results:
+        if call_fault or result_fault:
             candidates = [msgspec.structs.replace(before, **option) for option in options]
             working = next(
                 (candidate for candidate in candidates if not self._fault(required, candidate)),
@@ -226,16 +237,16 @@ class _Probe:
             )
             if working is None:
                 fault = self._fault(required, candidates[-1])
-                self._report("calls", Outcome.REFUSED, calls or fault)
-                self._report("results", Outcome.REFUSED, results or fault)
+                self._report("calls", Outcome.REFUSED, call_fault or fault)
+                self._report("results", Outcome.REFUSED, result_fault or fault)
                 return
             self.fallbacks = working
         new = [name for name in self.fallbacks.names if name not in before.names]
         for_results = [name for name in new if name == "results_as_user"]
         for_calls = [name for name in new if name not in for_results]
         for feature, fault, repairs in (
-            ("calls", calls, for_calls),
-            ("results", results, for_results or (for_calls if results else [])),
+            ("calls", call_fault, for_calls),
+            ("results", result_fault, for_results or (for_calls if result_fault else [])),
         ):
             if repairs:
                 self._report(feature, Outcome.REPAIRED, fault, repairs)
@@ -243,10 +254,16 @@ class _Probe:
                 self._report(feature, Outcome.SUPPORTED, "" if not fault else "repaired above")
 
     def _last_resorts(self) -> Options:
+        """Return repairs for whole episodes, whose parts alone are shown."""
         if self._thoughts_apart:
             return [{"without_thoughts": True}, {"without_thoughts": True, "merge_roles": True}]
-        text = {"calls_as_text": True, "results_as_user": True}
-        return [{"merge_roles": True}, {"calls_as_text": True}, text, {**text, "merge_roles": True}]
+        all_text = {"calls_as_text": True, "results_as_user": True}
+        return [
+            {"merge_roles": True},
+            {"calls_as_text": True},
+            all_text,
+            {**all_text, "merge_roles": True},
+        ]
 
     def _reads_calls(self, candidate: ToolFormat) -> bool:
         """Return whether a format reads the call in a turn as the template writes that turn."""
@@ -263,7 +280,7 @@ class _Probe:
         way that calls may be passed; empty if the template shows no call.
         """
         turns: list[str] = []
-        for option in _CALL_OPTIONS[:-1]:
+        for option in _CALL_OPTIONS[:-1]:  # all but calls_as_text, which the template never sees
             fallbacks = msgspec.structs.replace(self.fallbacks, **option)
             try:
                 question_text = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
@@ -283,17 +300,19 @@ class _Probe:
         return turns
 
     def _date(self) -> None:
+        """Record whether prompts contain today's date, which is then frozen."""
         later_date = FROZEN + datetime.timedelta(days=40)
-        texts = [
+        prompt, later_prompt = (
             self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True, today=day)
             for day in (FROZEN, later_date)
-        ]
-        if texts[0] == texts[1]:
+        )
+        if prompt == later_prompt:
             self._report("date", Outcome.SUPPORTED, "the template writes none")
             return
         self._report("date", Outcome.REPAIRED, "today's date would change prompts", [f"{FROZEN}"])
 
     def _image(self) -> None:
+        """Record whether the template writes a placeholder for an image after the user's words."""
         image = user([TextPart(text=cases.USER), ImagePart(data=b"")])
         row = as_template_message(image)
         row["content"] = [{"type": "text", "text": cases.USER}, {"type": "image"}]
@@ -303,6 +322,7 @@ class _Probe:
             self._report("images", Outcome.REFUSED, f"the template raises {short_reason(error)}")
             return
         bare = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
+        # What stands after the user's words beyond what stands there without an image.
         start = text.find(cases.USER) + len(cases.USER)
         image_text = text[start:].removesuffix(bare[bare.find(cases.USER) + len(cases.USER) :])
         if "'type'" in image_text:

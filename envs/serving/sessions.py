@@ -1,5 +1,5 @@
-"""The table of a server's sessions, with the leases, the limits and the reasons of the
-end.
+"""The table of a server's sessions: opens and finds them, plays them within the limits, and
+releases those that are deleted, late or without a request for too long.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_queue: int = 8192
     """The greatest number of resets and steps in progress; more are refused with status 429."""
     max_queue_per_env: int = 8192
+    """The greatest number of resets and steps in progress in one environment."""
     step_timeout_s: float = 60.0
     """Seconds that one reset or step may run; past them the answer is 504 and the session is
     released. The worker process in which a late operation hangs is killed, with the other
@@ -64,7 +65,13 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions:
-    """The table of a server's sessions, by name."""
+    """The table of a server's sessions, by name.
+
+    Args:
+        homes: the environments that are served, each with the place where its sessions live.
+        limits: the bounds of sessions.
+        context: the instance name and the metrics of the server.
+    """
 
     def __init__(
         self,
@@ -81,12 +88,13 @@ class Sessions:
         # Looking a counter up by its labels costs more than counting.
         self._operations = cache(context.metrics.operations.labels)
         self._seconds = cache(context.metrics.step_seconds.labels)
-        every_s = max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
+        # A session may be released late by a quarter of its lease, and by no more than 5 s.
+        reap_every_s = max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
         self._table: SessionTable[HostedSession] = SessionTable(
             "session",
             most=limits.max_sessions,
             lifetime_s=limits.lifetime_s,
-            reap_every_s=every_s,
+            reap_every_s=reap_every_s,
             on_overdue=self._end_overdue,
         )
 
@@ -131,6 +139,7 @@ class Sessions:
                     raise self._table.another(operation.session)
                 if operation.reset is None:
                     return session.created()
+                # A create may carry the first reset, which then is the operation number 0.
                 return self._play(session, operation, 0)
             case Reset() | Step():
                 session = self._find(operation.session, operation.instance)
@@ -139,6 +148,7 @@ class Sessions:
                 name = operation.session
                 session = self._table.find(name)
                 if session is None:
+                    # A create that was sent before and arrives later opens nothing.
                     self._table.bury(name, EndedSession.RELEASED)
                     outcome = Released(session=name, released=False)
                 else:
@@ -149,6 +159,16 @@ class Sessions:
                 return future
 
     def _find(self, name: str, instance: str) -> HostedSession:
+        """Return an open session.
+
+        Args:
+            name: the session's name.
+            instance: the server on which the client created the session, as far as it knows.
+
+        Raises:
+            SessionGone: the session has ended, or was open when the server was restarted.
+            Refused: there was no such session.
+        """
         session = self._table.find(name)
         if session is not None:
             return session
@@ -162,6 +182,7 @@ class Sessions:
         raise Refused(f"no session named {name!r}; create it first", "unknown_session")
 
     def _play(self, session: HostedSession, play: Play, seq: int) -> asyncio.Future[Outcome]:
+        """Start a reset or a step, or return the reply to the same request sent before."""
         session.touched = time.monotonic()
         stored_reply = session.plays.kept(play, seq)
         env = session.served.id
@@ -172,6 +193,7 @@ class Sessions:
             self.admission.enter(env)
         except QueueFull:
             self._metrics.refused.labels("envs").inc()
+            # The refused create has left no session behind, and may be sent again.
             if isinstance(play, Create):
                 self._release(session, EndedSession.RELEASED, bury=False)
             raise
@@ -212,9 +234,15 @@ class Sessions:
     def _release(
         self, session: HostedSession, reason: EndedSession, *, bury: bool = True, detail: str = ""
     ) -> None:
-        """Remove a session from the table; the environment is closed in the background."""
-        if self._table.release(
-            session, f"{reason}: {detail}" if detail else str(reason), bury=bury
-        ):
+        """Remove a session from the table; the environment is closed in the background.
+
+        Args:
+            session: released once; a second call does nothing.
+            reason: why the session ended.
+            bury: whether the name stays taken, and later requests are told the reason.
+            detail: more about the reason.
+        """
+        text = f"{reason}: {detail}" if detail else str(reason)
+        if self._table.release(session, text, bury=bury):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()

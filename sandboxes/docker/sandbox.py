@@ -36,6 +36,8 @@ from .slot import ContainerSlot
 from .suspects import Suspects
 
 _PREFIX = "ludus-docker-"
+# Programs run as user ids of these ranges, above those of people and services. Where the engine
+# maps users, a container has about 65,000 ids in all, so that its range has to begin lower.
 _FIRST_UID = 100_000
 _FIRST_MAPPED_UID = 10_000
 _UIDS = 50_000
@@ -84,14 +86,15 @@ class DockerSandbox(SlotSandbox):
         runtime: str | None,
         **settings: Unpack[DockerSettings],
     ) -> None:
-        if not image.is_host:
+        if not image.is_host:  # the host's packages need not suit the image's Python
             settings["packages"] = ()
         super().__init__(DOCKER, **settings)
         self._engine, self._image, self._runtime = engine, image, runtime
         self._suspects = Suspects()
         self._has_numpy = self._has_numpy or image.has_own_python
         remove_stale_folders()
-        # A process id is used again; with its start time, the name tells which driver is gone.
+        # The system uses process ids again. With the start time as well, the name of a folder tells
+        # `remove_stale_folders` whether its driver is gone.
         owner = f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}"
         self._folder = Path(tempfile.mkdtemp(prefix=f"{owner}-"))
 
@@ -124,10 +127,10 @@ class DockerSandbox(SlotSandbox):
             raise ConfigError(f"the Docker engine has no runtime {runtime!r}; it has: {runtimes}")
         try:
             await asyncio.to_thread(engine.remove_leftovers)
-            image_found = await asyncio.to_thread(find_image, engine, image, runtime)
+            prepared_image = await asyncio.to_thread(find_image, engine, image, runtime)
         except EngineFault as error:
             raise ConfigError(str(error)) from error
-        return cls(engine, image_found, runtime, **settings)
+        return cls(engine, prepared_image, runtime, **settings)
 
     @property
     def notes(self) -> list[str]:
@@ -135,16 +138,18 @@ class DockerSandbox(SlotSandbox):
         image = self._image
         shows = "this machine's programs" if image.is_host else f"the image {image.name}"
         reason = image.interpreter.reason
-        brought = f", with this interpreter ({reason})" if reason else ""
+        interpreter = f", with this interpreter ({reason})" if reason else ""
         runtime = f", runtime {self._runtime}" if self._runtime else ""
-        return [f"{self._engine.description}{runtime}; containers show {shows}{brought}"]
+        return [f"{self._engine.description}{runtime}; containers show {shows}{interpreter}"]
 
     def _make(self, kind: str, number: int) -> Slot:
+        """Describe a slot's container and the plan of its jail; the slot starts the container."""
         folder = self._folder / f"slot-{number}"
         folder.mkdir(mode=0o755)
-        first = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
+        first_uid = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
         user_id = user_ids().take()
-        uid = first + (os.getpid() * IDS_OF_PROCESS + user_id) % _UIDS
+        # The process id is part of the user id, so that drivers on one machine seldom share ids.
+        uid = first_uid + (os.getpid() * IDS_OF_PROCESS + user_id) % _UIDS
         plan = JailPlan(
             tier=DOCKER,
             work="",
@@ -164,7 +169,7 @@ class DockerSandbox(SlotSandbox):
         if image.is_host:
             readable = self._readable(NETWORK if plan.network else LIGHT)
             mounts += host_image.mounts(readable, self._packages, folder / "etc")
-        described = Container(
+        container = Container(
             image=image.id,
             python=image.interpreter.command,
             mounts=mounts,
@@ -174,7 +179,7 @@ class DockerSandbox(SlotSandbox):
             environment=image.environment,
             volumes=image.volumes,
         )
-        slot = ContainerSlot(plan, self._engine, folder, described, self._suspects)
+        slot = ContainerSlot(plan, self._engine, folder, container, self._suspects)
         user_ids().lend(user_id, slot)
         return slot
 
@@ -187,6 +192,8 @@ class DockerSandbox(SlotSandbox):
 
 def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> Image:
     """Return the image of the containers, with the interpreter to use.
+
+    To find the interpreter of a named image, a container of that image is started and ended.
 
     Raises:
         ConfigError: the engine has no such image.
@@ -201,6 +208,7 @@ def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> I
     config = details.get("Config") or {}
     if any(variable.startswith("PATH=") for variable in config.get("Env") or []):
         del environment["PATH"]  # the image's own PATH finds its programs
+    # No program is graded in this container, so that the least of everything will do.
     trial = Container(
         image=str(details["Id"]),
         python=("python3",),

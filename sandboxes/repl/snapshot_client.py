@@ -1,4 +1,8 @@
-"""The driver's connection to the snapshot server, the process that holds and copies snapshots."""
+"""The driver's connection to the snapshot server, the process that holds and copies snapshots.
+
+A request is a message of JSON on a Unix socket, and so is its answer. With an answer may come the
+descriptors of sockets, such as the line to a new copy of a session.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from ..local import supervisor
 from ..local.slot_sandbox import SlotSandbox
 
 _TIMEOUT_S = 60.0
-_DESCRIPTORS = 4
+_MAX_DESCRIPTORS = 4
+"""The most descriptors that may come with an answer."""
 _ANSWER_BYTES = 1 << 16
 _KILL_TIMEOUT_S = 5.0
 
@@ -41,11 +46,10 @@ class NotSnapshotable(LudusError, RuntimeError):
 
 
 class SnapshotClient:
-    """A client of the snapshot server, which starts the server on demand and serves a request at a
-    time.
+    """A client of the snapshot server; sends one request at a time.
 
-    The server is started with the first request, and again with the first request after its end.
-    Snapshots end with the server.
+    The client starts the server with the first request, and again with the first request after the
+    server's end. Snapshots end with the server.
     """
 
     def __init__(self) -> None:
@@ -75,21 +79,23 @@ class SnapshotClient:
         try:
             answer, descriptors = await asyncio.shield(asking)
         except asyncio.CancelledError:
-            asking.add_done_callback(_discard)  # the next request must not read its answer
+            # The answer is still read, since the next request would take it for its own.
+            asking.add_done_callback(_close_descriptors)
             raise
         if "reason" in answer:
             raise NotSnapshotable(str(answer["reason"]), str(answer["text"]))
         return answer, descriptors
 
     async def _ask(self, data: bytes) -> _Answer:
+        """Send a request and read its answer; a fault becomes an answer, and ends the server."""
         async with self._turn:
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
                     if self._line is None or not self.pid:
-                        self._end()
+                        self._end_server()
                         self._line, guest_end = supervisor.pair()
                         self._line.setblocking(False)
-                        with guest_end:
+                        with guest_end:  # the server inherits its end; here it would stay open
                             self._process = supervisor.start("fork.snapshot_server", guest_end)
                     line = self._line
                     loop = asyncio.get_running_loop()
@@ -101,14 +107,15 @@ class SnapshotClient:
                     finally:
                         loop.remove_reader(line)
                     answer, ancillary, _, _ = line.recvmsg(
-                        _ANSWER_BYTES, socket.CMSG_SPACE(4 * _DESCRIPTORS)
+                        _ANSWER_BYTES,
+                        socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize),
                     )
                     descriptors = array.array("i")
                     for _, _, rights in ancillary:
                         descriptors.frombytes(rights)
                     return json.loads(answer), list(descriptors)
             except (OSError, ValueError, TimeoutError) as error:
-                self._end()
+                self._end_server()
                 return {
                     "reason": "fault",
                     "text": f"the snapshot server does not answer: {error}",
@@ -116,9 +123,9 @@ class SnapshotClient:
 
     async def close(self) -> None:
         """End the snapshot server, and so all frozen snapshots. A second call does nothing."""
-        self._end()
+        self._end_server()
 
-    def _end(self) -> None:
+    def _end_server(self) -> None:
         if self._line:
             self._line.close()
             self._line = None
@@ -128,10 +135,10 @@ class SnapshotClient:
             self._process = None
 
 
-def _discard(answer: asyncio.Future[_Answer]) -> None:
+def _close_descriptors(answer: asyncio.Future[_Answer]) -> None:
     """Close the descriptors of an answer whose caller was cancelled.
 
-    If the answer was a new branch, the branch ends when its line closes.
+    If the request has made a copy of a session, that copy ends when its line closes.
     """
     if not answer.cancelled():
         for descriptor in answer.result()[1]:

@@ -53,12 +53,14 @@ LINEAR = frozenset(
 )
 """Losses that are the advantage times a factor: a row without advantage has no gradient."""
 
-
 ONE_UPDATE = UpdateSettings()
 
 
 class Updater:
     """Applies an algorithm to experience.
+
+    A step calls `_credited` (advantages, weights, masks), `_shares` (the rows of each update) and,
+    for each update, `Learner.update`, which calls `_loss` once a pass.
 
     Args:
         algorithm: a resolved recipe.
@@ -88,11 +90,15 @@ class Updater:
         self.tracker = tracker
         self.updates = updates
         self._moves: list[tuple[float, ...]] = []
+        """How far each pass of the step moved the policy; see `movement_of`."""
         self._gaps: list[tuple[float, ...]] = []
+        """How far the sampler was from the learner in each pass of the first update."""
         self._first_update = 0
+        """The number of updates made before the step."""
         self._version: int | None = None
         """The version of the weights before the step's first update."""
         self._value_scale = 1.0
+        """The weight of the value's term; see `_weight_of_values`."""
         self.refusals: list[Refusal] = []
         """The updates of the last step that were refused."""
         self.refused_in_a_row = 0
@@ -125,39 +131,36 @@ class Updater:
         drift = self._drift(experience)
         idle = self._idle(batch)
         metrics["zero_advantage"] = float(idle.float().mean())
-        made: list[dict[str, float]] = []
+        update_metrics: list[dict[str, float]] = []
         self._gaps, self._first_update = [], self.learner.updates
         for rows in self._shares(batch, generator):
+            # Passes that are computed again, or refused, must not count in the statistics.
             forget = partial(self._forget_after, len(self._moves), len(self._gaps))
+            passes = UpdatePasses(
+                idle=idle,
+                together=batch.inputs.groups if self.algorithm.compares else None,
+                entropy="entropy" in self.algorithm.needs,
+                afresh=forget,
+            )
             try:
-                made.append(
-                    self.learner.update(
-                        batch,
-                        rows,
-                        self._loss,
-                        UpdatePasses(
-                            idle=idle,
-                            together=batch.inputs.groups if self.algorithm.compares else None,
-                            entropy="entropy" in self.algorithm.needs,
-                            afresh=forget,
-                        ),
-                    )
-                )
+                update_metrics.append(self.learner.update(batch, rows, self._loss, passes))
                 self.refused_in_a_row = 0
             except UpdateRefused as error:
                 forget()
                 self._refuse(error, experience, batch)
-        for name in made[0] if made else ():
-            metrics[name] = sum(one[name] for one in made) / len(made)
-        if made:
-            metrics["tokens"] *= len(made)
-        metrics |= {"updates": float(len(made)), "refused": float(len(self.refusals))}
-        moved, self._moves = movement_numbers(self.learner.gathered(self._moves)), []
+        count = len(update_metrics)
+        for name in update_metrics[0] if update_metrics else ():
+            metrics[name] = sum(numbers[name] for numbers in update_metrics) / count
+        if update_metrics:
+            metrics["tokens"] *= count  # of the step, not of an update on average
+        metrics |= {"updates": float(count), "refused": float(len(self.refusals))}
+        movement, self._moves = movement_numbers(self.learner.gathered(self._moves)), []
+        # The gap of the old policy's scores, if `metrics` has it, takes precedence.
         metrics = mean_gap(self.learner.gathered(self._gaps)) | metrics
-        return metrics | moved | self._remember(experience, batch, drift)
+        return metrics | movement | self._remember(experience, batch, drift)
 
     def _forget_after(self, moves: int, gaps: int) -> None:
-        """Drop the statistics of passes that are computed again or do not count."""
+        """Keep the first `moves` and `gaps` of the passes' statistics, and drop the others."""
         del self._moves[moves:], self._gaps[gaps:]
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
@@ -180,7 +183,7 @@ class Updater:
         kept = self._kept(experience, shaped)
         refuse_broken(
             {
-                **{name: one for name, one in known.given().items() if name in COMPUTED},
+                **{name: tensor for name, tensor in known.given().items() if name in COMPUTED},
                 "rewards": experience.rewards,
                 "shaped rewards": shaped,
             },
@@ -217,7 +220,7 @@ class Updater:
                 groups=experience.groups[rollouts],
                 rewards=shaped[rollouts],
                 prompt_tokens=prompt_tokens(corrected.mask, experience),
-                **self._of_whole_batch(corrected.mask, credit.advantages, known),
+                **self._chosen_tokens(corrected.mask, credit.advantages, known),
             ),
             batch.images,
             batch.versions,
@@ -229,7 +232,9 @@ class Updater:
     def _numbers_of_credit(
         self, known: Inputs, experience: Experience, kept: Tensor, ready: Batch
     ) -> dict[str, float]:
-        """Return how far the sampler was, what left the loss, and what has a signal."""
+        """Return how far the sampler was from the old policy, what left the loss, and what has a
+        signal.
+        """
         old_logp, overlong = known.old_logp, self.algorithm.recipe.algorithm.overlong
         gaps = [] if old_logp is None else [gap_of(old_logp, experience.batch, self._version)]
         return {
@@ -240,8 +245,8 @@ class Updater:
 
     def _kept(self, experience: Experience, shaped: Tensor) -> Tensor:
         """Return which rollouts pass the recipe's filter, [N] bool."""
-        read = Inputs(rewards=shaped, groups=experience.groups)
-        return self.algorithm.keep(read, raw=experience.rewards)
+        inputs = Inputs(rewards=shaped, groups=experience.groups)
+        return self.algorithm.keep(inputs, raw=experience.rewards)
 
     @property
     def _to_sampler(self) -> bool:
@@ -249,9 +254,7 @@ class Updater:
         return self.algorithm.recipe.algorithm.ratio_to == "sampler"
 
     def _known(self, experience: Experience) -> Inputs:
-        """Return what is known before the first update: what was played, and of what the models
-        say only what the recipe asks for.
-        """
+        """Return what was played, with the tensors of the models that the recipe asks for."""
         batch, needs, learner = experience.batch, self.algorithm.needs, self.learner
         tracked = self.tracker.counts(experience.tasks) if self.tracker is not None else None
         return replace(
@@ -269,42 +272,44 @@ class Updater:
 
     def _state_values(self, experience: Experience) -> Tensor:
         """Return the value [N] of the state in which each trajectory was cut; 0 after an end."""
-        found, states = torch.zeros(len(experience.rewards)), experience.states
-        if states is not None:
-            found[experience.states_of] = self.learner.score_values(states).sum(1)
-        return found
+        values, states = torch.zeros(len(experience.rewards)), experience.states
+        if states is not None:  # the value is read at a single token of each row
+            values[experience.states_of] = self.learner.score_values(states).sum(1)
+        return values
 
-    def _of_whole_batch(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
-        """Return what a loss chooses by comparing all tokens. The choice is made here, so that how
-        rows are split into updates and passes changes nothing.
+    def _chosen_tokens(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
+        """Return the tensors for losses that mark or scale tokens by comparing all of them.
+
+        Computed here, for the whole batch: splits into updates and passes change nothing.
         """
-        loss, made = self.algorithm.loss_fn, dict[str, Tensor]()
+        loss, tensors = self.algorithm.loss_fn, dict[str, Tensor]()
         if "marked" in loss.optional:
             logp = need(known.old_logp, "old_logp", loss.name)
             share: dict[str, Any] = options_for(covariance_mask, loss)
-            made["marked"] = covariance_mask(logp, advantages, mask, **share)
+            tensors["marked"] = covariance_mask(logp, advantages, mask, **share)
         if "scale" in loss.optional:
             entropy = need(known.entropy, "entropy", loss.name)
             options: dict[str, Any] = options_for(hapo_entropy_scale, loss)
-            made["scale"] = hapo_entropy_scale(entropy, mask, **options)
-        return made
+            tensors["scale"] = hapo_entropy_scale(entropy, mask, **options)
+        return tensors
 
     def _weight_of_values(self, batch: Batch) -> float:
         """Return the weight of the policy's term over that of the value's term.
 
         The weights differ where the value head is read at some tokens only: the mean of the value's
-        term is taken over those tokens.
+        term is taken over those tokens. Only the weights matter here, so that values are zeros.
         """
-        read = batch.inputs.value_mask
-        if read is None:
+        value_mask = batch.inputs.value_mask
+        if value_mask is None:
             return 1.0
         zero = torch.zeros_like(batch.mask)
-        given = replace(batch.inputs, values=zero, old_values=zero, returns=zero)
-        _, every = self.algorithm.value_loss(replace(given, mask=batch.mask))
-        _, some = self.algorithm.value_loss(replace(given, mask=batch.mask * read))
-        return float(every / some) if some else 1.0
+        inputs = replace(batch.inputs, values=zero, old_values=zero, returns=zero)
+        _, policy_weight = self.algorithm.value_loss(replace(inputs, mask=batch.mask))
+        _, value_weight = self.algorithm.value_loss(replace(inputs, mask=batch.mask * value_mask))
+        return float(policy_weight / value_weight) if value_weight else 1.0
 
     def _drift(self, experience: Experience) -> Tensor | None:
+        """Return the tracker's measure of how far the policy moved on each task, [N]."""
         if self.tracker is None:
             return None
         return self.tracker.drift(experience.tasks, self.learner.score)
@@ -350,32 +355,34 @@ class Updater:
     def _needs_old_entropy(self) -> bool:
         """Whether entropies are read before the first update."""
         algorithm = self.algorithm
-        filtered = any("entropy" in one.required for one in algorithm.filters)
-        return filtered or "scale" in algorithm.loss_fn.optional
+        filters_read = any("entropy" in token_filter.required for token_filter in algorithm.filters)
+        return filters_read or "scale" in algorithm.loss_fn.optional
 
     def _loss(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
-        given, logp = batch.inputs, predicted.logp
-        read = replace(
-            given,
+        """Return the sum of the loss over the rows of a pass, and their weight."""
+        known, logp = batch.inputs, predicted.logp
+        inputs = replace(
+            known,
             logp=logp,
-            old_logp=logp.detach() if given.old_logp is None else given.old_logp,
+            old_logp=logp.detach() if known.old_logp is None else known.old_logp,
             entropy=predicted.entropy,
             mask=batch.mask,
             sampler_logp=batch.sampler_logp,
         )
         if self._weighs_in_the_pass:
-            read = replace(read, weights=self.algorithm.weigh_rows(read))
+            inputs = replace(inputs, weights=self.algorithm.weigh_rows(inputs))
         if logp.requires_grad:
-            self._moves.append(movement_of(self.algorithm.moved(read), batch))
+            self._moves.append(movement_of(self.algorithm.moved(inputs), batch))
             if self.learner.updates == self._first_update:  # still the weights that sampled
                 self._gaps.append(gap_of(logp.detach(), batch, self._version))
-        loss = self.algorithm.loss(read)
-        if predicted.values is None or given.returns is None:
+        loss = self.algorithm.loss(inputs)
+        if predicted.values is None or known.returns is None:
             return loss.total, loss.weight
-        # the value's term has the policy's aggregation, and so its weight
-        where = batch.mask if given.value_mask is None else batch.mask * given.value_mask
-        total, _ = self.algorithm.value_loss(replace(read, values=predicted.values, mask=where))
-        return loss.total + self._value_scale * total, loss.weight
+        # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
+        value_mask = batch.mask if known.value_mask is None else batch.mask * known.value_mask
+        value_inputs = replace(inputs, values=predicted.values, mask=value_mask)
+        value_total, _ = self.algorithm.value_loss(value_inputs)
+        return loss.total + self._value_scale * value_total, loss.weight
 
     def _idle(self, batch: Batch) -> Tensor:
         """Return the rows whose gradient is zero whatever the model outputs, [B] bool.
@@ -396,14 +403,15 @@ class Updater:
     def _shares(self, batch: Batch, generator: torch.Generator) -> list[Tensor]:
         """Return the rows of each update.
 
-        Groups are not split, so that segments and rivals stay together. Groups that train no token
-        have no share, since a mini-batch of such groups alone would be an update less.
+        Groups are not split, so that segments, and rollouts that a loss compares, stay together.
+        Groups that train no token have no share, since an update of such groups alone would change
+        nothing; only where all groups are such is one of them a share.
         """
         row_groups = need(batch.inputs.groups, "groups", "updates")
         trained = row_groups[batch.mask.any(1)].unique()
-        names = trained if len(trained) else row_groups.unique()[:1]
+        groups = trained if len(trained) else row_groups.unique()[:1]
         shares: list[Tensor] = []
         for _ in range(self.updates.epochs):
-            order = names[torch.randperm(len(names), generator=generator)]
+            order = groups[torch.randperm(len(groups), generator=generator)]
             shares += [share for share in order.tensor_split(self.updates.splits) if len(share)]
         return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]

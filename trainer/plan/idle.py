@@ -1,5 +1,8 @@
-"""Settings that will have no effect, each with the reason. A run tells these at its start, and a
+"""Finds settings that will have no effect, each with the reason. A run prints them at its start, a
 dry run in its plan: what a person has asked for should never be ignored in silence.
+
+Each rule is a function of the settings and the number of updates in a step. It yields a sentence
+for each setting of its topic that changes nothing.
 """
 
 from __future__ import annotations
@@ -53,13 +56,13 @@ def _learning_rate(config: TrainConfig, updates: int) -> Iterator[str]:
             )
 
 
-def _intervals(config: TrainConfig, updates: int) -> Iterator[str]:
-    usual = type(config.run)()
-    for name, what in (("save_every", "checkpoint"), ("episodes_every", "file of episodes")):
+def _rare_output(config: TrainConfig, updates: int) -> Iterator[str]:
+    defaults = type(config.run)()
+    for name, output in (("save_every", "checkpoint"), ("episodes_every", "file of episodes")):
         every = getattr(config.run, name)
-        if every >= config.steps and every != getattr(usual, name) and config.steps > 1:
+        if every >= config.steps and every != getattr(defaults, name) and config.steps > 1:
             yield (
-                f"run.{name} is {every}, but the run has {config.steps} steps: no {what} is "
+                f"run.{name} is {every}, but the run has {config.steps} steps: no {output} is "
                 "written before the end"
             )
     if config.eval.every >= config.steps > 1:
@@ -67,10 +70,11 @@ def _intervals(config: TrainConfig, updates: int) -> Iterator[str]:
             f"eval.every is {config.eval.every}, but the run has {config.steps} steps: held-out "
             "tasks are played only before and after the run"
         )
-    between = (config.steps - 1) // config.eval.every if config.eval.every else 0
-    if config.eval.patience > between > 0:
+    # The evaluations between those at the start and the end of the run.
+    inner_count = (config.steps - 1) // config.eval.every if config.eval.every else 0
+    if config.eval.patience > inner_count > 0:
         yield (
-            f"eval.patience is {config.eval.patience}, but only {between} evaluations are made "
+            f"eval.patience is {config.eval.patience}, but only {inner_count} evaluations are made "
             "before the last: it cannot end the run early"
         )
 
@@ -83,7 +87,7 @@ def _evaluation(config: TrainConfig, updates: int) -> Iterator[str]:
         )
 
 
-def _addresses(config: TrainConfig, updates: int) -> Iterator[str]:
+def _unused_token(config: TrainConfig, updates: int) -> Iterator[str]:
     if config.env_token and not config.env_url:
         yield "env_token is set, but env_url is empty: the environment is played without a server"
 
@@ -98,8 +102,8 @@ def _overlap(config: TrainConfig, updates: int) -> Iterator[str]:
 
 def _kept_caches(config: TrainConfig, updates: int) -> Iterator[str]:
     section = getattr(config, config.engine)
-    alone = not config.overlap.max_staleness and config.eval.beside != "shared"
-    if section.keep_cache and alone:
+    samples_during_publication = config.overlap.max_staleness or config.eval.beside == "shared"
+    if section.keep_cache and not samples_during_publication:
         yield (
             f"{config.engine}.keep_cache is set, but nothing is sampled while new weights arrive "
             "(overlap.max_staleness is 0): it changes nothing"
@@ -115,7 +119,7 @@ def _adapter(config: TrainConfig, updates: int) -> Iterator[str]:
             )
 
 
-def _average(config: TrainConfig, updates: int) -> Iterator[str]:
+def _weight_average(config: TrainConfig, updates: int) -> Iterator[str]:
     if "ema_use" in _changed(config.trainer) and not config.trainer.ema_decay:
         yield "trainer.ema_use is set, but trainer.ema_decay is 0: no average is kept"
 
@@ -127,11 +131,11 @@ def _resumption(config: TrainConfig, updates: int) -> Iterator[str]:
 
 def _changed(section: object) -> list[str]:
     """Return the fields of a section whose values are not the defaults."""
-    usual = type(section)()
+    defaults = type(section)()
     return [
         field.name
         for field in fields(section)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        if getattr(section, field.name) != getattr(usual, field.name)
+        if getattr(section, field.name) != getattr(defaults, field.name)
     ]
 
 
@@ -139,12 +143,12 @@ RULES: tuple[Callable[[TrainConfig, int], Iterator[str]], ...] = (
     _other_engines,
     _context,
     _learning_rate,
-    _intervals,
+    _rare_output,
     _evaluation,
-    _addresses,
+    _unused_token,
     _overlap,
     _kept_caches,
     _adapter,
-    _average,
+    _weight_average,
     _resumption,
 )

@@ -33,6 +33,7 @@ class RolloutConfig:
     limit, or 256.
     """
     episode_timeout_s: float = 600.0
+    """Seconds that an episode may take; a longer one is ended, and has no reward."""
     concurrency: int = 256
     """Number of episodes that are played at the same time."""
     retries: int = 3
@@ -59,8 +60,8 @@ class AsyncConfig:
     a step with the weights that the step starts from, while the learner rests.
     """
     deadline: int = 0
-    """Number of steps within which a rollout is trained after its issue, at least max_staleness;
-    0 bounds the average only.
+    """The most steps between the issue of a rollout and the step that trains it, at least
+    max_staleness; 0 sets no such bound, and max_staleness bounds the average only.
     """
     deadline_s: float = 0.0
     """Seconds from the issue of a group to the end of its late rollouts; 0 is no bound besides
@@ -117,7 +118,9 @@ class EvalConfig:
     every: int = 0
     """Steps between evaluations; 0 evaluates only before and after the run."""
     tasks: int = 128
+    """Number of held-out tasks that are played."""
     split: str = "test"
+    """The split of the environment's tasks that are held out."""
     temperature: float = 0.0
     """Sampling temperature of evaluation; 0 is greedy."""
     samples: int = 1
@@ -125,10 +128,10 @@ class EvalConfig:
     passing: float = 1.0
     """The reward from which an episode passes, for pass@k."""
     beside: Literal["auto", "no", "own", "shared"] = "auto"
-    """Whether training goes on meanwhile: no stops for the evaluation, own evaluates one version
-    with an engine and weights of its own, shared evaluates with the engine of training, whose
-    weights may change meanwhile. auto is shared where rollouts run ahead of the learner
-    (overlap.max_staleness), and no elsewhere.
+    """Whether training goes on during an evaluation. With no, training stops; own evaluates one
+    version with an engine and weights of its own; shared evaluates with the engine of training,
+    whose weights may change during the evaluation. auto means shared where rollouts run ahead of
+    the learner (overlap.max_staleness), and no elsewhere.
     """
     keep_best: bool = True
     """Whether the checkpoint with the best mean reward is kept, as checkpoints/best."""
@@ -167,7 +170,11 @@ class RewardConfig:
     name: str
     """Name of a local verifier, or `url#name` of a served verifier."""
     weight: float = 1.0
+    """The factor of the verdict in the sum with the environment's reward."""
     timeout_s: float = 60.0
+    """Seconds that a verdict may take; a late one is asked for again. An episode that gets none
+    has no reward.
+    """
     token: Secret = NO_SECRET
     """Bearer token of the verifier's server, best given as env:NAME; empty takes the environment
     variable LUDUS_TOKEN.

@@ -37,7 +37,7 @@ from .staleness import staleness_numbers
 from .state import FinishedGroup, StreamState
 
 LOOK_S = 5.0
-"""Seconds after which a waiting stream looks again, even if nobody has told it of a change."""
+"""Seconds after which a waiting stream looks for changes, even if no event was set."""
 
 
 class RolloutStream:
@@ -49,10 +49,13 @@ class RolloutStream:
         plan: the numbers.
         accounts: the accounts of the run.
         version: the version of the weights, which is the number of steps done.
-        passes: whether a finished group passes the recipe's filter, where dropped groups are
-            replaced; None keeps every group.
-        stages: is told where each rollout stands.
+        passes: returns whether a finished group passes the recipe's filter; a group that does not
+            is replaced by another. None keeps every group.
+        stages: records what each rollout is waiting for.
         done: called with each finished episode.
+
+    Two events join the tasks of the stream: `_issue` waits until more groups may be issued, and
+    `batch` waits until the groups of a step are there. Whatever changes either sets both.
     """
 
     def __init__(
@@ -79,21 +82,21 @@ class RolloutStream:
         self._rule = IssueRule(plan.max_staleness, plan.groups, plan.steps)
         self._outage = Outage(plan.outage_s)
         self._shelf = Shelf()
-        self._again: list[Ticket] = []
+        self._unfinished: list[Ticket] = []
         """Groups of a checkpoint that are to be played again."""
         self._frontier = 0
-        self._asked = False
-        """Whether `batch` is waiting."""
+        """The ordinal of the next new group."""
+        self._batch_waits = False
         self._step = version + 1
-        """The step that is under way: the last that was settled, and one."""
+        """The number of the step that will be settled next."""
         self._refilled = 0
         """Groups that the filter has dropped since the last step."""
         self._unpublished = 0
-        """Groups of a step that was settled and whose weights are not published."""
-        self._lost = 0
-        """Groups in a row that were late."""
+        """Groups of a settled step whose weights are not published yet."""
+        self._late_count = 0
+        """Groups in a row that were late and so left the loss."""
         self._failure: BaseException | None = None
-        self._wanted, self._changed = asyncio.Event(), asyncio.Event()
+        self._may_issue_more, self._may_be_ready = asyncio.Event(), asyncio.Event()
         self._issuer: asyncio.Task[None] | None = None
 
     # --- what the main loop calls -----------------------------------------------------------------
@@ -101,27 +104,28 @@ class RolloutStream:
     async def batch(self) -> list[Group]:
         """Wait for the groups of a step, and return them in the order of issue.
 
-        The groups that the recipe's filter has dropped since the last step are among them.
+        The groups that the recipe's filter has dropped since the last step are among them, so that
+        the step reports their rewards as well.
 
         Raises:
             TrainingFailed: the environment cannot be reached, or no engine is left.
         """
-        self._asked = True
+        self._batch_waits = True
         self._issuer = self._issuer or asyncio.create_task(self._issue())
-        self._look()
+        self._wake()
         try:
             while not self._ready():
-                self._changed.clear()
-                await _told(self._changed)
+                self._may_be_ready.clear()
+                await _wait_for(self._may_be_ready)
                 self._raise_failure()
         finally:
-            self._asked = False
+            self._batch_waits = False
         shelf = self._shelf
         for ordinal in sorted(shelf.waiting)[: self.plan.groups]:
             shelf.training[ordinal] = shelf.waiting.pop(ordinal)
         shelf.reported, shelf.dropped = shelf.dropped, {}
-        handed = shelf.training | shelf.reported
-        return [handed[ordinal] for ordinal in sorted(handed)]
+        groups = shelf.training | shelf.reported
+        return [groups[ordinal] for ordinal in sorted(groups)]
 
     def settle(self, fate_of: Callable[[Group, Episode], str]) -> dict[str, float]:
         """Close the accounts of the step that has been trained.
@@ -156,7 +160,7 @@ class RolloutStream:
         """Go on to the next version: the engine has the weights of the step that was settled."""
         self.version += 1
         self._unpublished = 0
-        self._look()
+        self._wake()
 
     def state(self) -> StreamState:
         """Return the state for a checkpoint.
@@ -165,79 +169,82 @@ class RolloutStream:
         settled trains them again.
         """
         shelf = self._shelf
-        tickets = [*self._again, *(one.ticket for one in shelf.playing.values())]
+        tickets = [*self._unfinished, *(running.ticket for running in shelf.playing.values())]
         finished = {
-            **{n: FinishedGroup.of(group) for n, group in shelf.waiting.items()},
-            **{n: FinishedGroup.of(group) for n, group in shelf.training.items()},
-            **{n: FinishedGroup.of(group, dropped=True) for n, group in shelf.reported.items()},
-            **{n: FinishedGroup.of(group, dropped=True) for n, group in shelf.dropped.items()},
+            ordinal: FinishedGroup.of(group, dropped=dropped)
+            for groups, dropped in (
+                (shelf.waiting, False),
+                (shelf.training, False),
+                (shelf.reported, True),
+                (shelf.dropped, True),
+            )
+            for ordinal, group in groups.items()
         }
         return StreamState(
             frontier=self._frontier,
             tasks=self._tasks.state(),
             unfinished=sorted(tickets, key=lambda ticket: ticket.ordinal),
-            finished=[finished[n] for n in sorted(finished)],
+            finished=[finished[ordinal] for ordinal in sorted(finished)],
             trained=self.accounts.trained,
             masked=dict(self.accounts.masked),
         )
 
     def restore(self, state: StreamState) -> None:
-        """Continue from the `state` that a checkpoint has kept; the task source is restored by the
-        caller.
+        """Continue from the state of a checkpoint. The caller restores the task source itself.
 
         Raises:
             AccountsBroken: an ordinal is missing in the state.
         """
         self._frontier = state.frontier
-        self._again = list(state.unfinished)
-        for one in state.finished:
-            shelf = self._shelf.dropped if one.dropped else self._shelf.waiting
-            shelf[one.ticket.ordinal] = one.group()
+        self._unfinished = list(state.unfinished)
+        for finished in state.finished:
+            groups = self._shelf.dropped if finished.dropped else self._shelf.waiting
+            groups[finished.ticket.ordinal] = finished.group()
         self._refilled = len(self._shelf.dropped)
-        open_groups = [one.ordinal for one in self._again]
+        open_groups = [ticket.ordinal for ticket in self._unfinished]
         open_groups += [*self._shelf.waiting, *self._shelf.dropped]
-        known = self.accounts.restore(
+        closed_records = self.accounts.restore(
             issued=state.frontier,
             trained=state.trained,
             masked=state.masked,
             unfinished=open_groups,
         )
-        self.bias.add(known)
+        self.bias.add(closed_records)
         self.accounts.check(
             waiting=[*self._shelf.waiting, *self._shelf.dropped], in_flight=self._in_flight()
         )
 
     async def close(self) -> None:
         """End everything that is in flight."""
-        playing = [one.task for one in self._shelf.playing.values() if one.task is not None]
-        await cancelled([*playing, *([self._issuer] if self._issuer is not None else [])])
+        tasks = [running.task for running in self._shelf.playing.values()]
+        await cancelled([task for task in [*tasks, self._issuer] if task is not None])
 
     # --- issue ------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Let the issuer and `batch` look at what has changed."""
-        self._wanted.set()
-        self._changed.set()
+    def _wake(self) -> None:
+        """Wake `_issue` and `batch`, so that they look at what has changed."""
+        self._may_issue_more.set()
+        self._may_be_ready.set()
 
     async def _issue(self) -> None:
-        """Issue groups whenever there is room."""
+        """Issue groups whenever there is room: those of a checkpoint first, then new ones."""
         try:
             while True:
-                self._wanted.clear()
-                while self._again and self._may_issue():
-                    self._start(self._again.pop(0))
+                self._may_issue_more.clear()
+                while self._unfinished and self._may_issue():
+                    self._start(self._unfinished.pop(0))
                 while count := self._room():
-                    for task in await self._taken(count):
+                    for task in await self._take_tasks(count):
                         self.accounts.issue(self._frontier)
                         self._frontier += 1
                         self._start(Ticket(ordinal=self._frontier - 1, task=task))
-                self._changed.set()
-                await _told(self._wanted)
+                self._may_be_ready.set()
+                await _wait_for(self._may_issue_more)
         except Exception as error:
             self._fail(error)
 
-    async def _taken(self, count: int) -> Sequence[Task]:
-        """Take tasks, also if their server is away for a while."""
+    async def _take_tasks(self, count: int) -> Sequence[Task]:
+        """Take tasks; ask again while their server cannot be reached, until `Outage` gives up."""
         while True:
             try:
                 with self.stages.during("tasks from the environment"):
@@ -246,84 +253,91 @@ class RolloutStream:
                 await self._outage.wait(f"{type(error).__name__}: {error}")
 
     def _may_issue(self) -> bool:
-        """Whether groups may be played now, as far as the schedule and the places go."""
-        if self.plan.max_staleness == 0:
-            return self._asked
+        """Whether a group may be played now, unless staleness forbids it; that `_room` decides."""
+        if self.plan.max_staleness == 0:  # groups are played only while the learner waits for them
+            return self._batch_waits
         return self._shelf.flying < self.plan.concurrency
 
     def _room(self) -> int:
         """Return how many new groups to issue now."""
-        if self._again or not self._may_issue():
+        if self._unfinished or not self._may_issue():
             return 0
         shelf, plan = self._shelf, self.plan
         outstanding = len(shelf.playing) + len(shelf.waiting) + len(shelf.training)
         outstanding += self._unpublished
+        # A dropped group is replaced, as long as fewer than `refills` times a step's groups were:
+        # those beyond count as outstanding, so that a step ends though its filter drops everything.
         outstanding += max(0, self._refilled - plan.refills * plan.groups)
         room = self._rule.room(version=self.version, outstanding=outstanding)
         if plan.max_staleness == 0:
             return room
+        # The groups that free places have room for, rounded up so that no place stays free.
         return min(room, -(-(plan.concurrency - shelf.flying) // plan.group_size))
 
     def _start(self, ticket: Ticket) -> None:
-        """Play a group; one that is played again has the tokens of today's weights."""
+        """Begin to play a group."""
+        # A group of a checkpoint has an older version; its tokens are sampled by today's weights.
         ticket = Ticket(ordinal=ticket.ordinal, task=ticket.task, version=self.version)
-        timed = self.plan.deadline_s and self.plan.late != "wait"
-        one = GroupInFlight(
-            ticket, Cut(self.plan.deadline_s if timed else None), self.plan.group_size
-        )
-        self._shelf.playing[ticket.ordinal] = one
-        self._shelf.flying += one.left
+        has_deadline = self.plan.deadline_s and self.plan.late != "wait"
+        cut = Cut(self.plan.deadline_s if has_deadline else None)
+        running = GroupInFlight(ticket, cut, self.plan.group_size)
+        self._shelf.playing[ticket.ordinal] = running
+        self._shelf.flying += running.left
         self._shelf.issued_at[ticket.version] += 1
-        one.task = asyncio.create_task(self._run(one))
+        running.task = asyncio.create_task(self._run(running))
 
     # --- play -------------------------------------------------------------------------------------
 
-    async def _run(self, one: GroupInFlight) -> None:
+    async def _run(self, running: GroupInFlight) -> None:
+        """Play a group, again after an outage of the environment's servers, and shelve it."""
         shelf = self._shelf
 
         def done(episode: Episode) -> None:
-            if one.left:  # a group that is played again counts once
-                one.left, shelf.flying = one.left - 1, shelf.flying - 1
-            self._wanted.set()
+            # After an outage the rollouts finish a second time, and free no second place.
+            if running.left:
+                running.left, shelf.flying = running.left - 1, shelf.flying - 1
+            self._may_issue_more.set()
             if self._done is not None:
                 self._done(episode)
 
         try:
             while True:
-                group = await self._play(one.ticket, done=done, cut=one.cut, stages=self.stages)
+                group = await self._play(
+                    running.ticket, done=done, cut=running.cut, stages=self.stages
+                )
                 refuse_without_engine(group)
-                if not (why := unreachable(group)):
+                if not (reason := unreachable(group)):
                     break
                 with self.stages.during("the environment's servers, none of which answers"):
-                    await self._outage.wait(why)
+                    await self._outage.wait(reason)
             self._outage.over()
-            del shelf.playing[one.ticket.ordinal]
-            shelf.flying -= one.left
-            shelf.issued_at[one.ticket.version] -= 1
+            del shelf.playing[running.ticket.ordinal]
+            shelf.flying -= running.left
+            shelf.issued_at[running.ticket.version] -= 1
             self._shelve(group)
         except Exception as error:
             self._fail(error)
-        self._look()
+        self._wake()
 
     def _shelve(self, group: Group) -> None:
-        """Put a finished group where it belongs."""
-        short = len(group.episodes) < min(self.plan.min_group, self.plan.group_size)
-        if group.late and (self.plan.late == "drop" or short):
+        """Lay a finished group aside for the next step, or close its accounts if it is too late."""
+        is_too_small = len(group.episodes) < min(self.plan.min_group, self.plan.group_size)
+        if group.late and (self.plan.late == "drop" or is_too_small):
             reason = LATE if self.plan.late == "drop" else SMALL_GROUP
 
             def fate_of(_group: Group, _episode: Episode) -> str:
                 return reason
 
             self._close(group, fate_of)
-            self._lost += 1
-            if self._lost > (self.plan.refills + 1) * self.plan.groups:
+            self._late_count += 1
+            if self._late_count > (self.plan.refills + 1) * self.plan.groups:
                 raise TrainingFailed(
-                    f"the last {self._lost} groups were all late, and nothing is trained: raise "
-                    "overlap.deadline or overlap.deadline_s, or play fewer rollouts at once "
+                    f"the last {self._late_count} groups were all late, and nothing is trained: "
+                    "raise overlap.deadline or overlap.deadline_s, or play fewer rollouts at once "
                     "(rollout.concurrency)"
                 )
             return
-        self._lost = 0
+        self._late_count = 0
         if self._passes is not None and not self._passes(group):
             self._shelf.dropped[group.ordinal] = group
             self._refilled += 1
@@ -331,13 +345,14 @@ class RolloutStream:
             self._shelf.waiting[group.ordinal] = group
 
     def _close(self, group: Group, fate_of: Callable[[Group, Episode], str]) -> None:
+        """Enter in the accounts what became of each rollout of a group."""
         records = records_of(group, self.plan.group_size, self._step, fate_of)
         self.accounts.close(group.ordinal, records)
         self.bias.add(records)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
-        self._changed.set()
+        self._may_be_ready.set()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -350,16 +365,15 @@ class RolloutStream:
     def _ready(self) -> bool:
         """Whether the next step can begin; asks late groups to end, where the plan says so."""
         shelf, plan = self._shelf, self.plan
-        enough = len(shelf.waiting) >= plan.groups
-        if enough and (late := self._late()):
-            for one in late if plan.late != "wait" else ():
-                one.cut.ask()
-            return False
-        if enough:
-            return True
-        return not shelf.playing and not self._again and not self._room()
+        if len(shelf.waiting) >= plan.groups:
+            late = self._late_groups()
+            for running in late if plan.late != "wait" else ():
+                running.cut.ask()
+            return not late
+        # A step with fewer groups begins where nothing is in flight and nothing can be issued.
+        return not shelf.playing and not self._unfinished and not self._room()
 
-    def _late(self) -> list[GroupInFlight]:
+    def _late_groups(self) -> list[GroupInFlight]:
         """Return the groups in flight that the next step has to contain."""
         if not self.plan.deadline:
             return []
@@ -370,13 +384,13 @@ class RolloutStream:
             groups=self.plan.groups,
         )
         playing = self._shelf.playing.values()
-        return [one for one in playing if count and one.ticket.version <= newest][:count]
+        return [running for running in playing if running.ticket.version <= newest][:count]
 
     def _in_flight(self) -> list[int]:
-        return [*self._shelf.playing, *(ticket.ordinal for ticket in self._again)]
+        return [*self._shelf.playing, *(ticket.ordinal for ticket in self._unfinished)]
 
 
-async def _told(event: asyncio.Event) -> None:
+async def _wait_for(event: asyncio.Event) -> None:
     """Wait for an event, and no longer than LOOK_S."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LOOK_S):  # wait_for of Python 3.11 can lose a cancellation

@@ -71,6 +71,7 @@ class Calls(TextEnv):
             if any(sources)
             else GeneratedCallProblems((min_calls, max_calls), functions, irrelevant)
         )
+        # An empty problem until the first reset.
         self.problem = CallProblem(id="", messages=[], functions=[], expected=[])
 
     def tasks(self, split: str) -> TaskSet:
@@ -80,7 +81,7 @@ class Calls(TextEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[list[Message], Info]:
-        """Show the request; the functions are the tools of this episode."""
+        """Show the request; its functions are the tools of this episode."""
         self.problem = self.problems.problem(self.task)
         briefing = Briefing(
             system_prompt=self.system_prompt, tools=self.problem.functions, max_turns=1
@@ -95,13 +96,8 @@ class Calls(TextEnv):
         fault = fault_of_calls(calls, self.problem.expected, schemas)
         if not fault and not calls and not text.strip():
             fault = "nothing is said"
-        return (
-            "",
-            Verdict.of(float(not fault), fault, metrics={"calls": float(len(calls))}),
-            True,
-            False,
-            {},
-        )
+        verdict = Verdict.of(float(not fault), fault, metrics={"calls": float(len(calls))})
+        return "", verdict, True, False, {}
 
     def gold(self) -> object | None:
         """Return each expected call as text, `(name, arguments)`; None where no call is right."""

@@ -18,6 +18,7 @@ import msgspec
 from ludus.messages import ToolCall
 
 OMITTED = ""
+"""Among the acceptable values: the argument may be left out."""
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -61,7 +62,9 @@ def fault_of_calls(
     ]
     call_of: dict[int, int] = {}
     for index in range(len(expected)):
-        if not _matched(index, faults, call_of, set()):
+        if not _assign_call(index, faults, call_of, set()):
+            # Of the calls that are left over, the first tells what is wrong. Without one, a fitting
+            # call is missing: all that would do are needed for other expected calls.
             return next(
                 (
                     fault
@@ -73,10 +76,13 @@ def fault_of_calls(
     return ""
 
 
-def _matched(
+def _assign_call(
     index: int, faults: Sequence[Sequence[str]], call_of: dict[int, int], tried_calls: set[int]
 ) -> bool:
     """Assign a call to the expected call at `index`, moving earlier assignments where that helps.
+
+    `call_of`, the inverse of that assignment, is updated: by the index of a call, the index of its
+    expected call. Returns whether an assignment was found.
 
     This is the augmenting-path step of bipartite matching; without it, a call that fits two
     expected calls could be assigned to the wrong one.
@@ -85,13 +91,14 @@ def _matched(
         if fault or call in tried_calls:
             continue
         tried_calls.add(call)
-        if call not in call_of or _matched(call_of[call], faults, call_of, tried_calls):
+        if call not in call_of or _assign_call(call_of[call], faults, call_of, tried_calls):
             call_of[call] = index
             return True
     return False
 
 
 def _fault(call: ToolCall, expected: Expected, schemas: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return why a call is not an expected call; empty if it is."""
     if call.name != expected.name:
         return f"{call.name!r} is called where {expected.name!r} is asked for"
     schema = schemas.get(call.name, {})
@@ -107,37 +114,40 @@ def _fault(call: ToolCall, expected: Expected, schemas: Mapping[str, Mapping[str
     for name, value in call.arguments.items():
         if name not in expected.arguments or name not in properties:
             return f"{call.name}: the argument {name!r} is not asked for"
-        if not _will_do(value, expected.arguments[name], properties[name]):
+        if not _is_acceptable(value, expected.arguments[name], properties[name]):
             return f"{call.name}: {name}={value!r:.80} is not what is asked for"
     return ""
 
 
-def _will_do(value: Any, values: Sequence[Any], schema: Mapping[str, Any]) -> bool:
+def _is_acceptable(value: Any, values: Sequence[Any], schema: Mapping[str, Any]) -> bool:
     """Return whether an argument is among `values` and has the type the schema asks for.
 
     A value of the same type as the expected values is accepted too, whatever the schema says: some
     data sets expect a name in place of a value.
     """
     first_type = next((type(alternative) for alternative in values if alternative != OMITTED), None)
-    fits = _fits(value, schema) or type(value) is first_type
-    return fits and any(
+    has_right_type = _fits(value, schema) or type(value) is first_type
+    return has_right_type and any(
         _equal(value, alternative)
         for alternative in values
-        if _is_whole(value, alternative, schema)
+        if _has_whole_items(value, alternative, schema)
     )
 
 
 def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Return whether a value has the schema's type; a type that is not known fits all values."""
     types = _TYPES.get(str(schema.get("type", "")), ())
+    # Python's bool is an int, JSON's is not.
     return not types or (
         isinstance(value, types) and (bool in types or not isinstance(value, bool))
     )
 
 
-def _is_whole(value: Any, expected: Any, schema: Mapping[str, Any]) -> bool:
+def _has_whole_items(value: Any, expected: Any, schema: Mapping[str, Any]) -> bool:
     """Return whether a list holds only integers, where the schema asks for integers.
 
-    Equality alone would accept 1.0 for 1 inside a list.
+    Equality alone would accept 1.0 for 1 inside a list. True for whatever else is compared, and
+    where the expected list has a float itself.
     """
     items = schema.get("items")
     if not isinstance(value, list) or not isinstance(items, Mapping):
@@ -170,20 +180,21 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _members_equal(value: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    lists = {
-        key: alternatives if isinstance(alternatives, list) else [alternatives]
-        for key, alternatives in expected.items()
-    }
-    all_known = all(key in lists for key in value)
-    all_given = all(key in value or OMITTED in lists[key] for key in lists)
-    return (
-        all_known
-        and all_given
-        and all(
-            any(_equal(member, alternative) for alternative in lists[key])
-            for key, member in value.items()
-        )
+    lists = _lists_of_values(expected)
+    if not all(key in value or OMITTED in lists[key] for key in lists):
+        return False
+    return all(
+        key in lists and any(_equal(member, alternative) for alternative in lists[key])
+        for key, member in value.items()
     )
+
+
+def _lists_of_values(members: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the acceptable values of each member; a value without a list is the only one."""
+    return {
+        key: alternatives if isinstance(alternatives, list) else [alternatives]
+        for key, alternatives in members.items()
+    }
 
 
 def plain(text: str) -> str:
@@ -204,25 +215,18 @@ def example_of(expected: Expected, required: Sequence[str] = ()) -> dict[str, An
     for name, values in expected.arguments.items():
         alternatives = [alternative for alternative in values if alternative != OMITTED]
         if alternatives and (OMITTED not in values or name in required):
-            arguments[name] = _example(alternatives)
+            arguments[name] = _plain_value(alternatives[0])
     return arguments
 
 
-def _example(values: Sequence[Any]) -> Any:
-    return _plain_value(values[0])
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain_value(item) for item in value]
-    if isinstance(value, dict):
-        lists = {
-            key: alternatives if isinstance(alternatives, list) else [alternatives]
-            for key, alternatives in value.items()
-        }
+def _plain_value(expected: Any) -> Any:
+    """Return a value that is equal to an expected value, whose objects hold lists of values."""
+    if isinstance(expected, list):
+        return [_plain_value(item) for item in expected]
+    if isinstance(expected, dict):
         return {
-            key: _example(alternatives)
-            for key, alternatives in lists.items()
+            key: _plain_value(alternatives[0])
+            for key, alternatives in _lists_of_values(expected).items()
             if OMITTED not in alternatives
         }
-    return value
+    return expected

@@ -32,7 +32,9 @@ class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     messages: list[Message]
+    """The request, as the messages of one turn."""
     functions: list[ToolSpec]
+    """The functions on offer, as tools."""
     expected: list[Expected]
     """The expected calls; empty where no call is right."""
 
@@ -45,21 +47,21 @@ class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
 def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem]:
     """Load the problems of some files.
 
+    Args:
+        sources: the files of problems, as `rows_of` reads them.
+        answers: the file of their answers; empty looks in `possible_answer/` beside each file.
+
     Raises:
         ConfigError: a file cannot be read, or a row is not such a problem; the message names it.
     """
     problems: list[CallProblem] = []
     for source in sources:
-        # The ground truth by problem id; empty if no file of answers is found.
-        path = (
-            Path(answers) if answers else Path(source).parent / ANSWERS_FOLDER / Path(source).name
-        )
-        if not answers and not path.is_file():
-            answers_by_id = {}
-        else:
-            answers_by_id = {
-                str(row.get("id")): row.get("ground_truth") for row in rows_of(str(path))
-            }
+        beside = Path(source).parent / ANSWERS_FOLDER / Path(source).name
+        path = Path(answers) if answers else beside
+        # A file of answers that was named must exist; the one beside the problems need not, since
+        # the rows of problems may have the answers.
+        answer_rows = rows_of(str(path)) if answers or path.is_file() else []
+        answers_by_id = {str(row.get("id")): row.get("ground_truth") for row in answer_rows}
         problems += [_problem(row, answers_by_id, source) for row in rows_of(source)]
     if not problems:
         raise ConfigError(f"no problems in {', '.join(map(repr, sources))}")
@@ -67,12 +69,13 @@ def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem
 
 
 def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) -> CallProblem:
+    """Convert a row of the file `source`, with the ground truth of each problem by id."""
     identity = str(row.get("id", ""))
     place = f"{source}, problem {identity!r}"
     functions = row.get("function", [])
     function_rows = functions if isinstance(functions, list) else [functions]
     try:
-        # The messages of a conversation's first turn; a text becomes a user message.
+        # Of a conversation only the first turn is asked. A text becomes a user message.
         question = row.get("question")
         if isinstance(question, str):
             messages = [Message(role=Role.USER, content=question)]

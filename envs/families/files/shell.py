@@ -1,14 +1,15 @@
 """A shell in a sandbox session, with a tree of files that can be read back.
 
-The guest's half runs in the session's own interpreter, where commands cannot reach it by name. Only
-the resulting files are judged, and the expected files never enter the sandbox.
+`_GUEST` is the half that runs in the sandbox: two helpers in the session's own interpreter, where
+commands cannot reach them by name, since they run in processes of their own. Only the resulting
+files are judged, and the expected files never enter the sandbox.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from ..coding.workbench import Workbench, shortened
 from .trees import Tree
 
 TOP = "top"
+"""The folder of the tree, in the session's working folder; commands run there."""
 MAX_FILES, MAX_BYTES = 2_000, 512 * 1024
 """Limits of a tree that is read back, in files and bytes; no chore leads to a larger tree."""
 
@@ -28,24 +30,26 @@ import time as _time, select as _select
 def _ludus_shell(command, timeout_s, max_bytes):
     process = _sp.Popen(["bash", "-c", command], cwd={TOP!r}, stdin=_sp.DEVNULL, stdout=_sp.PIPE,
                         stderr=_sp.STDOUT, start_new_session=True)
-    said, over, ends = b"", "", _time.monotonic() + timeout_s
+    output, limit, deadline = b"", "", _time.monotonic() + timeout_s
     while True:
-        left = ends - _time.monotonic()
-        ready = _select.select([process.stdout], [], [], max(0.0, min(left, 0.2)))[0]
+        left_s = deadline - _time.monotonic()
+        ready = _select.select([process.stdout], [], [], max(0.0, min(left_s, 0.2)))[0]
         part = _os.read(process.stdout.fileno(), 65536) if ready else None
-        said += part or b""
-        if len(said) > max_bytes:
-            over = "too much output"
-        elif left <= 0:
-            over = "timeout"
-        if over or part == b"" or (part is None and process.poll() is not None):
+        output += part or b""
+        if len(output) > max_bytes:
+            limit = "too much output"
+        elif left_s <= 0:
+            limit = "timeout"
+        # The output never ends while a background process holds it open, so that the end of bash,
+        # with nothing left to read, ends the command too.
+        if limit or part == b"" or (part is None and process.poll() is not None):
             break
-    if over:
+    if limit:
         _os.killpg(process.pid, _signal.SIGKILL)
     code = process.wait()
     process.stdout.close()
-    told = {{"said": _b64.b64encode(said[:max_bytes]).decode(), "over": over, "code": code}}
-    print(_json.dumps(told))
+    output = _b64.b64encode(output[:max_bytes]).decode()
+    print(_json.dumps({{"output": output, "limit": limit, "code": code}}))
 
 def _ludus_tree(max_files, max_bytes):
     files, size = {{}}, 0
@@ -57,7 +61,7 @@ def _ludus_tree(max_files, max_bytes):
                 continue
             size += _os.path.getsize(path)
             if len(files) >= max_files or size > max_bytes:
-                print(_json.dumps({{"over": True}}))
+                print(_json.dumps({{"too_large": True}}))
                 return
             with open(path, "rb") as stream:
                 content = stream.read(max_bytes + 1)
@@ -68,15 +72,21 @@ _os.makedirs({TOP!r}, exist_ok=True)
 """
 
 
-class _Said(msgspec.Struct):
-    said: str
-    over: str = ""
+class _CommandReply(msgspec.Struct):
+    output: str
+    """Base64, since output need not be UTF-8."""
+    limit: str = ""
+    """The limit that ended the command; empty if the command ended by itself."""
     code: int = 0
 
 
-class _Listed(msgspec.Struct):
+class _TreeReply(msgspec.Struct):
     files: dict[str, str | None] = {}
-    over: bool = False
+    """Base64 by path; None for what is no plain file."""
+    too_large: bool = False
+
+
+ReplyT = TypeVar("ReplyT", _CommandReply, _TreeReply)
 
 
 class Shell:
@@ -107,27 +117,30 @@ class Shell:
             f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
             f"{8 * self._max_letters})"
         )
-        reply = await self._run_helper(code, _Said)
-        text = base64.b64decode(reply.said).decode("utf-8", "replace").rstrip("\n")
-        endings = [f"[stopped: {reply.over}]"] if reply.over else []
-        endings += [f"[exit code {reply.code}]"] if reply.code and not reply.over else []
-        lines = [shortened(text, self._max_letters), *endings]
-        return "\n".join(part for part in lines if part) or "(no output)"
+        reply = await self._run_helper(code, _CommandReply)
+        text = base64.b64decode(reply.output).decode("utf-8", "replace").rstrip("\n")
+        ending = ""
+        if reply.limit:
+            ending = f"[stopped: {reply.limit}]"
+        elif reply.code:
+            ending = f"[exit code {reply.code}]"
+        parts = [shortened(text, self._max_letters), ending]
+        return "\n".join(part for part in parts if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
-        """Return all files; None if the files are too many, or not all UTF-8 text.
+        """Return all files; None if they are too many or too large, or not all are UTF-8 text.
 
         Raises:
             ToolError: an earlier command ended the session.
             RewardUnavailable: there is no sandbox, or it broke.
         """
-        listing = await self._run_helper(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _Listed)
-        if listing.over or None in listing.files.values():
+        reply = await self._run_helper(f"_ludus_tree({MAX_FILES}, {MAX_BYTES})", _TreeReply)
+        if reply.too_large or None in reply.files.values():
             return None
         try:
             return {
                 path: base64.b64decode(content or "", validate=True).decode()
-                for path, content in listing.files.items()
+                for path, content in reply.files.items()
             }
         except (binascii.Error, UnicodeDecodeError):
             return None
@@ -136,10 +149,11 @@ class Shell:
         """Close the sandbox session, if open."""
         await self._bench.close()
 
-    async def _run_helper(self, code: str, kind: Any) -> Any:
+    async def _run_helper(self, code: str, reply_type: type[ReplyT]) -> ReplyT:
+        """Call a helper of `_GUEST` in the session, and read the JSON that it prints."""
         execution = await self._bench.run(code, timeout_s=self._timeout_s + 10)
         try:
-            return msgspec.json.decode(execution.stdout, type=kind)
+            return msgspec.json.decode(execution.stdout, type=reply_type)
         except (msgspec.DecodeError, UnicodeError) as error:
             await self._bench.close()
             raise ToolError(

@@ -1,4 +1,5 @@
-"""Products in which the order counts: matrices and other letters that do not commute.
+"""Marks products in which the order counts: those of matrices and of other letters that do not
+commute.
 
 A letter is a number unless the text suggests otherwise: an inverse or a transpose next to
 another capital, bold capitals, or two capitals in both orders (`MN - NM`).
@@ -14,7 +15,9 @@ from ..reading.nodes import Node, mul, num, walk
 
 _TRANSPOSES = frozenset({"T", "t", "top", "dagger", "\\dagger", "H", "\\intercal"})
 PRODUCT = "product"
+"""The name of the call that stands for a product in order."""
 MAX_EXPANDED = 4
+"""The largest power of a letter that is written out as a product."""
 
 
 def in_order(gold: Node, answer: Node, names: set[str]) -> tuple[Node, Node]:
@@ -33,6 +36,7 @@ def _is_capital(name: str) -> bool:
 
 
 def _do_not_commute(node: Node) -> bool:
+    """Return whether a formula suggests that its letters are no numbers."""
     pairs = set[tuple[str, str]]()
     for part in walk(node):
         if part.op == "pow" and (part.note == "inverse" or _is_transpose(part)):
@@ -43,16 +47,13 @@ def _do_not_commute(node: Node) -> bool:
             if len(letters) > 1 and all(letter.startswith("bold ") for letter in letters):
                 return True
             pairs |= set(pairwise(letters))
-    return any(
-        first_factor != second_factor and (second_factor, first_factor) in pairs
-        for first_factor, second_factor in pairs
-    )
+    return any(first != second and (second, first) in pairs for first, second in pairs)
 
 
 def _is_transpose(node: Node) -> bool:
     base, exponent = node.args
-    matrix = base.op == "mul" or (base.op == "sym" and _is_capital(base.note))
-    return matrix and exponent.op == "sym" and exponent.note in _TRANSPOSES
+    may_be_matrix = base.op == "mul" or (base.op == "sym" and _is_capital(base.note))
+    return may_be_matrix and exponent.op == "sym" and exponent.note in _TRANSPOSES
 
 
 def _factors(node: Node) -> Iterator[Node]:
@@ -65,31 +66,35 @@ def _factors(node: Node) -> Iterator[Node]:
 
 
 def _ordered(node: Node, capitals: set[str]) -> Node:
+    """Return a formula in which the factors of each product that hold a capital are a call.
+
+    Factors without a capital commute, and stand before the call.
+    """
     if not node.args:
         return node
     # An inverse or a transpose reverses the order of the factors: (AB)^-1 is B^-1 A^-1.
     reverses = node.op == "pow" and (_is_transpose(node) or node.args[1] == num(-1))
     if reverses and node.args[0].op == "mul":
-        turned = [node._replace(args=(factor, node.args[1])) for factor in _factors(node.args[0])]
-        return _ordered(mul(*reversed(turned)), capitals)
+        powers = [node._replace(args=(factor, node.args[1])) for factor in _factors(node.args[0])]
+        return _ordered(mul(*reversed(powers)), capitals)
     if node.op != "mul":
         return node._replace(args=tuple(_ordered(arg, capitals) for arg in node.args))
-    kept: list[Node] = []
-    ordered: list[Node] = []
+    commuting: list[Node] = []
+    in_sequence: list[Node] = []
     for factor in _factors(node):
-        has_capital = bool(nodes.symbols(factor) & capitals)
-        (ordered if has_capital else kept).extend(
-            _repeated(_ordered(factor, capitals)) if has_capital else [factor]
-        )
-    if len(ordered) > 1:
-        ordered = [Node("call", tuple(ordered), 0, PRODUCT)]
-    return mul(*kept, *ordered)
+        if nodes.symbols(factor) & capitals:
+            in_sequence += _written_out(_ordered(factor, capitals))
+        else:
+            commuting.append(factor)
+    if len(in_sequence) > 1:
+        in_sequence = [Node("call", tuple(in_sequence), 0, PRODUCT)]
+    return mul(*commuting, *in_sequence)
 
 
-def _repeated(factor: Node) -> list[Node]:
+def _written_out(factor: Node) -> list[Node]:
     """Expand `M^2` to M M, so that the power and the written-out product compare as equal."""
     if factor.op == "pow" and factor.args[1].op == "num" and factor.args[0].op == "sym":
-        times = factor.args[1].value
-        if isinstance(times, int) and 1 < times <= MAX_EXPANDED:
-            return [factor.args[0]] * times
+        exponent = factor.args[1].value
+        if isinstance(exponent, int) and 1 < exponent <= MAX_EXPANDED:
+            return [factor.args[0]] * exponent
     return [factor]

@@ -19,18 +19,22 @@ from .pratt import Parser
 
 MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
+# A time of day, `3:05 pm`.
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
-# Digits with letters and a base of two digits, `1A_{16}`, which would read as a product.
-_BASED = re.compile(
+# Digits with letters and a base of two digits: the parser would read `1A_{16}` as a product.
+_DIGITS_WITH_BASE = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
 # A base in words: `1011 in base 2`, `1011 (base two)`.
-_BASE = re.compile(
+_BASE_IN_WORDS = re.compile(
     r"(?<=[0-9A-Za-z}])\s*+(?:\\(?:text|mathrm)\s*+\{)?[\s(]*+(?:in\s+)?base[\s-]*+(\w{1,9})[\s)}]*+$"
 )
-# Integers, fractions and decimals are read without the parser.
+# Integers, fractions and decimals, which most answers are, are read without the parser.
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
-_NAMED = {
+_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
+_DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
+# Words for a value that has a symbol.
+_NAMED_VALUES = {
     **dict.fromkeys(
         ("all real numbers", "all reals", "real numbers", "reals", "the real numbers", "all real",
          "any real number"),
@@ -39,17 +43,15 @@ _NAMED = {
     **dict.fromkeys(("all integers", "integers"), nodes.sym("set Z")),
     **dict.fromkeys(("negative infinity", "minus infinity"), nodes.neg(nodes.INFINITY)),
 }  # fmt: skip
-_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
-_DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
-# A left side with these words or signs is not a name of the value.
-_DENIED = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
-
-
-_NOTHING = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
-"""Matches `no solution`, which the formula grammar would read as the letters n and o with a
-unit.
-"""
+# A left side with these words or signs makes a claim and is not a name of the value.
+_NO_LABEL = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
+# `no solution`, which the formula grammar would read as the letters n and o with a unit.
+_NO_ANSWER = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
+# Plain language. An answer with other characters that cannot be parsed is kept as written.
+_PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
+# Two letters such as `mg`: milligrams or, where that cannot be parsed, the product of m and g.
+_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])[a-z]{2}(?![A-Za-z}])")
 
 
 def read(source: str) -> Node:
@@ -79,46 +81,50 @@ def read_cleaned(cleaned: str) -> Node:
     """
     if not cleaned:
         raise Unreadable("the answer is empty")
-    # Plain numbers, which most answers are, skip the parser.
     if _INTEGER.match(cleaned):
         return nodes.num(int(cleaned))
     if fraction := _FRACTION.match(cleaned):
-        bottom = int(fraction[3])
-        if bottom:
-            value = Fraction(int(fraction[1] + fraction[2]), bottom)
+        denominator = int(fraction[3])
+        if denominator:
+            value = Fraction(int(fraction[1] + fraction[2]), denominator)
             return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
-    if _NOTHING.fullmatch(cleaned):
+    if _NO_ANSWER.fullmatch(cleaned):
         return read_words(cleaned)
     try:
         return read_formula(cleaned)
     except TooBig:
         raise
     except Unreadable:
-        return _labelled(cleaned) or read_words(cleaned)
+        return _read_labelled(cleaned) or read_words(cleaned)
 
 
-def _labelled(cleaned: str) -> Node | None:
-    r"""Read `\lim f(x) = 5`, whose left side cannot be parsed, as a named value; None if that does
-    not fit.
+def _read_labelled(cleaned: str) -> Node | None:
+    r"""Read `\lim f(x) = 5`, whose left side cannot be parsed, as a named value.
+
+    Returns None if no label stands before the first equals sign outside all brackets, or no formula
+    after that sign.
     """
-    depth, letter = 0, next((i for i, c in enumerate(cleaned) if c.isalpha()), len(cleaned))
-    for bracket in _BRACKETS_AND_EQUALS.finditer(cleaned):
-        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(bracket[0], 0)
-        if bracket[0] != "=" or depth or bracket.start() <= letter:
+    first_letter = next((i for i, c in enumerate(cleaned) if c.isalpha()), len(cleaned))
+    depth = 0
+    for sign in _BRACKETS_AND_EQUALS.finditer(cleaned):
+        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(sign[0], 0)
+        if sign[0] != "=" or depth or sign.start() <= first_letter:
             continue
-        label, rest = cleaned[: bracket.start()], cleaned[bracket.end() :]
-        if _DENIED.search(label):
+        label, rest = cleaned[: sign.start()], cleaned[sign.end() :]
+        if _NO_LABEL.search(label):
             return None
         try:
             value = read_formula(rest)
         except Unreadable:
             return None
-        chain = value.op == "rel" and set(value.note.split()) <= {"=", "~="}
-        sides, note = (value.args, f"= {value.note}") if chain else ((value,), "=")
         name = nodes.text(as_words(label).casefold())
-        return Node("rel", (name, *sides), 0, note) if chain or value.op != "rel" else None
+        if value.op != "rel":
+            return Node("rel", (name, value), 0, "=")
+        # A chain, `\lim f(x) = 10/2 = 5`, goes on after the label; an inequality is no value.
+        is_chain = set(value.note.split()) <= {"=", "~="}
+        return Node("rel", (name, *value.args), 0, f"= {value.note}") if is_chain else None
     return None
 
 
@@ -129,15 +135,11 @@ def read_words(cleaned: str) -> Node:
         Unreadable: the text has neither letters nor digits.
     """
     words = as_words(cleaned)
-    if not any(letter.isalnum() for letter in words):
+    if not any(character.isalnum() for character in words):
         raise Unreadable("the answer has neither letters nor digits")
     if _PROSE.fullmatch(words) is None:
         return Node("opaque", (), 0, squeeze(cleaned))
-    return _NAMED.get(words.casefold()) or nodes.text(words)
-
-
-_PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
-"""Characters of plain language. An answer with others that cannot be parsed is kept as written."""
+    return _NAMED_VALUES.get(words.casefold()) or nodes.text(words)
 
 
 def read_formula(cleaned: str) -> Node:
@@ -146,32 +148,27 @@ def read_formula(cleaned: str) -> Node:
     Raises:
         Unreadable: the text is not a formula.
     """
+    # Looking for a letter or a word first spares most answers the searches, which cost more.
     if "m" in cleaned or "M" in cleaned:
-        # a time of day: `3:05 pm`
         bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
         if clock := _CLOCK.match(bare.replace("\\", " ").strip("} ")):
             return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
     if "base" in cleaned:
-        cleaned = _BASE.sub(r"_{\1}", cleaned)
-    if "_" in cleaned and (digits := _BASED.match(cleaned)):
+        cleaned = _BASE_IN_WORDS.sub(r"_{\1}", cleaned)
+    if "_" in cleaned and (digits := _DIGITS_WITH_BASE.match(cleaned)):
         return Node("based", (), int(digits[2]), digits[1].upper())
     try:
-        return _parsed(cleaned)
+        return _parse(cleaned)
     except TooBig:
         raise
     except Unreadable:
         if _SHORT_UNITS.search(cleaned) is None:
             raise
-    return _parsed(_SHORT_UNITS.sub(lambda match: " ".join(match[0]), cleaned))
+    return _parse(_SHORT_UNITS.sub(lambda match: " ".join(match[0]), cleaned))
 
 
-_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])[a-z]{2}(?![A-Za-z}])")
-"""Two letters such as `mg`, which may be milligrams and, where that makes no sense, the product of
-a mass and g.
-"""
-
-
-def _parsed(cleaned: str) -> Node:
+def _parse(cleaned: str) -> Node:
+    """Parse a whole formula; a full stop and quotes after it are dropped."""
     parser = Parser(tokenize(cleaned), GRAMMAR)
     try:
         node = listed(parser)
@@ -181,8 +178,8 @@ def _parsed(cleaned: str) -> Node:
         parser.take()
     if parser.here.kind != "end":
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")
-    # Refuse trees that are too deep.
-    # Marks and set operations nest without recursion in the parser, but later steps do recurse.
+    # Marks and set operations nest without recursion in the parser, so that a tree may be deeper
+    # than the steps after this one, which recurse, can follow.
     level, depth = [node], 0
     while level:
         level = [arg for part in level for arg in part.args]

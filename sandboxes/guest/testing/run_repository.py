@@ -1,9 +1,9 @@
 """Runs hidden tests of a whole repository in the repository's own process.
 
 The graded code can reach the tests here; that is the price of `in_process`, and the verdicts say
-so. What can be done is done: only a supervisor that runs no code of the repository has the report,
-the pytest that reads the tests was loaded before the repository could be, and the driver has left
-out whatever configuration for pytest the repository brought.
+so. Three measures limit what that code can do. Only a supervisor that runs no code of the
+repository can write the report. The pytest that reads the tests was loaded before any code of the
+repository. And the driver has left out the files by which the repository configures pytest.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ REPORT = 3
 """The descriptor of the report, which only the supervisor has."""
 
 MAX_BYTES = 4 << 20
+"""The most bytes of results that the supervisor reads from the worker."""
 _DETAIL_LETTERS = 300
 
 
@@ -36,9 +37,10 @@ def run(request: Request) -> int:
     The report has a JSON line per result {id, passed, detail, seconds}, then {"ended": exit
     status}.
     """
-    # Without "" in the path, no file of the repository can take the place of a module of pytest.
-    sys.path[:] = [place for place in sys.path if place]
-    import pytest  # before the repository can provide a module of this name
+    # Without "" in the path, which is the folder of the repository, no file of the repository can
+    # take the place of a module of pytest. For the same reason pytest is imported here already.
+    sys.path[:] = [folder for folder in sys.path if folder]
+    import pytest
 
     tests: Mapping[str, bytes] = request.options["tests"]  # type: ignore[assignment]
     uploads.write_files(dict(tests))
@@ -47,25 +49,25 @@ def run(request: Request) -> int:
     if worker == 0:
         os.close(REPORT)
         os.close(reader)
-        # Move a descriptor to a random number that the repository cannot guess.
+        # The repository's code would write results of its own, if it could guess the number.
         number = random.SystemRandom().randrange(100, 900)
         os.dup2(writer, number, inheritable=False)
         os.close(writer)
-        _work(pytest, request.options, number)
+        _run_tests(pytest, request.options, number)
     os.close(writer)
-    # the worker has the same identity, and must not be able to trace this process
+    # The worker has the same user id, and must not be able to trace this process.
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
     with os.fdopen(reader, "rb") as source:
-        # The worker's lines that have the shape of a result.
         data = source.read(MAX_BYTES)
+        # The worker may write anything: lines that do not have the shape of a result are skipped.
         rows: list[dict[str, object]] = []
         for line in data.splitlines():
             try:
                 name, passed, detail, seconds = json.loads(line)
             except (ValueError, TypeError, RecursionError):
                 continue
-            right = type(name) is str and type(passed) is bool and type(detail) is str
-            if right and type(seconds) in (int, float):
+            has_texts = type(name) is str and type(detail) is str
+            if has_texts and type(passed) is bool and type(seconds) in (int, float):
                 rows.append({"id": name, "passed": passed, "detail": detail, "seconds": seconds})
     exit_code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     with os.fdopen(REPORT, "w") as report:
@@ -75,7 +77,7 @@ def run(request: Request) -> int:
     return 0
 
 
-def _work(pytest: Any, options: Mapping[str, object], writer: int) -> None:
+def _run_tests(pytest: Any, options: Mapping[str, object], writer: int) -> None:
     """Run the tests in the repository's process; never returns."""
     code = 1
     try:
@@ -99,12 +101,15 @@ _ARGUMENTS = (
 
 
 class _Results:
-    """A pytest plugin that writes the result of each test as soon as the test has ended."""
+    """A pytest plugin that writes the result of each test as soon as the test has ended.
+
+    A test passes if its call passed and neither its set-up nor its tear-down failed.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._bad: dict[str, str] = {}
-        self._good: set[str] = set()
+        self._failures: dict[str, str] = {}
+        self._passed_calls: set[str] = set()
         self._started: dict[str, float] = {}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -116,13 +121,13 @@ class _Results:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._bad[report.nodeid] = str(report.longrepr)
+            self._failures[report.nodeid] = str(report.longrepr)
         elif report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
-            self._good.add(report.nodeid)
+            self._passed_calls.add(report.nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        passed = nodeid in self._good and nodeid not in self._bad
-        detail = self._bad.get(nodeid, "" if passed else "it was skipped or expected to fail")
+        passed = nodeid in self._passed_calls and nodeid not in self._failures
+        detail = self._failures.get(nodeid, "" if passed else "it was skipped or expected to fail")
         self._report_test(
             nodeid, passed, detail, time.perf_counter() - self._started.get(nodeid, 0.0)
         )
