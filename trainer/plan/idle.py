@@ -27,22 +27,31 @@ def idle_settings(config: TrainConfig, *, updates: int) -> list[str]:
     return [text for rule in RULES for text in rule(config, updates)]
 
 
-def _other_engines(config: TrainConfig, updates: int) -> Iterator[str]:
+def _of_parts_that_are_off(config: TrainConfig, updates: int) -> Iterator[str]:
     for section in {"local", "vllm"} - {config.engine}:
         for name in _changed(getattr(config, section)):
             yield (
                 f"{section}.{name} is set, but the engine is {config.engine!r}: {section}.* "
                 "changes nothing"
             )
-
-
-def _context(config: TrainConfig, updates: int) -> Iterator[str]:
     if config.context.manager == "none":
         for name in _changed(config.context):
             yield f"context.{name} is set, but context.manager is 'none': it changes nothing"
+    if not config.trainer.lora.rank:
+        for name in _changed(config.trainer.lora):
+            yield (
+                f"trainer.lora.{name} is set, but trainer.lora.rank is 0: all weights are trained, "
+                "and it changes nothing"
+            )
+    if "ema_use" in _changed(config.trainer) and not config.trainer.ema_decay:
+        yield "trainer.ema_use is set, but trainer.ema_decay is 0: no average is kept"
+    if config.run.resume_changed and not config.run.resume:
+        yield "run.resume_changed is set, but run.resume is not: it changes nothing"
+    if config.env_token and not config.env_url:
+        yield "env_token is set, but env_url is empty: the environment is played without a server"
 
 
-def _learning_rate(config: TrainConfig, updates: int) -> Iterator[str]:
+def _of_the_learning_rate(config: TrainConfig, updates: int) -> Iterator[str]:
     total, warmup = config.steps * updates, config.trainer.warmup_steps
     if warmup >= total:
         yield (
@@ -56,7 +65,7 @@ def _learning_rate(config: TrainConfig, updates: int) -> Iterator[str]:
             )
 
 
-def _rare_output(config: TrainConfig, updates: int) -> Iterator[str]:
+def _of_evaluations_and_files(config: TrainConfig, updates: int) -> Iterator[str]:
     defaults = type(config.run)()
     for name, output in (("save_every", "checkpoint"), ("episodes_every", "file of episodes")):
         every = getattr(config.run, name)
@@ -77,9 +86,6 @@ def _rare_output(config: TrainConfig, updates: int) -> Iterator[str]:
             f"eval.patience is {config.eval.patience}, but only {inner_count} evaluations are made "
             "before the last: it cannot end the run early"
         )
-
-
-def _evaluation(config: TrainConfig, updates: int) -> Iterator[str]:
     if config.eval.samples == 1 and "passing" in _changed(config.eval):
         yield (
             f"eval.passing is {config.eval.passing:g}, but eval.samples is 1: pass@k is not "
@@ -87,46 +93,19 @@ def _evaluation(config: TrainConfig, updates: int) -> Iterator[str]:
         )
 
 
-def _unused_token(config: TrainConfig, updates: int) -> Iterator[str]:
-    if config.env_token and not config.env_url:
-        yield "env_token is set, but env_url is empty: the environment is played without a server"
-
-
-def _overlap(config: TrainConfig, updates: int) -> Iterator[str]:
-    if not config.overlap.max_staleness and config.overlap.correction == "none":
+def _of_overlap(config: TrainConfig, updates: int) -> Iterator[str]:
+    if config.overlap.max_staleness:
+        return
+    if config.overlap.correction == "none":
         yield (
             "overlap.correction is 'none', but overlap.max_staleness is 0: no rollout is stale, "
             "and nothing would be added"
         )
-
-
-def _kept_caches(config: TrainConfig, updates: int) -> Iterator[str]:
-    section = getattr(config, config.engine)
-    samples_during_publication = config.overlap.max_staleness or config.eval.beside == "shared"
-    if section.keep_cache and not samples_during_publication:
+    if getattr(config, config.engine).keep_cache and config.eval.beside != "shared":
         yield (
             f"{config.engine}.keep_cache is set, but nothing is sampled while new weights arrive "
             "(overlap.max_staleness is 0): it changes nothing"
         )
-
-
-def _adapter(config: TrainConfig, updates: int) -> Iterator[str]:
-    if not config.trainer.lora.rank:
-        for name in _changed(config.trainer.lora):
-            yield (
-                f"trainer.lora.{name} is set, but trainer.lora.rank is 0: all weights are trained, "
-                "and it changes nothing"
-            )
-
-
-def _weight_average(config: TrainConfig, updates: int) -> Iterator[str]:
-    if "ema_use" in _changed(config.trainer) and not config.trainer.ema_decay:
-        yield "trainer.ema_use is set, but trainer.ema_decay is 0: no average is kept"
-
-
-def _resumption(config: TrainConfig, updates: int) -> Iterator[str]:
-    if config.run.resume_changed and not config.run.resume:
-        yield "run.resume_changed is set, but run.resume is not: it changes nothing"
 
 
 def _changed(section: object) -> list[str]:
@@ -140,15 +119,8 @@ def _changed(section: object) -> list[str]:
 
 
 RULES: tuple[Callable[[TrainConfig, int], Iterator[str]], ...] = (
-    _other_engines,
-    _context,
-    _learning_rate,
-    _rare_output,
-    _evaluation,
-    _unused_token,
-    _overlap,
-    _kept_caches,
-    _adapter,
-    _weight_average,
-    _resumption,
+    _of_parts_that_are_off,
+    _of_the_learning_rate,
+    _of_evaluations_and_files,
+    _of_overlap,
 )

@@ -83,7 +83,7 @@ def _groups(recipe: Recipe) -> Iterator[str]:
         yield "single-stream SPO has one rollout a task and a tracker; set sampling.group_size = 1"
 
 
-def _sampling(recipe: Recipe) -> Iterator[str]:
+def _sampling_and_updates(recipe: Recipe) -> Iterator[str]:
     sampling = recipe.sampling
     if sampling.temperature <= 0:
         yield f"sampling.temperature = {sampling.temperature}: greedy rollouts are all alike"
@@ -93,6 +93,12 @@ def _sampling(recipe: Recipe) -> Iterator[str]:
         yield "sampling.prioritise needs tracked success rates: add [sampling.tracker]"
     if not 0 <= sampling.drop_solved_at <= 1:
         yield f"sampling.drop_solved_at is a pass rate in [0, 1], got {sampling.drop_solved_at}"
+    updates = recipe.updates
+    if updates.splits < 1 or updates.epochs < 1:
+        yield (
+            "updates.splits and updates.epochs must be at least 1, got "
+            f"{updates.splits} and {updates.epochs}"
+        )
 
 
 def _tracking(recipe: Recipe) -> Iterator[str]:
@@ -147,21 +153,6 @@ def _aggregation(recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _losses(recipe: Recipe) -> Iterator[str]:
-    loss = recipe.algorithm.loss
-    if loss in TERMS:
-        yield f"{loss} is a term beside a policy's loss; put it into {TERMS[loss]}"
-
-
-def _updates(recipe: Recipe) -> Iterator[str]:
-    updates = recipe.updates
-    if updates.splits < 1 or updates.epochs < 1:
-        yield (
-            "updates.splits and updates.epochs must be at least 1, got "
-            f"{updates.splits} and {updates.epochs}"
-        )
-
-
 def _ratios(recipe: Recipe) -> Iterator[str]:
     settings = recipe.algorithm
     if settings.ratio_to == "learner":
@@ -181,8 +172,10 @@ def _ratios(recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _clips(recipe: Recipe) -> Iterator[str]:
-    options = recipe.algorithm.loss_options
+def _losses(recipe: Recipe) -> Iterator[str]:
+    loss, options = recipe.algorithm.loss, recipe.algorithm.loss_options
+    if loss in TERMS:
+        yield f"{loss} is a term beside a policy's loss; put it into {TERMS[loss]}"
     for name in ("eps_low", "eps_high"):
         value = options.get(name)
         if isinstance(value, (int, float)) and value < 0:
@@ -250,13 +243,11 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     _groups,
-    _sampling,
+    _sampling_and_updates,
     _tracking,
     _aggregation,
     _losses,
-    _updates,
     _ratios,
-    _clips,
     _credit,
     _divergence,
     _corrections,
