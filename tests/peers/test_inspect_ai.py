@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,27 @@ from . import games
 inspect_ai: Any = pytest.importorskip("inspect_ai", reason="make test-peers installs inspect-ai")
 model: Any = pytest.importorskip("inspect_ai.model")
 from ludus.integrations.inspect_ai import ludus_task  # noqa: E402
+
+FIND = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+TASK = f"""{FIND}
+from inspect_ai import task
+from ludus.integrations.inspect_ai import ludus_task
+from tests.peers import games
+
+@task
+def sums(count=4):
+    return ludus_task(games.Sums, split="test", count=count)
+"""
+MODEL = f"""{FIND}
+from inspect_ai.model import ModelAPI, ModelOutput, modelapi
+from tests.peers import games
+
+@modelapi(name="adds")
+class Adds(ModelAPI):
+    async def generate(self, input, tools, tool_choice, config):
+        right = games.answer_to(input[-1].text)
+        return ModelOutput.from_content("adds/model", right if int(right) % 2 else "no idea")
+"""
 
 
 @model.modelapi(name="scripted")  # Inspect's own mock asks the network for a tokenizer
@@ -84,3 +109,24 @@ def test_scores_are_rewards_and_failures_are_unscored(tmp_path: Path) -> None:
 def test_a_split_that_is_not_there_is_told() -> None:
     with pytest.raises(UnknownTask, match="dev"):
         ludus_task(games.Sums, split="dev")
+
+
+def test_its_command_evaluates_a_file(tmp_path: Path) -> None:
+    (tmp_path / "sums.py").write_text(TASK)
+    (tmp_path / "adds.py").write_text(MODEL)
+    (tmp_path / "adds-1.dist-info").mkdir()  # a model is found by an entry point
+    (tmp_path / "adds-1.dist-info" / "entry_points.txt").write_text("[inspect_ai]\nadds = adds\n")
+    command = [str(Path(sys.executable).with_name("inspect")), "eval", "sums.py", "-T", "count=6"]
+    command += ["--model", "adds/model", "--display", "none", "--log-format", "json"]
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    (log,) = (tmp_path / "logs").glob("*.json")
+    (result,) = json.loads(log.read_text())["results"]["scores"]
+    local = ludus.make(games.Sums)
+    asked = [str(local.reset(seed=0, options={"task": f"test/{n}"})[0]) for n in range(6)]
+    rewards = [int(games.answer_to(one)) % 2 for one in asked]
+    assert 0 < sum(rewards) < 6
+    assert result["metrics"]["mean"]["value"] == pytest.approx(sum(rewards) / 6)
