@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +23,16 @@ rollouts: Any = pytest.importorskip(
 strategies: Any = pytest.importorskip("tinker_cookbook.rl.rollout_strategy")
 completers: Any = pytest.importorskip("tinker_cookbook.completers")
 renderers: Any = pytest.importorskip("tinker_cookbook.renderers")
+train: Any = pytest.importorskip("tinker_cookbook.rl.train")
+tokenizer_utils: Any = pytest.importorskip("tinker_cookbook.tokenizer_utils")
+tinker: Any = pytest.importorskip("tinker")
 transformers: Any = pytest.importorskip("transformers")
 tokenizers: Any = pytest.importorskip("tokenizers")
-from ludus.integrations.tinker import LudusDataset, LudusGroupBuilder  # noqa: E402
+from ludus.integrations.tinker import (  # noqa: E402
+    LudusDataset,
+    LudusDatasetBuilder,
+    LudusGroupBuilder,
+)
 
 ENV = "peers/sums-v0"
 CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
@@ -119,3 +129,94 @@ async def test_a_data_set_has_the_tasks_in_batches() -> None:
     assert (again.env, again.task, again.group_size) == (ENV, "train/1", 1)
     with pytest.raises(UnknownTask, match="dev"):
         LudusDataset(ENV, renderer, batch_size=1, group_size=1, count=1, split="dev")
+
+
+class Service:
+    """What the cookbook's training asks of Tinker's service, with a policy that knows its lines.
+
+    The first answer to a question is wrong, the second cannot be scored, and all others are right.
+    What would be trained on is kept, and nothing is learned from it.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = tokenizer()
+        self.asked: dict[str, int] = {}
+        self.trained: list[list[Any]] = []
+        self.steps = 0
+
+    async def create_lora_training_client_async(self, *given: Any, **named: Any) -> Any:
+        return self
+
+    async def save_weights_and_get_sampling_client_async(self) -> Any:
+        return self
+
+    async def sample_async(self, prompt: Any, **given: Any) -> Any:
+        shown = self.tokens.decode(prompt.to_ints())
+        question = next(line for line in shown.splitlines() if " + " in line).split("<|im_end|>")[0]
+        number = self.asked[question] = self.asked.get(question, 0) + 1
+        said = {1: "no idea", 2: "break"}.get(number, games.answer_to(question))
+        ids = self.tokens.encode(said + "<|im_end|>", add_special_tokens=False)
+        sequence = SimpleNamespace(tokens=ids, logprobs=[-0.5] * len(ids), stop_reason="stop")
+        return SimpleNamespace(sequences=[sequence])
+
+    async def forward_backward_async(self, data: list[Any], **given: Any) -> Any:
+        self.trained.append(data)
+        told = [{"logprobs": datum.loss_fn_inputs["logprobs"]} for datum in data]
+        return Ready(SimpleNamespace(loss_fn_outputs=told))
+
+    async def optim_step_async(self, *given: Any) -> Any:
+        self.steps += 1
+        return Ready(SimpleNamespace(metrics={}))
+
+    async def save_state_async(self, name: str, **given: Any) -> Any:
+        return Ready(SimpleNamespace(path=f"tinker://none/{name}"))
+
+    save_weights_for_sampler_async = save_state_async
+
+
+class Ready:
+    """A future of the service that has its result."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    async def result_async(self) -> Any:
+        return self.result
+
+
+async def test_the_cookbooks_training_loop_trains_on_what_has_a_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rl.train.main`, unmodified; only its service is ours."""
+    service = Service()
+
+    def found(**given: Any) -> Service:
+        return service
+
+    monkeypatch.setattr(tinker, "ServiceClient", found)
+    tokenizer_utils.register_tokenizer("peers/bytes", tokenizer)
+    builder = LudusDatasetBuilder(
+        env=ENV, model_name_for_tokenizer="peers/bytes", renderer_name="qwen3_instruct",
+        batch_size=1, group_size=2, count=2, test_count=1,
+    )  # fmt: skip
+    await train.main(
+        train.Config(
+            learning_rate=1e-4,
+            dataset_builder=builder,
+            model_name="peers/bytes",
+            recipe_name="peers",
+            renderer_name="qwen3_instruct",
+            max_tokens=64,
+            log_path=str(tmp_path),
+            eval_every=1,
+            save_every=0,
+            rollout_error_tolerance=True,
+        )
+    )
+    assert service.steps == 2
+    for data in service.trained:  # of a wrong answer, one without a reward, and a right one
+        advantages = sorted(max(d.loss_fn_inputs["advantages"].data, key=abs) for d in data)
+        assert advantages == [-0.5, 0.5]
+    told = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [one["env/all/reward/total"] for one in told] == [0.5, 0.5]
+    assert [one["test/env/all/reward/total"] for one in told] == [0.0, 1.0]  # failed first

@@ -1,6 +1,7 @@
 """ludus environments for the Tinker API: environments, groups and data sets of `tinker-cookbook`.
 
     dataset = LudusDataset("ludus/arithmetic-v0", renderer, batch_size=32, group_size=8, count=4096)
+    builder = LudusDatasetBuilder(env="ludus/arithmetic-v0", ...)  # for the cookbook's rl.train
 
 Tinker's trajectories have a reward at every step. An episode whose verdict is not ok raises
 `RewardUnavailable` instead, which the rollout strategy of the training counts as a failed
@@ -10,6 +11,7 @@ leave it out of the group.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ from .bridge import on_background, peer_package, shared_bridge, tool_call
 _types: Any = peer_package("tinker_cookbook.rl.types", "tinker")
 _messages: Any = peer_package("tinker_cookbook.rl.message_env", "tinker")
 _renderers: Any = peer_package("tinker_cookbook.renderers.base", "tinker")
+_chz: Any = peer_package("chz", "tinker")
 
 
 class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
@@ -191,6 +194,55 @@ class LudusDataset(_types.RLDataset):  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._builders) // self._batch_size
+
+
+@_chz.chz
+class LudusDatasetBuilder(_types.RLDatasetBuilder):  # type: ignore[misc]
+    """Makes the data sets of `tinker_cookbook.rl.train`: the `dataset_builder` of its `Config`.
+
+    `count` tasks of `split` are trained on; `test_count` tasks of `test_split`, 0 for none, are
+    evaluated on. The tokenizer is found by a model's name, as everywhere in the cookbook.
+    """
+
+    env: str
+    model_name_for_tokenizer: str
+    renderer_name: str
+    batch_size: int
+    group_size: int
+    count: int
+    split: str = "train"
+    test_count: int = 0
+    test_split: str = "test"
+    seed: int = 0
+    url: str = ""
+
+    async def __call__(self) -> tuple[LudusDataset, LudusDataset | None]:
+        """Return the data set to train on, and the one to evaluate on.
+
+        Raises:
+            UnknownTask: no such split.
+        """
+        tokenizers: Any = peer_package("tinker_cookbook.tokenizer_utils", "tinker")
+        choice: Any = peer_package("tinker_cookbook.renderers", "tinker")
+        tokenizer = tokenizers.get_tokenizer(self.model_name_for_tokenizer)
+        renderer = choice.get_renderer(self.renderer_name, tokenizer)
+
+        def made(split: str, *, count: int, batch_size: int, group_size: int) -> LudusDataset:
+            return LudusDataset(
+                self.env, renderer, batch_size=batch_size, group_size=group_size, count=count,
+                split=split, seed=self.seed, url=self.url,
+            )  # fmt: skip
+
+        def both() -> tuple[LudusDataset, LudusDataset | None]:
+            sizes = {"batch_size": self.batch_size, "group_size": self.group_size}
+            train = made(self.split, count=self.count, **sizes)
+            if not self.test_count:
+                return train, None
+            # each task once, all in one batch
+            sizes = {"batch_size": self.test_count, "group_size": 1}
+            return train, made(self.test_split, count=self.test_count, **sizes)
+
+        return await asyncio.to_thread(both)  # worker processes start
 
 
 def _shown(message: Message) -> dict[str, Any]:
