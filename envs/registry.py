@@ -22,7 +22,7 @@ from ludus.errors import ConfigError, LudusError, UnknownEnv
 from ludus.offered import load_offered, offered_names
 
 from .builtin import BUILTIN
-from .outside.sources import is_outside, outside_factory
+from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv
 
 ENTRY_POINT_GROUP = "ludus.envs"
@@ -120,7 +120,7 @@ def find_env(env_id: str) -> Factory:
     if offered_factory is not None:
         _check_id(env_id)
         return offered_factory
-    if is_outside(env_id):
+    if is_outside(env_id) or is_bare_kind(env_id):
         return outside_factory(env_id)
     raise UnknownEnv.near(
         env_id, env_ids(), hint="ludus list; a file of yours is named by --import"

@@ -56,8 +56,17 @@ def is_outside(env_id: str) -> bool:
     return bool(slash) and (head in SERVERS or head in kind_names())
 
 
+def is_bare_kind(env_id: str) -> bool:
+    """Whether an id is the name of a kind alone, which lacks a family or an address.
+
+    >>> is_bare_kind("alfworld"), is_bare_kind("alfworld/all-v0")
+    (True, False)
+    """
+    return env_id in SERVERS or env_id in kind_names()
+
+
 def outside_factory(env_id: str) -> Factory:
-    """Return what makes the environment of an id for which `is_outside` holds.
+    """Return what makes the environment of an id for which `is_outside` or `is_bare_kind` holds.
 
     Raises:
         UnknownEnv: the kind has no such family; the message names the near miss.
@@ -86,12 +95,18 @@ def outside_ids() -> list[str]:
 
 def _family(kind: EnvKind, rest: str, env_id: str) -> str:
     family, listed = _VERSION.sub("", rest), catalogue(kind.name)
+    if not family:
+        families = listed.families if listed else []
+        free = (one.name for one in families if not one.needs and not one.problem)
+        example = next(free, families[0].name if families else "FAMILY")
+        raise UnknownEnv(
+            f"no environment named {env_id!r}: name a family, as in {kind.name}/{example}-v0 "
+            "(ludus list --available)"
+        )
     known = listed.family(family) if listed else None
     if known is None and not kind.any_family and listed is not None:
         ids = [f"{kind.name}/{one.name}-v0" for one in listed.families]
         raise UnknownEnv.near(env_id, ids, hint="ludus list --available")
     if known is not None and known.problem:
         raise ConfigError(f"{env_id} cannot be played: {known.problem}")
-    if not family:
-        raise UnknownEnv(f"no environment named {env_id!r}: name a family, {kind.name}/FAMILY-v0")
     return family

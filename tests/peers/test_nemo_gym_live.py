@@ -16,10 +16,12 @@ import httpx
 import pytest
 
 import ludus
+from ludus.envs.checks import check_env
 from ludus.errors import RewardUnavailable
 from ludus.integrations.nemo_gym import rows
 from ludus.messages import ToolCall, assistant
 from ludus.verdict import Status
+from ludus.wire.arguments import format_served
 
 from . import games
 from .conftest import Serving
@@ -242,6 +244,8 @@ def test_a_resources_server_of_the_package_is_played(tmp_path: Path) -> None:
             assert other.step("done")[1:3] == (0.0, True)
         env.close()
         other.close()
+        named = format_served(f"nemo-gym/{url}", {"data": str(data)})
+        assert not check_env(named).failures
 
 
 def test_a_sample_that_the_package_masks_has_no_reward(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def test_an_installation_that_was_broken_off_is_told(tmp_path: Path) -> None:
         ("verifiers/", UnknownEnv, "name a family"),
         ("alfworld/pick_two-v0", UnknownEnv, "did you mean 'alfworld/pick_two_obj_and_place-v0'"),
         ("textworld", UnknownEnv, "ludus brings ludus/textworld-v0"),
+        ("alfworld", UnknownEnv, "name a family, as in alfworld/pick_and_place_simple-v0"),
+        ("reasoning-gym/", UnknownEnv, "name a family, as in reasoning-gym/"),
     ],
 )
 def test_an_id_that_cannot_be_made_says_why(env_id: str, error: type[Exception], said: str) -> None:
