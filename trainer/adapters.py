@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -28,6 +28,9 @@ from ludus.errors import ConfigError, MissingExtra
 
 from .config import LoraConfig
 from .weights import adapter_tensors, described, in_pieces
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NAME = "default"
 """Name of the adapter inside the model's layers, peft's own."""
@@ -57,7 +60,7 @@ class AdapterBase:
     """Whether a checkpoint holds the adapter without merged weights."""
 
 
-def decoder_layers(model: Any) -> torch.nn.ModuleList:
+def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
     """Return the decoder layers of a causal LM.
 
     Raises:
@@ -73,7 +76,7 @@ def decoder_layers(model: Any) -> torch.nn.ModuleList:
     return layers
 
 
-def add_adapter(model: Any, config: LoraConfig, *, base: str = "") -> None:
+def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -> None:
     """Freeze a model and put an adapter into its decoder layers; a new adapter changes nothing, and
     one that `config.adapter` names is loaded.
 
@@ -110,17 +113,17 @@ def add_adapter(model: Any, config: LoraConfig, *, base: str = "") -> None:
         load_adapter(model, config.adapter)
 
 
-def has_adapter(model: Any) -> bool:
+def has_adapter(model: PreTrainedModel) -> bool:
     """Whether `add_adapter` was called on a model."""
     return hasattr(model, MARK)
 
 
-def base_below(model: Any) -> AdapterBase:
+def base_below(model: PreTrainedModel) -> AdapterBase:
     """Return what `add_adapter` has kept about the model below the adapter."""
     return getattr(model, MARK)
 
 
-def merged_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
+def merged_tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights `W + s B A` under the names of the model without adapter, each tied
     weight once; the model is not changed, and one merged weight is made at a time.
     """
@@ -146,7 +149,7 @@ class MergedWeights:
         model: after `add_adapter`.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
 
     def metadata(self) -> list[TensorMeta]:
@@ -159,7 +162,7 @@ class MergedWeights:
 
 
 @contextmanager
-def without_adapter(model: Any) -> Iterator[None]:
+def without_adapter(model: PreTrainedModel) -> Iterator[None]:
     """Compute as the base model inside the block."""
     from peft.tuners.tuners_utils import BaseTunerLayer  # pyright: ignore[reportMissingImports]
 
@@ -173,7 +176,9 @@ def without_adapter(model: Any) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def save_adapter(model: Any, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
+def save_adapter(
+    model: PreTrainedModel, folder: Path, tensors: Mapping[str, Tensor] | None = None
+) -> None:
     """Write the adapter as peft does, and what its base model is; `tensors` are the matrices where
     the model holds only a part of each.
     """
@@ -187,7 +192,7 @@ def save_adapter(model: Any, folder: Path, tensors: Mapping[str, Tensor] | None 
     (folder / BASE_FILE).write_text(json.dumps(written), encoding="utf-8")
 
 
-def load_adapter(model: Any, folder: str | Path) -> None:
+def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
     """Load matrices that `save_adapter`, or peft, has written into the adapter of a model.
 
     Raises:
@@ -219,7 +224,7 @@ def load_adapter(model: Any, folder: str | Path) -> None:
             here[mine].copy_(tensors[name])
 
 
-def merge_saved_adapter(model: Any, folder: Path) -> None:
+def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:
     """Add a saved adapter to the weights of its base model, in place.
 
     Raises:
@@ -259,7 +264,7 @@ def base_of(folder: Path) -> str:
     return str(base)
 
 
-def fingerprint(model: Any) -> str:
+def fingerprint(model: PreTrainedModel) -> str:
     """Return a digest of names, shapes and some entries of a model's weights, which two models of
     the same shape do not share.
     """
@@ -272,7 +277,7 @@ def fingerprint(model: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _refuse_other_base(model: Any, path: Path) -> None:
+def _refuse_other_base(model: PreTrainedModel, path: Path) -> None:
     written = path / BASE_FILE
     if not written.is_file():  # written by peft: names and shapes are all there is to compare
         return
@@ -286,7 +291,7 @@ def _refuse_other_base(model: Any, path: Path) -> None:
         )
 
 
-def _targets(model: Any, wanted: str) -> list[str]:
+def _targets(model: PreTrainedModel, wanted: str) -> list[str]:
     """Return the names of the linear layers to adapt, without what stands before them where the
     short names are used by the decoder alone.
     """
@@ -314,7 +319,7 @@ def _targets(model: Any, wanted: str) -> list[str]:
     return [name for name, module in named if id(module) in mine]
 
 
-def _below(model: Any) -> Iterator[tuple[str, Tensor]]:
+def _below(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the frozen weights by their names in the model with an adapter."""
     for name, parameter in model.named_parameters():
         if not _is_adapter(name):

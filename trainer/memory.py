@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 MAX_PASS = 16_384
 MAX_KEPT = 200_000
@@ -57,7 +60,7 @@ def free_bytes(device: torch.device | str) -> int:
 
 
 def training_bytes(
-    config: Any, dtype: torch.dtype = torch.float32, *, checkpointed: bool = False
+    config: PretrainedConfig, dtype: torch.dtype = torch.float32, *, checkpointed: bool = False
 ) -> int:
     """Return the bytes that a token keeps between the forward and the backward pass in `dtype`;
     logits are not among them, since they are computed in slices.
@@ -71,7 +74,7 @@ def training_bytes(
     return dtype.itemsize * _layers(text) * layer
 
 
-def cached_bytes(config: Any, dtype: torch.dtype) -> int:
+def cached_bytes(config: PretrainedConfig, dtype: torch.dtype) -> int:
     """Return the bytes of the keys and values of a token."""
     text = config.get_text_config()
     heads = int(getattr(text, "num_key_value_heads", None) or text.num_attention_heads)
@@ -79,7 +82,7 @@ def cached_bytes(config: Any, dtype: torch.dtype) -> int:
     return 2 * _layers(text) * heads * size * dtype.itemsize
 
 
-def prefill_bytes(config: Any, dtype: torch.dtype) -> int:
+def prefill_bytes(config: PretrainedConfig, dtype: torch.dtype) -> int:
     """Return the bytes that a token of a prompt takes while the prompt is computed."""
     text = config.get_text_config()
     passing = dtype.itemsize * _width(text, HIDDEN_AT_ONCE, MIDDLE_AT_ONCE)
@@ -87,7 +90,7 @@ def prefill_bytes(config: Any, dtype: torch.dtype) -> int:
 
 
 def fitting_pass(
-    model: Any,
+    model: PreTrainedModel,
     dtype: torch.dtype = torch.float32,
     free: int | None = None,
     *,
@@ -114,13 +117,13 @@ def fitting_pass(
     return _between(room / each, MIN_PASS, MAX_PASS)
 
 
-def fitting_cache(model: Any, free: int | None = None) -> int:
+def fitting_cache(model: PreTrainedModel, free: int | None = None) -> int:
     """Return the number of tokens whose keys and values an engine keeps between turns."""
     left = free_bytes(model.device) if free is None else free
     return _between(KEPT_SHARE * left / cached_bytes(model.config, model.dtype), 0, MAX_KEPT)
 
 
-def fitting_prefill(model: Any, free: int | None = None) -> int:
+def fitting_prefill(model: PreTrainedModel, free: int | None = None) -> int:
     """Return the number of padded prompt tokens for a forward pass of an engine."""
     left = free_bytes(model.device) if free is None else free
     room = PREFILL_SHARE * left
@@ -131,11 +134,11 @@ def _between(tokens: float, low: int, high: int) -> int:
     return max(low, min(high, int(tokens)))
 
 
-def _layers(text: Any) -> int:
+def _layers(text: PretrainedConfig) -> int:
     return int(text.num_hidden_layers)
 
 
-def _width(text: Any, hidden_tensors: int, middle_tensors: int) -> int:
+def _width(text: PretrainedConfig, hidden_tensors: int, middle_tensors: int) -> int:
     """Return the channels of the given numbers of tensors of the two sizes in a layer."""
     hidden = int(text.hidden_size)
     middle = int(getattr(text, "intermediate_size", None) or 4 * hidden)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,6 +37,9 @@ from ..memory import (
     training_bytes,
 )
 from .size import ModelSize
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 LOGIT_COPIES = 3
 """Copies of a slice of logits that are held at once: the logits, their log-softmax, a gradient."""
@@ -86,7 +89,7 @@ class MemoryEstimate:
 
 def estimate_memory(
     config: TrainConfig,
-    outline: Any,
+    outline: PreTrainedModel,
     *,
     reference: bool = False,
     ranks: int = 1,
@@ -126,7 +129,7 @@ def estimate_memory(
     )
 
 
-def require_fit(config: TrainConfig, outline: Any, **known: Any) -> MemoryEstimate:
+def require_fit(config: TrainConfig, outline: PreTrainedModel, **known: Any) -> MemoryEstimate:
     """Return the estimate of a run that fits.
 
     Args:
@@ -151,7 +154,7 @@ def require_fit(config: TrainConfig, outline: Any, **known: Any) -> MemoryEstima
 
 
 def _engine(
-    config: TrainConfig, outline: Any, kind: torch.dtype, size: ModelSize, free: int
+    config: TrainConfig, outline: PreTrainedModel, kind: torch.dtype, size: ModelSize, free: int
 ) -> list[MemoryPart]:
     if config.engine != "local":
         return []
@@ -166,7 +169,9 @@ def _engine(
     ]
 
 
-def _sampling(config: TrainConfig, outline: Any, kind: torch.dtype, free: int) -> list[MemoryPart]:
+def _sampling(
+    config: TrainConfig, outline: PreTrainedModel, kind: torch.dtype, free: int
+) -> list[MemoryPart]:
     if config.engine != "local":
         return []
     text = outline.config.get_text_config()
@@ -193,7 +198,7 @@ def _sampling(config: TrainConfig, outline: Any, kind: torch.dtype, free: int) -
 
 
 def _update(
-    config: TrainConfig, outline: Any, tokens: int, *, ranks: int, trained: int
+    config: TrainConfig, outline: PreTrainedModel, tokens: int, *, ranks: int, trained: int
 ) -> list[MemoryPart]:
     text, kind = outline.config.get_text_config(), DTYPES[config.model.dtype]
     layers, total = int(text.num_hidden_layers), sum(one.numel() for one in outline.parameters())
@@ -224,14 +229,16 @@ def _update(
     return made
 
 
-def _layer_weights(outline: Any) -> int:
+def _layer_weights(outline: PreTrainedModel) -> int:
     """Return the number of weights inside the decoder's layers."""
     text = getattr(outline.base_model, "language_model", outline.base_model)
     layers = getattr(text, "layers", ())
     return sum(one.numel() for layer in layers for one in layer.parameters())
 
 
-def _advice(config: TrainConfig, outline: Any, found: MemoryEstimate, known: dict[str, Any]) -> str:
+def _advice(
+    config: TrainConfig, outline: PreTrainedModel, found: MemoryEstimate, known: dict[str, Any]
+) -> str:
     """Return the mildest change of settings with which the run would fit."""
     trainer = config.trainer
     small = replace(trainer, tokens_per_pass=min(found.tokens_per_pass, MIN_PASS))
@@ -268,14 +275,14 @@ def _advice(config: TrainConfig, outline: Any, found: MemoryEstimate, known: dic
     )
 
 
-def _as(outline: Any, kind: torch.dtype) -> Any:
+def _as(outline: PreTrainedModel, kind: torch.dtype) -> Any:
     """Return what `fitting_cache` reads of a model that computes in `kind`."""
     return _Computing(outline.config, kind, outline.device)
 
 
 @dataclass(frozen=True, slots=True)
 class _Computing:
-    config: Any
+    config: PretrainedConfig
     dtype: torch.dtype
     device: torch.device
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..config import TrainConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class ModelSize:
     """Fewer than `total` with LoRA."""
 
     @staticmethod
-    def of(outline: Any, config: TrainConfig) -> ModelSize:
+    def of(outline: PreTrainedModel, config: TrainConfig) -> ModelSize:
         """Count the parameters of a model without weights; tied weights count once."""
         total = sum(one.numel() for one in outline.parameters())
         lora = config.trainer.lora
