@@ -55,6 +55,7 @@ class Game:
     taught: int = 800
     """Updates of the clean start, at most; the loss at which it ends is `taught_loss`."""
     taught_loss: float = 0.015
+    taught_lr: float = 3e-3
     shown: int = 15
     """Updates in the arm's own windows."""
     steps: int = 40
@@ -111,6 +112,7 @@ def functions() -> Game:
         env='ludus/functions-v0?games=["shorten"]&min_calls=9&max_calls=13',
         window=60, action_tokens=5, summary_tokens=11,
         phrases=(*TURNS, *SHORTEN, Shorten.question),
+        taught=1500, taught_lr=2e-3, lr=2e-4, shape={"hidden": 128, "layers": 3, "heads": 4},
     )  # fmt: skip
 
 
@@ -225,7 +227,7 @@ def show(game: Game, folder: Path, start: Path, arm: Arm, seed: int, steps: int,
 
     config = SFTConfig(
         env=game.env, steps=steps, batch_size=16, seed=seed, window=game.window,
-        stop_loss=game.taught_loss if lr > 1e-3 else 0.0,
+        stop_loss=game.taught_loss if lr == game.taught_lr else 0.0,
         context=ContextSettings(**arm.context),
         model=ModelConfig(path=str(start), device="cpu"),
         trainer=TrainerConfig(lr=lr, warmup_steps=20, lr_decay="linear"),
@@ -250,7 +252,7 @@ def taught(where: str, game: Game, folder: Path) -> Path:
         **game.shape,
     )  # fmt: skip
     arm = arm_of(where, "summarize", game)
-    made = show(game, folder / "taught", model, arm, 0, game.taught, 3e-3)
+    made = show(game, folder / "taught", model, arm, 0, game.taught, game.taught_lr)
     (folder / "taught.done").touch()
     return made
 

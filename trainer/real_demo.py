@@ -54,9 +54,10 @@ division makes the difference of 0.05 between a number alone and a number in a s
 as the right answer of another group, and the policy settles on short wrong numbers.
 """
 
-LORA_RATE = 5
+LORA_RATE = 20
 """Learning rate of an adapter over that of all weights. An adapter's matrices are small and begin
-at a product of zero, so that a rate for whole weights would hardly move the model.
+at a product of zero, so that a rate for whole weights would hardly move the model. Of 5, 10 and 20
+the last learned most (docs/training.md).
 """
 
 

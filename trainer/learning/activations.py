@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as checkpoint_module
@@ -13,10 +13,13 @@ from ludus.errors import ConfigError, MissingExtra
 from ..adapters import decoder_layers
 from .allocator import trimmer
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 MARK = "_ludus_prepared"
 
 
-def prepare_layers(model: Any, *, checkpoint: bool, compiled: bool) -> None:
+def prepare_layers(model: PreTrainedModel, *, checkpoint: bool, compiled: bool) -> None:
     """Prepare each decoder layer as the settings ask; names and gradients stay the same.
 
     Args:
@@ -50,7 +53,7 @@ def _after_a_layer(layer: Any, *_: Any) -> None:
         _trim()
 
 
-def use_liger(model: Any) -> None:
+def use_liger(model: PreTrainedModel) -> None:
     """Replace norms, rotary positions and feed-forward products by the fused kernels of
     liger-kernel, in place. Unmeasured: no GPU was there when this was written.
 

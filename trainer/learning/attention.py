@@ -16,7 +16,7 @@ Axes: H heads, P tokens, E channels of a head.
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from .packing import PackedRows, PackedSpan, pack_rows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NAME = "ludus_packed"
 """Name of this attention in transformers' registry."""
@@ -209,7 +212,7 @@ def _in_one_call(
     return found.transpose(0, 1).unsqueeze(0)
 
 
-def packed_hidden(model: Any, rows: PackedRows) -> Tensor:
+def packed_hidden(model: PreTrainedModel, rows: PackedRows) -> Tensor:
     """Return the last hidden states [P, D] of packed rows; the model's attention is
     `packed_attention`.
     """
@@ -223,7 +226,7 @@ def packed_hidden(model: Any, rows: PackedRows) -> Tensor:
     ).last_hidden_state[0]
 
 
-def why_unpackable(model: Any) -> str:
+def why_unpackable(model: PreTrainedModel) -> str:
     """Give a model the attention of packed rows and compare what it computes with padded rows.
 
     Returns:
@@ -248,7 +251,7 @@ def why_unpackable(model: Any) -> str:
 
 
 @torch.no_grad()
-def _gap(model: Any) -> float:
+def _gap(model: PreTrainedModel) -> float:
     """Return the largest difference between packed and padded hidden states of a few rows."""
     vocabulary = model.config.get_text_config().vocab_size
     ids = (torch.arange(40).reshape(2, 20) * 7 + 1) % vocabulary

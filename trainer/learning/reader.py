@@ -249,14 +249,14 @@ class PolicyReader:
         """Return the last hidden states [N, D] before the trained tokens, of the policy or of
         another model.
         """
-        model = self.model if model is None else model
+        read: CausalLM = self.model if model is None else model
         trained = batch.mask[:, 1:].bool()
         with self._precision():
             if self._packs(batch):
                 rows = pack_rows(batch.ids, batch.lengths, min_shared=self._min_shared)
-                hidden = packed_hidden(model, rows)
+                hidden = packed_hidden(read, rows)
                 return hidden.index_select(0, rows.places[:, :-1][trained])
-            hidden = last_hidden(model, batch.ids, batch.images, self.images)
+            hidden = last_hidden(read, batch.ids, batch.images, self.images)
         return hidden[:, :-1][trained]
 
     def _precision(self) -> torch.autocast:

@@ -84,13 +84,13 @@ class ShardedWeights:
             yield first, len(self._named)
 
 
-def whole(tensor: Any) -> Tensor:
+def whole(tensor: Tensor) -> Tensor:
     """Return the whole of a sharded tensor; collective."""
     detached = tensor.detach()
     return detached.full_tensor() if isinstance(detached, DTensor) else detached
 
 
-def local(tensor: Any) -> Tensor:
+def local(tensor: Tensor) -> Tensor:
     """Return this rank's shard."""
     detached = tensor.detach()
     return detached.to_local() if isinstance(detached, DTensor) else detached

@@ -39,7 +39,7 @@ class PeerEpisodes(Protocol):
         ...
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Return an observation as text; what is not text is written as JSON.
 
     Raises:
@@ -57,14 +57,14 @@ def as_text(value: Any) -> str:
         ) from None
 
 
-def as_reward(value: Any) -> float:
+def as_reward(value: object) -> float:
     """Return a reward as a float.
 
     Raises:
         PeerBroken: the reward is not a finite number.
     """
     try:
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
         raise PeerBroken(f"the reward is {value!r:.80}, not a number") from None
     if not math.isfinite(number):
