@@ -30,7 +30,7 @@ def test_a_game_is_won_by_its_rules() -> None:
     env.close()
 
 
-@pytest.mark.parametrize("name", ["Mastermind", "Minesweeper", "Sudoku"])
+@pytest.mark.parametrize("name", ["Mastermind", "Minesweeper", "Sudoku", "reasoning-gym"])
 def test_games_pass_the_whole_check(name: str) -> None:
     assert not check_env(format_served(f"gem/{name}-v0", {"python": python_with("gem")})).failures
 
@@ -55,8 +55,11 @@ def test_a_data_set_is_a_file_of_its_rows(tmp_path: Path) -> None:
     for said, reward in (("\\boxed{%d}", 1.0), ("\\boxed{1000}", 0.0), ("%d", 0.0)):
         question, _ = env.reset(seed=1)
         number = int(str(question).split()[2].partition("+")[0])
-        assert env.step(said % (2 * number) if "%d" in said else said)[1] == reward
+        _, got, terminated, truncated, _ = env.step(said % (2 * number) if "%d" in said else said)
+        assert (got, terminated, truncated) == (reward, True, False)
     env.close()
+    named = format_served("gem/math-GSM8K-v0", {"python": python_with("gem"), "data": str(place)})
+    assert not check_env(named).failures
 
 
 def test_a_data_set_that_is_not_there_is_named() -> None:

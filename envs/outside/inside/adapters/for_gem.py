@@ -144,7 +144,8 @@ class GemFamily:
             "observation": self._shown(observation, info),
             "reward": as_reward(reward),
             "terminated": bool(terminated),
-            "truncated": bool(truncated),
+            # gem says both at every end; an episode that has ended was not cut
+            "truncated": bool(truncated) and not terminated,
         }
 
     def _shown(self, observation: Any, info: Any) -> str:
