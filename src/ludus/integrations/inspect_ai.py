@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ludus.envs.protocol import TextEnv
 from ludus.envs.tools.spec import ToolSpec
+from ludus.errors import LudusError
 from ludus.messages import Message, Role, ToolCall, assistant
 
 from .bridge import EnvBridge, on_background, peer_package
@@ -55,11 +56,16 @@ def ludus_task(
         UnknownTask: no such split.
     """
     bridge = EnvBridge(env, url=url, token=token)
+    try:
+        tasks = bridge.tasks(split, count, offset=offset)
+    except LudusError:
+        bridge.close()  # nobody will play in its worker processes
+        raise
     samples = [
         _dataset.Sample(
             id=task.id, input=f"{bridge.id}, task {task.id}", metadata={"task": task.id}
         )
-        for task in bridge.tasks(split, count, offset=offset)
+        for task in tasks
     ]
     return _inspect.Task(
         name=bridge.id.replace("/", "_"),
