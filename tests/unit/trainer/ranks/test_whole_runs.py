@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -83,6 +84,18 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def assert_ended_by(run: Run, dead: int) -> None:
+    """Wait for a rank to be killed, and for the others to end with its name."""
+    assert run[dead].wait(timeout=TIMEOUT_S) == -signal.SIGKILL
+    died = time.monotonic()
+    for number, rank in enumerate(run):
+        said = rank.communicate(timeout=60)[0]
+        if number != dead:
+            assert rank.returncode not in (0, None)
+            assert re.search(rf"rank {dead} \(host \S+, pid {run[dead].pid}\) died", said), said
+    assert time.monotonic() - died < 10 + 5  # the limit, and a busy machine
+
+
 def fates(folder: Path) -> list[tuple[int, str, str, int]]:
     found = lines(folder / "rollouts.jsonl")
     return sorted((one["ordinal"], one["task"], one["fate"], one["step"]) for one in found)
@@ -115,7 +128,7 @@ def assert_equal_runs(one: Path, other: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_two_ranks_is_that_of_one_process_also_when_it_is_killed_and_resumed(
-    start: Any, tmp_path: Path
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = settings(tmp_path)
 
@@ -127,6 +140,11 @@ def test_a_run_of_two_ranks_is_that_of_one_process_also_when_it_is_killed_and_re
 
     alone, two, cut = run("alone", 1), run("two", 2), run("cut", 2)
     kill(cut, tmp_path / "cut", 2, [1])
+    monkeypatch.setenv("LUDUS_TEST_DIE_IN_SAVE", "1:1")  # of the checkpoint of step 4
+    dying = run("cut", 2, "--run.resume")
+    monkeypatch.delenv("LUDUS_TEST_DIE_IN_SAVE")
+    assert_ended_by(dying, 1)
+    assert [one.name for one in (tmp_path / "cut/checkpoints").glob("step-*")] == ["step-000002"]
     again = run("cut", 2, "--run.resume")
     kill(again, tmp_path / "cut", 4, [0, 1])
     last = run("cut", 1, "--run.resume")
