@@ -33,7 +33,10 @@ def has_stable_tasks(subject: EnvUnderCheck) -> str:
             if tasks.find(task.id) != task:
                 raise CheckFailed(f"find({task.id!r}) is not the task at {index} of {split!r}")
         _refuses_what_is_not_there(tasks)
-    return ", ".join(f"{split}: {_size(tasks)}" for split, tasks in splits.items())
+    return ", ".join(
+        f"{split}: " + ("without end" if tasks.size is None else f"{tasks.size} tasks")
+        for split, tasks in splits.items()
+    )
 
 
 def _refuses_what_is_not_there(tasks: TaskSet) -> None:
@@ -50,10 +53,6 @@ def _refuses_what_is_not_there(tasks: TaskSet) -> None:
     except IndexError:
         return
     raise CheckFailed(f"at({tasks.size}) is past the end and found a task; raise IndexError")
-
-
-def _size(tasks: TaskSet) -> str:
-    return "without end" if tasks.size is None else f"{tasks.size} tasks"
 
 
 def keeps_splits_apart(subject: EnvUnderCheck) -> str:

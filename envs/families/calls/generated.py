@@ -52,26 +52,24 @@ class GeneratedCallProblems:
         """Return the first problem drawn from the task's seed that is of the task's split."""
         rng = random.Random(f"calls/{task.seed}")
         for _ in range(MAX_DRAWS):
-            problem = self._draw(rng, task.id)
-            if split_of(problem.messages[0].text) == task.split:
-                return problem
+            count = rng.randint(*self._calls)
+            kinds = rng.sample(FUNCTIONS, self._functions + count)
+            requests = [_ask(kind, rng) for kind in rng.choices(kinds[:count], k=count)]
+            texts = [text for text, _ in requests]
+            question = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
+            is_irrelevant = rng.random() < self._irrelevant
+            offered_kinds = kinds[count:] if is_irrelevant else kinds[: self._functions]
+            rng.shuffle(offered_kinds)
+            # The split depends on the text alone, so the same request never occurs in two splits.
+            if split_of(question) != task.split:
+                continue
+            return CallProblem(
+                id=task.id,
+                messages=[user(question)],
+                functions=[_tool(kind) for kind in offered_kinds],
+                expected=[] if is_irrelevant else [expected for _, expected in requests],
+            )
         raise AssertionError("one request in ten falls into the smallest split")
-
-    def _draw(self, rng: random.Random, name: str) -> CallProblem:
-        count = rng.randint(*self._calls)
-        kinds = rng.sample(FUNCTIONS, self._functions + count)
-        requests = [_ask(kind, rng) for kind in rng.choices(kinds[:count], k=count)]
-        texts = [text for text, _ in requests]
-        question = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
-        is_irrelevant = rng.random() < self._irrelevant
-        offered_kinds = kinds[count:] if is_irrelevant else kinds[: self._functions]
-        rng.shuffle(offered_kinds)
-        return CallProblem(
-            id=name,
-            messages=[user(question)],
-            functions=[_tool(kind) for kind in offered_kinds],
-            expected=[] if is_irrelevant else [expected for _, expected in requests],
-        )
 
 
 class _Tasks(GeneratedTasks):
@@ -105,16 +103,10 @@ def _ask(function: CatalogueFunction, rng: random.Random) -> tuple[str, Expected
             added += slot.phrase.format(words)
         else:
             arguments[slot.name] = [slot.default, OMITTED]
-    return _sentence(rng.choice(function.requests).format(**texts), added), Expected(
-        function.name, arguments
-    )
-
-
-def _sentence(text: str, added: str) -> str:
-    """Add the phrases of optional arguments to a request, before the closing mark."""
-    if text.endswith("?"):
-        return f"{text[:-1]}{added}?"
-    return f"{text}{added}."
+    # The phrases of optional arguments stand before the closing mark.
+    request = rng.choice(function.requests).format(**texts)
+    text, mark = (request[:-1], "?") if request.endswith("?") else (request, ".")
+    return f"{text}{added}{mark}", Expected(function.name, arguments)
 
 
 def _tool(function: CatalogueFunction) -> ToolSpec:

@@ -126,20 +126,17 @@ def _is_acceptable(value: Any, values: Sequence[Any], schema: Mapping[str, Any])
     data sets expect a name in place of a value.
     """
     first_type = next((type(alternative) for alternative in values if alternative != OMITTED), None)
-    has_right_type = _fits(value, schema) or type(value) is first_type
+    types = _TYPES.get(str(schema.get("type", "")), ())
+    has_right_type = (
+        not types  # a schema type that is not known fits all values
+        or type(value) is first_type
+        # Python's bool is an int, JSON's is not.
+        or (isinstance(value, types) and (bool in types or not isinstance(value, bool)))
+    )
     return has_right_type and any(
         _equal(value, alternative)
         for alternative in values
         if _has_whole_items(value, alternative, schema)
-    )
-
-
-def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether a value has the schema's type; a type that is not known fits all values."""
-    types = _TYPES.get(str(schema.get("type", "")), ())
-    # Python's bool is an int, JSON's is not.
-    return not types or (
-        isinstance(value, types) and (bool in types or not isinstance(value, bool))
     )
 
 

@@ -60,14 +60,13 @@ def as_schema(raw_schema: object) -> dict[str, Any]:
     if kind in _KNOWN:
         schema["type"] = kind
     for key in _KEPT:
-        if key in raw_schema:
-            schema[key] = _converted(key, raw_schema[key])
+        if key not in raw_schema:
+            continue
+        value = raw_schema[key]
+        if key == "properties" and isinstance(value, Mapping):
+            schema[key] = {name: as_schema(inner) for name, inner in value.items()}
+        else:
+            schema[key] = as_schema(value) if key == "items" else value
     if kind == "array" and "items" not in schema:
         schema["items"] = {}
     return schema
-
-
-def _converted(key: str, value: Any) -> Any:
-    if key == "properties" and isinstance(value, Mapping):
-        return {name: as_schema(inner) for name, inner in value.items()}
-    return as_schema(value) if key == "items" else value

@@ -62,8 +62,11 @@ def read_row(row: Mapping[str, Any], *, shown_tests: int = 1, compare: str = "")
     Raises:
         UnusableRow: there is no question or no test, or a field is not what its layout says.
     """
+    reader = next((read for fields, read in _LAYOUTS if all(key in row for key in fields)), None)
+    if reader is None:
+        raise UnusableRow(f"no known layout has the fields {', '.join(row)}")
     try:
-        return _reader(row)(row, shown_tests, compare)
+        return reader(row, shown_tests, compare)
     except (TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
         if isinstance(error, UnusableRow):
             raise
@@ -81,13 +84,6 @@ class CodingRows(msgspec.Struct, frozen=True, kw_only=True):
         return read_row(row, shown_tests=self.shown_tests, compare=self.compare)
 
 
-def _reader(row: Mapping[str, Any]) -> Callable[[Mapping[str, Any], int, str], CodingProblem]:
-    for fields, reader in _LAYOUTS:
-        if all(field in row for field in fields):
-            return reader
-    raise UnusableRow(f"no known layout has the fields {', '.join(row)}")
-
-
 def digest(text: str) -> str:
     """Return an id for a problem without an id: equal where questions differ in spacing alone."""
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
@@ -101,19 +97,18 @@ def _problem(
         raise UnusableRow("the question is empty")
     if not gold["tests"]:
         raise UnusableRow("there are no tests")
+    level = row.get("difficulty")
+    if isinstance(level, (int, float)) and not isinstance(level, bool):
+        difficulty: float | None = float(level)
+    else:
+        difficulty = _LEVELS.get(str(level).lower())
     return CodingProblem(
         id=name or digest(question),
         question=question.strip(),
         gold={key: value for key, value in gold.items() if value},
-        difficulty=_difficulty(row.get("difficulty")),
+        difficulty=difficulty,
         **fields,
     )
-
-
-def _difficulty(level: object) -> float | None:
-    if isinstance(level, (int, float)) and not isinstance(level, bool):
-        return float(level)
-    return _LEVELS.get(str(level).lower())
 
 
 def _fenced(source: str) -> str:

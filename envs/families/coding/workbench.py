@@ -102,7 +102,12 @@ class Workbench:
                 return await work(session)
         except SessionGone as error:
             await self._drop()
-            if _is_lost(session, error):
+            # Whether the sandbox ended the session, and not the code of the policy.
+            if (
+                session.lost
+                if isinstance(session, Session)
+                else any(words in str(error) for words in _LOST_OVER_THERE)
+            ):
                 raise _unusable(f"the sandbox failed: {error}") from error
             raise ToolError(f"{error}; the next call begins a new one") from error
         except RemoteError as error:
@@ -148,13 +153,6 @@ async def _open_session(sandbox: Sandbox) -> AnySession:
     if isinstance(sandbox, RemoteSandbox):
         return await sandbox.open_repl(cpu_s=_LIMITS.cpu_s)
     raise ConfigError(f"the tier {sandbox.tier!r} has no sessions")
-
-
-def _is_lost(session: AnySession, error: SessionGone) -> bool:
-    """Return whether the session was ended by the sandbox, and not by the code of the policy."""
-    if isinstance(session, Session):
-        return session.lost
-    return any(words in str(error) for words in _LOST_OVER_THERE)
 
 
 _LOST_OVER_THERE = (

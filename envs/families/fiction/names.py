@@ -80,10 +80,9 @@ class NameSampler:
     def _stem(self) -> str:
         rng = self._rng
         syllable = rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS)
-        return (syllable if rng.random() < 0.6 else f"{syllable}{self._light()}").capitalize()
-
-    def _light(self) -> str:
-        return self._rng.choice("aeiou") + self._rng.choice("lmnrst")
+        if rng.random() >= 0.6:
+            syllable += rng.choice("aeiou") + rng.choice("lmnrst")
+        return syllable.capitalize()
 
     def _pick(self, choices: Sequence[str]) -> str:
         return self._rng.choice(choices)

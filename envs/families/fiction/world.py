@@ -95,7 +95,11 @@ class _Realm:
             EntityKind.SCHOOL: [names.school(towns) for _ in range(max(3, people // 16))],
             EntityKind.BOOK: [names.book() for _ in range(max(6, people // 4))],
         }
-        self._spouses = self._married()
+        persons = list(self._members[EntityKind.PERSON])
+        rng.shuffle(persons)
+        couples = persons[: 2 * int(people * _MARRIED / 2)]
+        pairs = zip(couples[::2], couples[1::2], strict=True)
+        self._spouses = {person: spouse for pair in pairs for person, spouse in (pair, pair[::-1])}
         regions = self._members[EntityKind.REGION]
         self._regions = {town: rng.choice(regions) for town in towns}
 
@@ -123,13 +127,6 @@ class _Realm:
         while target == name:
             target = self._rng.choice(members)
         return target
-
-    def _married(self) -> dict[str, str]:
-        people = list(self._members[EntityKind.PERSON])
-        self._rng.shuffle(people)
-        couples = people[: 2 * int(len(people) * _MARRIED / 2)]
-        pairs = zip(couples[::2], couples[1::2], strict=True)
-        return {person: partner for pair in pairs for person, partner in (pair, pair[::-1])}
 
     def _number(self, kind: EntityKind) -> int | None:
         if kind not in NUMBERS:

@@ -127,7 +127,10 @@ class ImagePrompt(TextEnv):
         self.tries = tries
         self.pictures = pictures
         self.generator: ImageGenerator = generator or ShapeRenderer(size=size)
-        self.verifier = _verifier(scorer)
+        self.verifier: Verifier | None = None
+        if scorer != CHECK:
+            name, options = parse_served(scorer)
+            self.verifier = make_verifier(name, **options)
         self.demo_fault = PromptFault(demo_fault)
         self.demo_fault_rate = demo_fault_rate
         self._begin(Task(id="train/0", split="train", seed=0))
@@ -178,7 +181,10 @@ class ImagePrompt(TextEnv):
             return observation, 0.0, False, False, info
         if self.verifier is None:
             return observation, matched, True, False, info
-        return observation, await self._scored(self.verifier, prompt, picture), True, False, info
+        sample = Sample(prompt=self.request, response=prompt, images=[picture])
+        scoring = self.verifier.score(sample)
+        verdict = await scoring if inspect.isawaitable(scoring) else scoring
+        return observation, verdict, True, False, info
 
     def gold(self) -> str:
         """Return the scene in words that the built-in renderer understands."""
@@ -217,14 +223,3 @@ class ImagePrompt(TextEnv):
             if split_of(prompt_of(sorted(scene, key=lambda word: word.place))) == task.split:
                 return scene
         raise ConfigError(f"no scene of split {task.split!r} was found; raise clusters")
-
-    async def _scored(self, verifier: Verifier, prompt: str, picture: ImagePart) -> Verdict:
-        scoring = verifier.score(Sample(prompt=self.request, response=prompt, images=[picture]))
-        return await scoring if inspect.isawaitable(scoring) else scoring
-
-
-def _verifier(scorer: str) -> Verifier | None:
-    if scorer == CHECK:
-        return None
-    name, options = parse_served(scorer)
-    return make_verifier(name, **options)

@@ -53,11 +53,13 @@ def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") ->
     """
     question_text = _question(row, question)
     gold, solution = _answer(row, answer)
+    # MATH's level is a number from 1 to 5 or a text such as `Level 3`.
+    level = re.fullmatch(r"(?:Level )?(\d+)", str(row.get("level")))
     return MathsProblem(
         id=digest(question_text),
         question=question_text,
         gold=gold,
-        difficulty=_difficulty(row.get("level")),
+        difficulty=float(level[1]) if level else None,
         solution=solution,
     )
 
@@ -133,9 +135,3 @@ def last_boxed(text: str) -> str:
         if depth == 0:
             return text[begin:position].strip()
     return ""
-
-
-def _difficulty(level: object) -> float | None:
-    """Read MATH's level, which is a number from 1 to 5 or a text such as `Level 3`."""
-    digits = re.fullmatch(r"(?:Level )?(\d+)", str(level)) if level is not None else None
-    return float(digits[1]) if digits else None

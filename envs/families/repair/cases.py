@@ -41,54 +41,43 @@ class LibraryFunction:
     @property
     def tests(self) -> list[str]:
         """The test cases as assertions, an assertion per call."""
-        return [_test(call, result) for call, result in zip(self.calls, self.results, strict=True)]
+        return [
+            f"try:\n    {call}\nexcept ValueError:\n    pass\nelse:\n    assert False, 'no error'"
+            if result == ValueError.__name__
+            else f"assert {call} == {result}"
+            for call, result in zip(self.calls, self.results, strict=True)
+        ]
 
 
 @cache
 def library() -> dict[str, LibraryFunction]:
     """Return all functions by name, in the order of the files."""
-    return {
-        name: _function(function, module.__name__.rpartition(".")[2])
-        for module in MODULES
-        for name, function in vars(module).items()
-        if isinstance(function, FunctionType) and function.__module__ == module.__name__
-    }
-
-
-def _function(function: FunctionType, stem: str) -> LibraryFunction:
-    name = function.__name__
-    rng = random.Random(f"cases/{name}")
-    names, draw = INPUTS[name]
-    arguments = [*names, *(draw(rng) for _ in range(CASES - len(names)))]
-    return LibraryFunction(
-        name=name,
-        file=f"{stem}.py",
-        source=normal(inspect.getsource(function)),
-        calls=tuple(
-            f"{name}({', '.join(map(repr, call_arguments))})" for call_arguments in arguments
-        ),
-        results=tuple(_result(function, call_arguments) for call_arguments in arguments),
-    )
+    functions: dict[str, LibraryFunction] = {}
+    for module in MODULES:
+        for name, function in vars(module).items():
+            if not isinstance(function, FunctionType) or function.__module__ != module.__name__:
+                continue  # a constant, or imported from elsewhere
+            # A generator for each function: a new function does not change the cases of the others.
+            rng = random.Random(f"cases/{name}")
+            by_hand, draw = INPUTS[name]
+            arguments = [*by_hand, *(draw(rng) for _ in range(CASES - len(by_hand)))]
+            functions[name] = LibraryFunction(
+                name=name,
+                file=f"{module.__name__.rpartition('.')[2]}.py",
+                source=normal(inspect.getsource(function)),
+                calls=tuple(f"{name}({', '.join(map(repr, given))})" for given in arguments),
+                results=tuple(_result(function, given) for given in arguments),
+            )
+    return functions
 
 
 def _result(function: FunctionType, arguments: Arguments) -> str:
+    # A function may change a list that it gets, and the calls are written from the same arguments.
+    copies = [[*value] if isinstance(value, list) else value for value in arguments]
     try:
-        return repr(function(*_copied(arguments)))
+        return repr(function(*copies))
     except ValueError:
         return ValueError.__name__
-
-
-def _copied(arguments: Arguments) -> Arguments:
-    """Copy the lists among the arguments, since a function may change a list."""
-    return tuple([*argument] if isinstance(argument, list) else argument for argument in arguments)
-
-
-def _test(call: str, result: str) -> str:
-    if result == ValueError.__name__:
-        return (
-            f"try:\n    {call}\nexcept ValueError:\n    pass\nelse:\n    assert False, 'no error'"
-        )
-    return f"assert {call} == {result}"
 
 
 # --- what is drawn --------------------------------------------------------------------------------
@@ -103,13 +92,12 @@ def _with(draw: Draw, low: int, high: int) -> Draw:
     return lambda rng: (*draw(rng), rng.randint(low, high))
 
 
-def _ascending(rng: random.Random) -> Arguments:
-    return (sorted(rng.randint(0, 9) for _ in range(rng.randint(1, 8))), rng.randint(-1, 10))
+def _intervals(last_start: int, counts: tuple[int, int], lengths: tuple[int, int]) -> Draw:
+    def draw(rng: random.Random) -> Arguments:
+        starts = [rng.randint(0, last_start) for _ in range(rng.randint(*counts))]
+        return ([[start, start + rng.randint(*lengths)] for start in starts],)
 
-
-def _spans(rng: random.Random) -> Arguments:
-    starts = [rng.randint(0, 15) for _ in range(rng.randint(2, 5))]
-    return ([[start, start + rng.randint(0, 4)] for start in starts],)
+    return draw
 
 
 def _letters(rng: random.Random, alphabet: str, fewest: int, most: int) -> str:
@@ -118,13 +106,6 @@ def _letters(rng: random.Random, alphabet: str, fewest: int, most: int) -> str:
 
 def _text(alphabet: str, *, fewest: int = 1, most: int = 10) -> Draw:
     return lambda rng: (_letters(rng, alphabet, fewest, most),)
-
-
-def _texts(alphabet: str, *, max_texts: int = 7) -> Draw:
-    return lambda rng: (
-        _letters(rng, alphabet, 1, max_texts),
-        _letters(rng, alphabet, 1, max_texts),
-    )
 
 
 def _words(rng: random.Random, count: int) -> list[str]:
@@ -153,10 +134,6 @@ def _subsequence(rng: random.Random) -> Arguments:
     long = _letters(rng, "abcd", 4, 9)
     kept_letters = "".join(letter for letter in long if rng.random() < 0.5)
     return (kept_letters if rng.random() < 0.6 else _letters(rng, "abcd", 2, 4), long)
-
-
-def _coins(rng: random.Random) -> Arguments:
-    return (rng.randint(0, 30), sorted(rng.sample(range(1, 12), rng.randint(1, 3))))
 
 
 def _grid(low: int, high: int, *, square: bool = False, size: int = 4) -> Draw:
@@ -210,11 +187,6 @@ def _links(rng: random.Random) -> Arguments:
     return (links, rng.choice(places), rng.choice(places))
 
 
-def _visits(rng: random.Random) -> Arguments:
-    arrivals = [rng.randint(0, 9) for _ in range(rng.randint(1, 6))]
-    return ([[arrival, arrival + rng.randint(1, 4)] for arrival in arrivals],)
-
-
 def _postfix(rng: random.Random) -> Arguments:
     tokens, depth = [str(rng.randint(0, 9))], 1
     for _ in range(rng.randint(1, 6)):
@@ -227,19 +199,17 @@ def _postfix(rng: random.Random) -> Arguments:
     return ([*tokens, *(rng.choice("+-*") for _ in range(depth - 1))],)
 
 
-def _moves(rng: random.Random) -> Arguments:
-    kinds = rng.choices(("in", "out"), k=rng.randint(2, 7))
-    return ([[kind, str(rng.randint(0, 9))] for kind in kinds],)
-
-
 _RING = [[1, 1, 1], [1, 0, 1], [1, 1, 1]]
 _MAGIC = [[2, 7, 6], [9, 5, 1], [4, 3, 8]]
 
 INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
     "running_totals": ([([],), ([5],)], _numbers(-9, 9)),
     "longest_rise": ([([],), ([4],), ([1, 2, 3, 4],), ([2, 2, 2],)], _numbers(0, 9)),
-    "merge_spans": ([([],), ([[1, 3], [3, 5]],), ([[1, 9], [2, 3]],), ([[1, 2], [3, 4]],)], _spans),
-    "place_of": ([([], 3), ([2, 2, 2], 2), ([1, 2, 3], 9)], _ascending),
+    "merge_spans": ([([],), ([[1, 3], [3, 5]],), ([[1, 9], [2, 3]],), ([[1, 2], [3, 4]],)],
+                    _intervals(15, (2, 5), (0, 4))),
+    "place_of": ([([], 3), ([2, 2, 2], 2), ([1, 2, 3], 9)],
+                 lambda rng: (sorted(rng.randint(0, 9) for _ in range(rng.randint(1, 8))),
+                              rng.randint(-1, 10))),
     "rotated": ([([], 3), ([1, 2, 3], 3)], _with(_numbers(0, 9), 0, 9)),
     "pair_with_sum": ([([5], 10), ([5, 5], 10)], _with(_numbers(0, 9), 4, 14)),
     "best_stretch": ([([],), ([-2, -1],), ([3],)], _numbers(-6, 6)),
@@ -260,7 +230,8 @@ INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
     "common_start": ([([],), (["abc"],), (["ab", "abc"],)], _starting_alike),
     "initials": ([("",), ("ada  king lovelace",)],
                  lambda rng: ("  ".join(_words(rng, rng.randint(1, 5))),)),
-    "edit_distance": ([("", ""), ("", "ab"), ("ab", ""), ("kitten", "sitting")], _texts("abc")),
+    "edit_distance": ([("", ""), ("", "ab"), ("ab", ""), ("kitten", "sitting")],
+                      lambda rng: (_letters(rng, "abc", 1, 7), _letters(rng, "abc", 1, 7))),
     "word_counts": ([("",), ("... !",), ("No, no: yes!",)], _sentence),
     "is_subsequence": ([("", ""), ("", "a"), ("a", ""), ("aa", "a")], _subsequence),
     "snake_case": ([("",), ("A",), ("a_B",), ("maxLineWidth",)], _camel),
@@ -277,7 +248,9 @@ INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
                  lambda rng: (rng.randint(1, 3999),)),
     "is_leap_year": ([(1900,), (2000,), (2024,), (2023,), (2100,), (1600,), (4,), (1,)],
                      lambda rng: (100 * rng.randint(16, 24) + 4 * rng.randint(0, 3),)),
-    "fewest_coins": ([(0, [2]), (3, [2]), (6, [1, 3, 4]), (7, [7])], _coins),
+    "fewest_coins": ([(0, [2]), (3, [2]), (6, [1, 3, 4]), (7, [7])],
+                     lambda rng: (rng.randint(0, 30),
+                                  sorted(rng.sample(range(1, 12), rng.randint(1, 3))))),
     "clock_time": ([(0,), (59,), (60,), (1440,), (1500,)], lambda rng: (rng.randint(0, 3000),)),
     "is_prime": ([(n,) for n in (-3, 0, 1, 2, 3, 4, 9, 25, 15)],
                  lambda rng: (rng.randint(2, 130),)),
@@ -304,10 +277,13 @@ INPUTS: dict[str, tuple[list[Arguments], Draw]] = {
     "added": ([({}, {}), ({"a": 1}, {"a": -1}), ({}, {"a": 1}), ({"a": 1}, {"b": -1})], _stock),
     "in_order": ([({},), ({"a": ["a"]},), ({"b": ["a"], "a": ["b"]},)], _needs),
     "steps_apart": ([({}, "a", "a"), ({}, "a", "b")], _links),
-    "most_at_once": ([([],), ([[1, 2], [2, 3]],), ([[1, 3], [2, 4]],)], _visits),
+    "most_at_once": ([([],), ([[1, 2], [2, 3]],), ([[1, 3], [2, 4]],)],
+                     _intervals(9, (1, 6), (1, 4))),
     "kept_pages": ([([], 2), ([1], 1), ([1, 2], 1)], _with(_numbers(1, 5, most=9, fewest=4), 1, 4)),
     "evaluated": ([(["7"],), (["5", "2", "-"],), (["-3", "2", "*"],)], _postfix),
-    "balance_after": ([([],), ([["in", "5"], ["out", "5"]],), ([["out", "1"]],)], _moves),
+    "balance_after": ([([],), ([["in", "5"], ["out", "5"]],), ([["out", "1"]],)],
+                      lambda rng: ([[kind, str(rng.randint(0, 9))] for kind in
+                                    rng.choices(("in", "out"), k=rng.randint(2, 7))],)),
     "grouped": ([([],), (["ab", "ba", "b"],)],
                 lambda rng: ([_letters(rng, "abc", 2, 2) for _ in range(rng.randint(2, 6))],)),
 }  # fmt: skip

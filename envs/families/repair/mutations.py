@@ -47,9 +47,9 @@ def mutants(source: str) -> list[Mutant]:
     """
     mutants_found: dict[str, Mutant] = {}
     original = normal(source)
-    for position, count in enumerate(_changes_at(source)):
-        for choice in range(count):
-            # Apply a change to a fresh copy of the syntax tree.
+    for position, original_node in enumerate(ast.walk(ast.parse(source))):
+        for choice, _ in enumerate(_changes(original_node)):
+            # A change alters the tree, so each is applied to a fresh copy.
             tree = ast.parse(source)
             node = list(ast.walk(tree))[position]
             kind, change = list(_changes(node))[choice]
@@ -64,11 +64,6 @@ def mutants(source: str) -> list[Mutant]:
 def normal(source: str) -> str:
     """Normalise the formatting of a source, so that the formatting does not show the mistake."""
     return ast.unparse(ast.parse(source))
-
-
-def _changes_at(source: str) -> list[int]:
-    """Return the number of possible changes at each node, in the order of `ast.walk`."""
-    return [len(list(_changes(node))) for node in ast.walk(ast.parse(source))]
 
 
 Change = tuple[str, Callable[[], None]]

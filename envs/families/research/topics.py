@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..fiction import OUTGOING, Entity, EntityKind, Relation, World
+from ..fiction import OUTGOING, Entity, EntityKind, World
 
 FEWEST_FACTS = 3
 """Least number of facts on the first page of a topic."""
@@ -70,7 +69,9 @@ def draw_topic(world: World, split: str, rng: random.Random, *, pages: int) -> T
     facts = facts_of(current)
     while len(titles) < pages:
         ways = [
-            relation for relation in _ways(current) if current.links[relation.name] not in titles
+            relation
+            for relation in OUTGOING[current.kind]
+            if relation.name in current.links and current.links[relation.name] not in titles
         ]
         if not ways:
             break
@@ -88,7 +89,3 @@ def draw_topic(world: World, split: str, rng: random.Random, *, pages: int) -> T
         pages=tuple(titles),
         facts=tuple(facts),
     )
-
-
-def _ways(entity: Entity) -> Iterable[Relation]:
-    return [relation for relation in OUTGOING[entity.kind] if relation.name in entity.links]

@@ -82,19 +82,16 @@ def _load_corpus(source: str, changed: int) -> tuple[Document, ...]:
         if new_document is None:
             left_out.append(row.number)
         elif new_document.id in lines:
-            raise _same_id(source, new_document.id, lines[new_document.id], row.number)
+            first = place(source, lines[new_document.id])
+            raise ConfigError(
+                f"{place(source, row.number)}: the id {new_document.id!r} is that of {first} too; "
+                "give each passage its own, or leave all ids out and they are numbered"
+            )
         else:
             lines[new_document.id] = row.number
             documents.append(new_document)
     _report_left_out(source, len(documents), left_out)
     return tuple(documents)
-
-
-def _same_id(source: str, identity: str, first: int, second: int) -> ConfigError:
-    return ConfigError(
-        f"{place(source, second)}: the id {identity!r} is that of {place(source, first)} too; give "
-        "each passage its own, or leave all ids out and they are numbered"
-    )
 
 
 def _report_left_out(source: str, count: int, left_out: list[int]) -> None:

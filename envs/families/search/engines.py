@@ -128,7 +128,11 @@ class SimulatedEngine:
                 [user(prompt)], seed=search.seed, max_tokens=2048
             )
         except LudusError as error:
-            raise RewardUnavailable(_verdict(error)) from error
+            message = f"the simulated search engine: {error}"
+            is_ours = isinstance(error, (RequestRejected, Unauthorized))
+            raise RewardUnavailable(
+                Verdict.error(message) if is_ours else Verdict.unavailable(message)
+            ) from error
         documents = read_documents(completion.message.text)[: search.topk]
         if not documents:
             raise RewardUnavailable(Verdict.unavailable("the simulated search engine said nothing"))
@@ -137,12 +141,6 @@ class SimulatedEngine:
     async def close(self) -> None:
         """Close the connections to the model's server."""
         await self._client.close()
-
-
-def _verdict(error: LudusError) -> Verdict:
-    message = f"the simulated search engine: {error}"
-    is_ours = isinstance(error, (RequestRejected, Unauthorized))
-    return Verdict.error(message) if is_ours else Verdict.unavailable(message)
 
 
 _DOCUMENT = re.compile(r'^Doc (\d+) ?\(Title: ?"?([^"\n]*?)"?\) ?(.*)$', re.MULTILINE)

@@ -136,7 +136,10 @@ def _linked(theme: Theme, rng: random.Random) -> SqlQuestion:
     value, min_value = rng.choice(right.values), _threshold(theme, rng)
     of = f"r.{right.category} = '{value}'"
     is_enough = f"k.{theme.number} >= {min_value}"
-    head = f"FROM {_joined_tables(theme)} WHERE"
+    head = (
+        f"FROM {left.table} l JOIN {theme.links} k ON l.id = k.{theme.left_id} "
+        f"JOIN {right.table} r ON r.id = k.{theme.right_id} WHERE"
+    )
     return SqlQuestion(
         f"Give the {left.label} of every {left.one} who has {theme.verb} {_articled(right.one)} "
         f"with the {right.category} '{value}' in {_articled(theme.link)} with a {theme.number} of "
@@ -238,14 +241,6 @@ def _ask_several(theme: Theme, rng: random.Random) -> SqlQuestion:
         (f"{grouped}(*) >= {min_links}", f"{grouped}{different} > {min_links}",
          f"{grouped}{different} >= {min_links - 1}"),
     )  # fmt: skip
-
-
-def _joined_tables(theme: Theme) -> str:
-    left, right = theme.left, theme.right
-    return (
-        f"{left.table} l JOIN {theme.links} k ON l.id = k.{theme.left_id} "
-        f"JOIN {right.table} r ON r.id = k.{theme.right_id}"
-    )
 
 
 MAKERS: dict[int, tuple[Maker, ...]] = {

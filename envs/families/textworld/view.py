@@ -51,7 +51,8 @@ class View:
     @property
     def room(self) -> str:
         """The room in which the player is."""
-        return next(iter(self._first("at", PLAYER)), "nowhere")
+        places = (fact.arguments[1] for fact in self._pairs("at") if fact.arguments[0] == PLAYER)
+        return next(places, "nowhere")
 
     def look(self) -> str:
         """Describe the room, the things in the room, the exits, and what the player carries."""
@@ -104,10 +105,6 @@ class View:
             ):
                 return fact.arguments[1]
         return ""
-
-    def _first(self, name: str, first: str) -> list[str]:
-        """Return the second arguments of the facts `name` whose first argument is `first`."""
-        return [f.arguments[1] for f in self._pairs(name) if f.arguments[0] == first]
 
     def _second(self, name: str, second: str) -> list[str]:
         """Return the first arguments of the facts `name` whose second argument is `second`."""
