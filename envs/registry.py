@@ -66,11 +66,16 @@ def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
             f"cannot register {target!r:.80} as {env_id!r}: hand in a subclass of ludus.TextEnv, "
             "or a function that makes one"
         )
-    if env_id in BUILTIN and (arguments or not _is_shipped(env_id, target)):
-        raise ConfigError(
-            f"environment {env_id!r} is one ludus ships ({BUILTIN[env_id]}); register "
-            f"{_origin(target)} under another id"
-        )
+    if env_id in BUILTIN:
+        # Nothing is imported for the comparison: if `target` is the class that ludus ships under
+        # this id, its module has been imported.
+        module, _, attribute = BUILTIN[env_id].partition(":")
+        is_shipped = getattr(sys.modules.get(module), attribute, None) is target
+        if arguments or not is_shipped:
+            raise ConfigError(
+                f"environment {env_id!r} is one ludus ships ({BUILTIN[env_id]}); register "
+                f"{_origin(target)} under another id"
+            )
     present = _registered.get(env_id)
     if present is not None and _origin(present) != _origin(target):
         raise ConfigError(
@@ -183,16 +188,6 @@ def _check_id(env_id: object) -> None:
         raise ConfigError(
             f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
         )
-
-
-def _is_shipped(env_id: str, target: Factory) -> bool:
-    """Whether `target` is the class that ludus ships under this id.
-
-    Nothing is imported for the comparison: if `target` is that class, its module has been
-    imported.
-    """
-    module, _, attribute = BUILTIN[env_id].partition(":")
-    return getattr(sys.modules.get(module), attribute, None) is target
 
 
 def _origin(target: Factory) -> str:

@@ -47,15 +47,13 @@ def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
     except (OSError, EOFError) as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield _decoded(line, path, number)
-
-
-def _decoded(line: bytes, path: Path, number: int) -> Mapping[str, Any]:
-    try:
-        return msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}, line {number}: not a JSON object: {error}") from None
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}, line {number}: not a JSON object: {error}") from None
+        yield row
 
 
 def _hub_rows(source: str) -> Iterable[Mapping[str, Any]]:

@@ -70,14 +70,14 @@ class ExpertPolicy:
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
         """Return the tokens of the expert's next action or summary."""
         said = as_action(self._shown(span))
-        written = self.chat_format.answer(said, self._tools() if said.tool_calls else ())
+        tools: list[ToolSpec] = []
+        if said.tool_calls:
+            tools = [*self.session.env.briefing().tools, *self.context.tools]
+        written = self.chat_format.answer(said, tools)
         zeros = [0] * len(written)
         return Generation(
             ids=written, logprobs=[0.0] * len(written), finish=Finish.STOP, versions=zeros
         )
-
-    def _tools(self) -> list[ToolSpec]:
-        return [*self.session.env.briefing().tools, *self.context.tools]
 
     def _shown(self, span: Span) -> str | Message:
         if span.kind is TurnKind.SUMMARY:

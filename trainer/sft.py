@@ -100,7 +100,8 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
             logger.warning("%s", note)
     folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
     stack.callback(folder.close)
-    session = _demonstrator(config.env)
+    env_id, arguments = parse_served(config.env)
+    session = make_async(env_id, **arguments)
     stack.push_async_callback(session.close)
     model_path = (
         str(start)
@@ -129,9 +130,16 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
         ReadingOptions(images=images, autocast=autocast_of(config.model.dtype)),
         planned_updates=config.steps,
     )
+    losses: deque[float] = deque(maxlen=STOP_UPDATES)
     if start is not None:
-        learner.restore(_learner_state(start), start)
-    losses = deque(_last_losses(folder) if start else (), maxlen=STOP_UPDATES)
+        state = load_state(start)
+        if "optimizer" not in state:
+            raise ConfigError(
+                f"{str(start)!r} was not written by ludus sft; start from it with --model.path "
+                "instead"
+            )
+        learner.restore(state, start)
+        losses.extend(row["loss"] for row in read_metrics(folder.path / "metrics.jsonl"))
     context = make_context(config.context)
     stack.push_async_callback(context.close)
     return _WarmUp(
@@ -213,39 +221,17 @@ class _WarmUp:
             SaveFailed: the disk is full or failing; the older checkpoints stay.
         """
         self.folder.sync()
-        saved = self._write()
-        self.failed_saves = 0
-        return saved
-
-    def _write(self) -> Path:
-        return save_checkpoint(
+        saved = save_checkpoint(
             self.folder.checkpoints,
             self.step,
             SavedModel(self.learner.model, self.tokenizer, images=self.learner.images),
             self.learner.state(),
             Retention(self.config.run.keep),
         )
+        self.failed_saves = 0
+        return saved
 
 
 def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """Return `-sum(logp * mask)` and `sum(mask)`, as `Learner.update` asks for."""
     return -(predicted.logp * batch.mask).sum(), batch.mask.sum()
-
-
-def _last_losses(folder: RunFolder) -> list[float]:
-    """Read the losses of the updates before the resumption from the run folder."""
-    return [row["loss"] for row in read_metrics(folder.path / "metrics.jsonl")][-STOP_UPDATES:]
-
-
-def _learner_state(start: Path) -> dict[str, Any]:
-    state = load_state(start)
-    if "optimizer" not in state:
-        raise ConfigError(
-            f"{str(start)!r} was not written by ludus sft; start from it with --model.path instead"
-        )
-    return state
-
-
-def _demonstrator(env: str) -> EnvSession:
-    env_id, arguments = parse_served(env)
-    return make_async(env_id, **arguments)

@@ -144,9 +144,13 @@ def _write(path: Path, source: WeightSource, metadata: Sequence[TensorMeta]) -> 
         end += bytes_of(meta)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     for meta in metadata:
+        if meta.dtype not in CODES:
+            raise WeightsRefused(
+                f"weight {meta.name!r} is of type {meta.dtype}, which no file holds"
+            )
         begin = offsets[meta.name]
         header[meta.name] = {
-            "dtype": _code(meta),
+            "dtype": CODES[meta.dtype],
             "shape": list(meta.shape),
             "data_offsets": [begin, begin + bytes_of(meta)],
         }
@@ -158,12 +162,6 @@ def _write(path: Path, source: WeightSource, metadata: Sequence[TensorMeta]) -> 
             file.seek(8 + len(text) + offsets[name])
             file.write(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         file.truncate(8 + len(text) + end)
-
-
-def _code(meta: TensorMeta) -> str:
-    if meta.dtype not in CODES:
-        raise WeightsRefused(f"weight {meta.name!r} is of type {meta.dtype}, which no file holds")
-    return CODES[meta.dtype]
 
 
 def _read_header(path: Path) -> list[TensorMeta]:

@@ -243,7 +243,9 @@ class PeerEnv(TextEnv):
         except ConfigError:
             self.close()
             raise
-        if self._unit and (about.rewards is None or not _is_range(about.rewards)):
+        bounds = about.rewards
+        is_bounded = bounds and all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]
+        if self._unit and not is_bounded:
             self.close()
             raise ConfigError(
                 f"{self.label} declares no bounds of its rewards, so that they cannot be mapped "
@@ -262,7 +264,3 @@ class PeerEnv(TextEnv):
                 f"{why if self.kind.evaluates else ''}; walls=False runs it without"
             )
         return False
-
-
-def _is_range(bounds: tuple[float, float]) -> bool:
-    return all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]

@@ -116,8 +116,15 @@ class RemoteSession:
         if self._unsure:
             await self.close()
         if self.name:
-            with contextlib.suppress(SessionGone):
-                return _reset_result(await self._perform(self._reset(beginning)))
+            reset = Reset(
+                session=self.name,
+                seq=self._seq,
+                seed=beginning.seed,
+                options=beginning.options,
+                instance=self._instance,
+            )
+            with contextlib.suppress(SessionGone):  # then a new session plays the episode
+                return _reset_result(await self._perform(reset))
         self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
         self._operator = self._choose(self.name)
         self._operator.client.traffic.sessions_opened += 1
@@ -165,15 +172,6 @@ class RemoteSession:
             await self._operator.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
         except RemoteError as error:
             logger.info("session %s is left to its lease: %s", name, error)
-
-    def _reset(self, beginning: Beginning) -> Reset:
-        return Reset(
-            session=self.name,
-            seq=self._seq,
-            seed=beginning.seed,
-            options=beginning.options,
-            instance=self._instance,
-        )
 
     async def _perform(self, play: Play) -> Reply:
         try:

@@ -246,7 +246,13 @@ class McpEnv:
     def server(self) -> Server[Any]:
         """Return the SDK's server for this environment, to be run over stdio or HTTP."""
         from mcp.server import Server
-        from mcp.types import CallToolRequestParams, ListToolsResult, Tool
+        from mcp.types import (
+            CallToolRequestParams,
+            CallToolResult,
+            ListToolsResult,
+            TextContent,
+            Tool,
+        )
 
         async def list_tools(context: object, parameters: object) -> ListToolsResult:
             listed_tools = [
@@ -256,7 +262,12 @@ class McpEnv:
             return ListToolsResult(tools=listed_tools)
 
         async def call_tool(context: object, parameters: CallToolRequestParams) -> CallToolResult:
-            return _as_mcp(await self.call(parameters.name, dict(parameters.arguments or {})))
+            answer = await self.call(parameters.name, dict(parameters.arguments or {}))
+            return CallToolResult(
+                content=[TextContent(text=answer.text)],
+                structured_content=answer.facts or None,
+                is_error=answer.is_error,
+            )
 
         return Server(
             f"ludus {self.id}",
@@ -268,16 +279,6 @@ class McpEnv:
 
 class _Refused(Exception):
     """Raised for a request that cannot be carried out; the client reads the text."""
-
-
-def _as_mcp(answer: _Answer) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
-
-    return CallToolResult(
-        content=[TextContent(text=answer.text)],
-        structured_content=answer.facts or None,
-        is_error=answer.is_error,
-    )
 
 
 def _text(arguments: dict[str, Any], key: str) -> str:

@@ -142,7 +142,11 @@ class Tool:
         try:
             checked = self._checked(arguments)
         except msgspec.ValidationError as error:
-            problem = f"invalid arguments for {self.spec.name}: {error}{self._choices(str(error))}"
+            # Where the argument at fault is one of a fixed choice, the policy is told the choice.
+            name = str(error).partition("- at `$.")[2].rstrip("`")
+            allowed = self.spec.parameters.get("properties", {}).get(name, {}).get("enum")
+            choice = f"; it is one of {', '.join(map(repr, allowed))}" if allowed else ""
+            problem = f"invalid arguments for {self.spec.name}: {error}{choice}"
             return bounded(ToolResult.failed(ToolFault.INVALID, problem), self.max_chars)
         return bounded(await self._answered(checked), self.max_chars)
 
@@ -158,12 +162,6 @@ class Tool:
         if self._arguments is None:
             return arguments
         return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
-
-    def _choices(self, fault: str) -> str:
-        """Return the allowed values of the argument at fault, if these are a fixed choice."""
-        name = fault.partition("- at `$.")[2].rstrip("`")
-        choices = self.spec.parameters.get("properties", {}).get(name, {}).get("enum")
-        return f"; it is one of {', '.join(map(repr, choices))}" if choices else ""
 
     async def _answered(self, arguments: dict[str, Any]) -> ToolResult:
         name = self.spec.name

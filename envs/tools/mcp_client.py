@@ -32,6 +32,7 @@ from .spec import DEFAULT_TIMEOUT_S, ToolFault, ToolResult, ToolSpec
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.client._transport import TransportStreams
     from mcp.types import CallToolResult
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,16 @@ class McpServer:
         if importlib.util.find_spec("mcp") is None:
             raise MissingExtra.of("mcp", needed_for="an MCP server")
         is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
-        self.command = [] if is_url else _command(server)
+        self.command: list[str] = []
+        if not is_url:
+            try:
+                self.command = shlex.split(server) if isinstance(server, str) else list(server)
+            except ValueError as error:
+                raise ConfigError(f"{server!r} is not a command: {error}") from None
+            if not self.command:
+                raise ConfigError(
+                    "an MCP server is a command, or an address such as http://host:8000/mcp"
+                )
         self.url = server if is_url and isinstance(server, str) else ""
         if (is_url and environment) or (headers and not is_url):
             raise ConfigError("environment is for commands, headers for addresses")
@@ -204,22 +214,25 @@ class McpServer:
             self._link = None
             await old_link.close()
 
-    def transport(self, log: TextIO) -> Any:
-        """Return the SDK's transport; a command's standard error goes to `log`."""
-        from mcp import StdioServerParameters
-        from mcp.client.stdio import stdio_client
-
-        if self.url:
-            return self._over_http()
-        command, *arguments = self.command
-        parameters = StdioServerParameters(command=command, args=arguments, env=self._environment)
-        return stdio_client(parameters, errlog=log)
-
     @contextlib.asynccontextmanager
-    async def _over_http(self) -> AsyncGenerator[Any]:
+    async def transport(self, log: TextIO) -> AsyncGenerator[TransportStreams]:
+        """Open the SDK's transport; a command's standard error goes to `log`."""
+        if not self.url:
+            from mcp import StdioServerParameters
+            from mcp.client.stdio import stdio_client
+
+            command, *arguments = self.command
+            parameters = StdioServerParameters(
+                command=command, args=arguments, env=self._environment
+            )
+            async with stdio_client(parameters, errlog=log) as streams:
+                yield streams
+            return
+
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
+        # A tool may take `timeout_s` between two parts of its answer; connecting has its own limit.
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=self.timeout_s + CONNECT_TIMEOUT_S)
         async with (
             httpx2.AsyncClient(headers=self._headers, timeout=timeout) as client,
@@ -336,16 +349,6 @@ def _text_of(block: Any) -> str:
     size = len(getattr(block, "data", "") or "")
     place = f" at {address}" if address else ""
     return f"[{kind}{place}{f', {size} bytes in base64' if size else ''}]"
-
-
-def _command(server: str | Sequence[str]) -> list[str]:
-    try:
-        command = shlex.split(server) if isinstance(server, str) else list(server)
-    except ValueError as error:
-        raise ConfigError(f"{server!r} is not a command: {error}") from None
-    if not command:
-        raise ConfigError("an MCP server is a command, or an address such as http://host:8000/mcp")
-    return command
 
 
 def _reason(error: BaseException) -> str:

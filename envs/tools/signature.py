@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -37,8 +37,13 @@ def arguments_of(function: Callable[..., Any], described: dict[str, str]) -> Arg
     """
     name = name_of(function)
     hints = _hints(function, name)
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError as error:
+        missing = "; a method takes self first" if inspect.ismethod(function) else ""
+        raise InvalidTool(f"tool {name!r}: {error}{missing}") from error
     fields: list[Any] = []
-    for key, parameter in _parameters(function, name).items():
+    for key, parameter in parameters.items():
         if parameter.kind in _UNNAMED:
             raise InvalidTool(
                 f"tool {name!r}: *{key} cannot be described to a policy; name each argument"
@@ -70,14 +75,6 @@ def _culprit(fields: list[Any]) -> str:
         except (TypeError, NameError):
             return f", because of {key!r}"
     return ""
-
-
-def _parameters(function: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except ValueError as error:
-        missing = "; a method takes self first" if inspect.ismethod(function) else ""
-        raise InvalidTool(f"tool {name!r}: {error}{missing}") from error
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:

@@ -128,7 +128,11 @@ def write_folder(file: Path, folder: Path, *, note: str = "") -> int:
     partial = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     try:
         partial.mkdir(parents=True)
-        _refuse_full_disk(partial, 4 * parameters + BYTES_OF_TOKENIZER)
+        needed, free = 4 * parameters + BYTES_OF_TOKENIZER, shutil.disk_usage(partial).free
+        if free < needed:
+            raise OSError(
+                errno.ENOSPC, f"{needed / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB free"
+            )
         model.save_pretrained(str(partial))
         tokenizer.save_pretrained(str(partial))
         text = note or f"Written from {file.name}; the weights were dequantised to float32."
@@ -160,12 +164,6 @@ def _read(file: Path) -> tuple[Any, Any]:
     model.is_quantized = False
     model.hf_quantizer = None
     return model, tokenizer
-
-
-def _refuse_full_disk(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise OSError(errno.ENOSPC, f"{needed / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB free")
 
 
 def _cannot_write(folder: Path, error: OSError | SafetensorError) -> ConfigError:

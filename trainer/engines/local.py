@@ -274,7 +274,11 @@ class LocalEngine:
                 self._fail_all(error)
 
     def _tick(self) -> None:
-        self._arrived = self._arrivals()
+        room = self.max_rows - len(self._batch.active)
+        if not self._batch.active:
+            self._wait_for_company()  # the first request is rarely alone, and a pass can serve many
+        wanted = (request for request in taken(self._waiting) if not request.future.cancelled())
+        self._arrived = list(islice(wanted, room))
         if self._torn:
             raise StaleWeights(self._torn)
         if not self.keep_cache:
@@ -284,13 +288,6 @@ class LocalEngine:
         self._arrived = []
         if self._batch.active:
             self._batch.decode()
-
-    def _arrivals(self) -> list[GenerationRequest]:
-        room = self.max_rows - len(self._batch.active)
-        if not self._batch.active:
-            self._wait_for_company()  # the first request is rarely alone, and a pass can serve many
-        wanted = (one for one in taken(self._waiting) if not one.future.cancelled())
-        return list(islice(wanted, room))
 
     def _wait_for_company(self) -> None:
         for _ in range(ADMISSION_ROUNDS):

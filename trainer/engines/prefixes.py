@@ -33,7 +33,9 @@ class PrefixStore:
         self.tokens += len(key)
         self._count(len(key), 1)
         while self.tokens > self.max_tokens:
-            self._forget(*self._saved.popitem(last=False))
+            oldest, _ = self._saved.popitem(last=False)
+            self.tokens -= len(oldest)
+            self._count(len(oldest), -1)
 
     def __contains__(self, ids: tuple[int, ...]) -> bool:
         """Return whether a row with exactly these ids is saved."""
@@ -58,10 +60,6 @@ class PrefixStore:
         self._lengths.clear()
         self._sorted.clear()
         self.tokens = 0
-
-    def _forget(self, key: tuple[int, ...], _: torch.Tensor) -> None:
-        self.tokens -= len(key)
-        self._count(len(key), -1)
 
     def _count(self, length: int, more: int) -> None:
         before = self._lengths.get(length, 0)

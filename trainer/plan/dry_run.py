@@ -22,7 +22,7 @@ from ..engines.models import outline_model
 from ..learning.devices import pick_device
 from ..learning.precision import slow_precision
 from ..ranks.group import place_of
-from ..recipes import UpdatePlan, plan_updates
+from ..recipes import plan_updates
 from ..recipes.off_policy import told_correction
 from ..rollout import Collector, open_source
 from ..rollout.context_check import check_context, row_length
@@ -126,11 +126,16 @@ async def make_plan(config: TrainConfig) -> RunPlan:
                 ranks=place.world if (place := place_of()) else 1,
             ),
         )
+        circumstances = Circumstances(
+            updates=updates,
+            stale=config.overlap.max_staleness > 0,
+            exact=config.engine == "local" and config.model.dtype == "float32",
+        )
         sections = {
             "run": run_lines(facts, path),
             "model": model_lines(facts, model_path),
             "a step": step_lines(facts),
-            "the recipe": recipe_effects(algorithm, _circumstances(config, updates)),
+            "the recipe": recipe_effects(algorithm, circumstances),
             "the whole run": whole_lines(facts),
             "memory (estimate)": memory_lines(facts),
         }
@@ -153,8 +158,3 @@ def _longest_row(config: TrainConfig, outline: Any) -> int:
     if config.engine == "vllm":
         longest = min(longest, config.vllm.max_model_len)
     return min(row_length(config) or longest, longest)
-
-
-def _circumstances(config: TrainConfig, updates: UpdatePlan) -> Circumstances:
-    exact = config.engine == "local" and config.model.dtype == "float32"
-    return Circumstances(updates=updates, stale=config.overlap.max_staleness > 0, exact=exact)

@@ -160,7 +160,10 @@ def _engine(
         return []
     copies = max(1, config.local.engines) + (config.eval.beside == "own")
     kept = config.local.kept_tokens
-    kept = fitting_cache(_as(outline, kind), free) if kept is None else kept
+    if kept is None:
+        # The engine's own copy computes in `kind`, whatever type the outline has.
+        engines_model: Any = _Computing(outline.config, kind, outline.device)
+        kept = fitting_cache(engines_model, free)
     each = cached_bytes(outline.config, kind)
     whole = size.total if not config.trainer.lora.rank else size.total - size.trained
     return [
@@ -217,7 +220,12 @@ def _update(
     else:
         made.append(MemoryPart("logits", logits, lasting=False))
     if ranks > 1:
-        inside = _layer_weights(outline)
+        decoder = getattr(outline.base_model, "language_model", outline.base_model)
+        inside = sum(
+            weight.numel()
+            for layer in getattr(decoder, "layers", ())
+            for weight in layer.parameters()
+        )
         # weights of two layers (one is fetched ahead) and of the rest, and the rest's gradient
         gathered = kind.itemsize * (2 * inside // layers + total - inside)
         unreduced = 4 * (total - inside + inside // layers) * trained // max(total, 1)
@@ -227,13 +235,6 @@ def _update(
             MemoryPart("weights in the type of computing", kind.itemsize * total, lasting=False)
         )
     return made
-
-
-def _layer_weights(outline: PreTrainedModel) -> int:
-    """Return the number of weights inside the decoder's layers."""
-    text = getattr(outline.base_model, "language_model", outline.base_model)
-    layers = getattr(text, "layers", ())
-    return sum(one.numel() for layer in layers for one in layer.parameters())
 
 
 def _advice(
@@ -273,11 +274,6 @@ def _advice(
     return (
         f"no setting makes it fit, nor do {MAX_RANKS} devices like this one; take a smaller model"
     )
-
-
-def _as(outline: PreTrainedModel, kind: torch.dtype) -> Any:
-    """Return what `fitting_cache` reads of a model that computes in `kind`."""
-    return _Computing(outline.config, kind, outline.device)
 
 
 @dataclass(frozen=True, slots=True)

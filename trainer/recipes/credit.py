@@ -61,7 +61,9 @@ def credit(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) ->
     if "token_rewards" in estimator.required:
         result = _by_reward(estimator, settings, rollouts)
     elif "mask" in estimator.required:
-        result = _by_token(estimator, rollouts)
+        # A number for each token, from rewards of whole rollouts.
+        by_row = rollouts.inputs.by_row(rollouts.owners)
+        result = _called(estimator, replace(by_row, mask=_counted_mask(rollouts)))
     elif "segments" in estimator.required:
         # A number for each row, [B]; 0 for rows of rollouts that do not count.
         rows = rollouts.counted[rollouts.owners]
@@ -95,12 +97,6 @@ def _placed(values: Tensor, places: Tensor) -> Tensor:
     everywhere = torch.zeros(len(places), dtype=values.dtype, device=values.device)
     everywhere[places] = values
     return everywhere
-
-
-def _by_token(estimator: Bound, rollouts: Rollouts) -> Credit:
-    """Return a number for each token, from rewards of whole rollouts."""
-    rows = replace(rollouts.inputs.by_row(rollouts.owners), mask=_counted_mask(rollouts))
-    return _called(estimator, rows)
 
 
 def _by_reward(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) -> Credit:

@@ -80,16 +80,13 @@ def _flatten(value: object, prefix: str = "") -> dict[str, object]:
             for place, each in enumerate(value)
             for key, item in _flatten(each, _spot(prefix, place, each)).items()
         }
-    return {_without_options(prefix): tuple(value) if isinstance(value, list) else value}
+    # Options stand beside their function: `loss_options.eps` becomes `loss.eps`.
+    key = (
+        prefix.replace("_options.", ".").replace(".weight.", ".weights.").replace(".options.", ".")
+    )
+    return {key: tuple(value) if isinstance(value, list) else value}
 
 
 def _spot(prefix: str, place: int, each: object) -> str:
     name = each.get("name") if isinstance(each, Mapping) else None
     return f"{prefix}.{name or place}"
-
-
-def _without_options(key: str) -> str:
-    """Shorten a dotted name so that options stand beside the function: `loss_options.eps` becomes
-    `loss.eps`.
-    """
-    return key.replace("_options.", ".").replace(".weight.", ".weights.").replace(".options.", ".")

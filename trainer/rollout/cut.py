@@ -43,7 +43,11 @@ class Cut:
         try:
             left: set[asyncio.Task[Any]] = set(rollouts)
             while left and not self.asked:
-                patience = self._left(started, clock.time())
+                patience = (
+                    None
+                    if self.deadline_s is None
+                    else max(0.0, started + self.deadline_s - clock.time())
+                )
                 done, _ = await asyncio.wait(
                     {*left, asked}, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -57,9 +61,6 @@ class Cut:
         late = {n: clock.time() - started for n, one in enumerate(rollouts) if not one.done()}
         await cancelled([rollouts[n] for n in late])
         return late
-
-    def _left(self, started: float, now: float) -> float | None:
-        return None if self.deadline_s is None else max(0.0, started + self.deadline_s - now)
 
 
 async def cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:

@@ -32,6 +32,7 @@ def summarize_step(
     ]
     tokens = sum(trajectory.sampled_tokens for trajectory in trajectories)
     seconds = sum(watch.seconds.values())
+    turns = sum(len(trajectory.turns) for trajectory in trajectories)
     return {
         **_rewards(trajectories),
         **_episodes(groups, trajectories),
@@ -42,7 +43,7 @@ def summarize_step(
         **{f"time/{name}_s": value for name, value in watch.seconds.items()},
         "tokens_per_s": tokens / seconds if seconds else 0.0,
         **{f"wire/{name}": value for name, value in wire.items()},
-        **({"wire/steps_per_s": _steps(trajectories) / watch.seconds["generate"]} if wire else {}),
+        **({"wire/steps_per_s": turns / watch.seconds["generate"]} if wire else {}),
     }
 
 
@@ -62,10 +63,6 @@ def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
         "survey/tokens": float(sum(trajectory.sampled_tokens for trajectory in played)),
         "survey/reward": statistics.fmean(rewards),
     }
-
-
-def _steps(trajectories: Sequence[Trajectory]) -> int:
-    return sum(len(trajectory.turns) for trajectory in trajectories)
 
 
 def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, float]:

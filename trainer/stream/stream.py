@@ -117,7 +117,10 @@ class RolloutStream:
             while not self._ready():
                 self._may_be_ready.clear()
                 await _wait_for(self._may_be_ready)
-                self._raise_failure()
+                if self._failure is not None:
+                    missing = sorted(self._in_flight())
+                    self._failure.add_note(f"{len(missing)} groups were in flight: {missing[:10]}")
+                    raise self._failure
         finally:
             self._batch_waits = False
         shelf = self._shelf
@@ -353,12 +356,6 @@ class RolloutStream:
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self._may_be_ready.set()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            missing = sorted(self._in_flight())
-            self._failure.add_note(f"{len(missing)} groups were in flight: {missing[:10]}")
-            raise self._failure
 
     # --- the next step ----------------------------------------------------------------------------
 

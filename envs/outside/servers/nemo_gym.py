@@ -98,8 +98,15 @@ class NemoGymClient(TextEnv):
         if status != 200 or not isinstance(told, dict):
             raise self._refusal("/seed_session", status, told)
         given = self._row["responses_create_params"]
-        listed = [one for one in given.get("tools") or [] if one.get("type") == "function"]
-        tools = [_tool(one) for one in listed if one.get("name") not in _RESERVED]
+        tools = [
+            ToolSpec(
+                name=str(tool["name"]),
+                description=str(tool.get("description") or tool["name"]),
+                parameters=tool.get("parameters") or {"type": "object", "properties": {}},
+            )
+            for tool in given.get("tools") or []
+            if tool.get("type") == "function" and tool.get("name") not in _RESERVED
+        ]
         self._tools = {tool.name for tool in tools}
         opening = _messages(given.get("input", ""))
         prompts = [one.text for one in opening if one.role is Role.SYSTEM]
@@ -115,11 +122,28 @@ class NemoGymClient(TextEnv):
         calls = [] if isinstance(action, str) else action.tool_calls
         self._turns += 1
         if text or not calls:
-            self._output.append(_said(text, len(self._output)))
+            self._output.append(
+                {
+                    "type": "message", "id": f"msg_{len(self._output)}", "role": "assistant",
+                    "content": [{"type": "output_text", "text": text, "annotations": []}],
+                    "status": "completed",
+                }
+            )  # fmt: skip
         results = [await self._called(call) for call in calls]
         if calls and self._turns < self._bound:
             return results, 0.0, False, False, {}
-        return await self._verified(results)
+        # The server scores the whole episode, told as one response of the Responses API.
+        given = self._row["responses_create_params"]
+        response = {
+            "id": "resp_ludus", "object": "response", "created_at": int(time.time()),
+            "model": "policy", "output": self._output, "parallel_tool_calls": True,
+            "tool_choice": "auto", "tools": given.get("tools") or [], "status": "completed",
+        }  # fmt: skip
+        body = {**self._row, "response": response}
+        status, answer = await self._server.ask("POST", "/verify", body)
+        if status != 200 or not isinstance(answer, dict):
+            raise self._refusal("/verify", status, answer)
+        return results or "", self._verdict(answer), True, False, {}
 
     async def close(self) -> None:
         """Close the connections, and with them the session's cookie."""
@@ -147,15 +171,6 @@ class NemoGymClient(TextEnv):
         self._output.append(output)
         return tool_result(answer, call)
 
-    async def _verified(
-        self, results: list[Message]
-    ) -> tuple[list[Message] | str, float | Verdict, bool, bool, Info]:
-        body = {**self._row, "response": self._response()}
-        status, told = await self._server.ask("POST", "/verify", body)
-        if status != 200 or not isinstance(told, dict):
-            raise self._refusal("/verify", status, told)
-        return results or "", self._verdict(told), True, False, {}
-
     def _verdict(self, told: dict[str, Any]) -> Verdict:
         excluded = _excluded(told)
         if excluded:
@@ -171,14 +186,6 @@ class NemoGymClient(TextEnv):
         except (PeerBroken, AttributeError) as error:
             return Verdict.error(f"{self._server.label}: {error}")
         return Verdict.of(reward, parts=parts)
-
-    def _response(self) -> dict[str, Any]:
-        given = self._row["responses_create_params"]
-        return {
-            "id": "resp_ludus", "object": "response", "created_at": int(time.time()),
-            "model": "policy", "output": self._output, "parallel_tool_calls": True,
-            "tool_choice": "auto", "tools": given.get("tools") or [], "status": "completed",
-        }  # fmt: skip
 
     def _refusal(self, path: str, status: int, told: Any) -> Exception:
         said = f"{path} answers {status}: {json.dumps(told)[:300]}"
@@ -230,14 +237,6 @@ def _read_rows(place: str) -> list[NemoRow]:
     return list(rows.values())
 
 
-def _tool(told: dict[str, Any]) -> ToolSpec:
-    return ToolSpec(
-        name=str(told["name"]),
-        description=str(told.get("description") or told["name"]),
-        parameters=told.get("parameters") or {"type": "object", "properties": {}},
-    )
-
-
 def _messages(given: Any) -> list[Message]:
     """Read the input of a Responses request: a text, or messages whose parts are texts."""
     if isinstance(given, str):
@@ -249,11 +248,3 @@ def _messages(given: Any) -> list[Message]:
             content = "".join(str(part.get("text", "")) for part in content)
         found.append(Message(role=_ROLES.get(one.get("role"), Role.USER), content=str(content)))
     return found
-
-
-def _said(text: str, number: int) -> dict[str, Any]:
-    part = {"type": "output_text", "text": text, "annotations": []}
-    return {
-        "type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed",
-        "content": [part],
-    }  # fmt: skip

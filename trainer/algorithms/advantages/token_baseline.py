@@ -86,7 +86,9 @@ def otb_advantages(
     tensor([[ 0.1379,  0.5273],
             [-0.8621, -0.4727]])
     """
-    returns = _returns(rewards, mask)
+    values = floating(rewards).detach()
+    # [N] rewards of whole rollouts stand at every token; [N, T] rewards are summed to the end.
+    returns = blank(values, mask) if values.dim() == 1 else returns_to_go(values, mask)
     scaled = proxies.detach() if weights is None else proxies.detach() * weights.detach().square()
     scaled = blank(scaled, mask).to(returns.dtype)
     find = _compacted if compact else _baseline
@@ -165,11 +167,6 @@ def hapo_advantages(
         return averaged
     wild = group_sum((live & (averaged.abs() >= fallback)).to(values.dtype), groups) > 0
     return torch.where(wild & live, grpo_advantages(values, groups, eps=1e-6), averaged)
-
-
-def _returns(rewards: Tensor, mask: Tensor) -> Tensor:
-    values = floating(rewards).detach()
-    return blank(values, mask) if values.dim() == 1 else returns_to_go(values, mask)
 
 
 def _column_sums(values: Tensor, groups: Tensor) -> Tensor:

@@ -109,7 +109,8 @@ def treepo_leaf_rewards(
     >>> treepo_leaf_rewards(r, parents)
     tensor([ 0.0000,  0.0000,  0.3333, -0.5000,  0.2500])
     """
-    values, leaves = floating(rewards).detach(), _is_leaf(parents)
+    values, leaves = floating(rewards).detach(), torch.ones_like(parents, dtype=torch.bool)
+    leaves[parents[parents >= 0]] = False  # what is a parent is no leaf
     below = _below(values, parents, leaves)
     top, weight = torch.zeros_like(values), torch.zeros_like(values)
     ancestors = torch.arange(len(parents), device=parents.device)
@@ -161,12 +162,6 @@ def treepo_advantages(
 
 def _climb(nodes: Tensor, parents: Tensor) -> Tensor:
     return torch.where(nodes >= 0, parents[nodes.clamp(min=0)], nodes)
-
-
-def _is_leaf(parents: Tensor) -> Tensor:
-    leaves = torch.ones_like(parents, dtype=torch.bool)
-    leaves[parents[parents >= 0]] = False
-    return leaves
 
 
 def _below(values: Tensor, parents: Tensor, leaves: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -183,14 +183,16 @@ class EngineLife:
         if future is None or future.done():  # cancelled meanwhile
             return
         if isinstance(reply, FailedReply):
-            future.set_exception(self._error(reply))
+            error: LudusError = (
+                KINDS[reply.kind](reply.message)
+                if reply.kind in KINDS
+                else ServerFault(
+                    f"{self.name} failed: {reply.kind}: {reply.message} (log: {self.log})"
+                )
+            )
+            future.set_exception(error)
         else:
             future.set_result(reply)
-
-    def _error(self, reply: FailedReply) -> LudusError:
-        if reply.kind in KINDS:
-            return KINDS[reply.kind](reply.message)
-        return ServerFault(f"{self.name} failed: {reply.kind}: {reply.message} (log: {self.log})")
 
     async def _beat(self) -> None:
         silent = stuck = 0
@@ -229,11 +231,13 @@ class EngineLife:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"ended with exit code {code}"
-        last = _last_line(self.log)
-        told = f", which ends with {last!r}" if last else ""
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+        ending = f", which ends with {lines[-1][:300]!r}" if lines else ""
         return (
             f"{self.name} {how} with {sum(number > 0 for number in self._waiting)} requests under "
-            f"way; its log is {self.log}{told}"
+            f"way; its log is {self.log}{ending}"
         )
 
 
@@ -251,10 +255,3 @@ def _spawned(log: Path, threads: int) -> tuple[subprocess.Popen[bytes], socket.s
             process_group=0,  # Ctrl-C is the trainer's to handle
         )
     return process, ours
-
-
-def _last_line(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else ""

@@ -122,7 +122,11 @@ def read_generation(
     choice = _only_choice(reply)
     ids = choice.token_ids or []
     content = (choice.logprobs.content if choice.logprobs else None) or []
-    versions = _versions(choice.weight_versions or [], unlabelled)
+    versions = [
+        version_of(span.version, unlabelled)
+        for span in choice.weight_versions or []
+        for _ in range(span.start, span.end)
+    ]
     if not len(ids) == len(content) == len(versions):
         raise ServerFault(
             f"the vLLM server sent {len(ids)} tokens with {len(content)} log-probabilities and "
@@ -133,10 +137,17 @@ def read_generation(
             f"the vLLM server sampled from version {min(versions)} although version {oldest} had "
             "been published when it was asked"
         )
+    try:
+        finish = Finish(choice.finish_reason or "")
+    except ValueError:
+        raise ServerFault(
+            f"the vLLM server ended a generation with {choice.finish_reason!r}; known are "
+            f"{', '.join(Finish)}"
+        ) from None
     return Generation(
         ids=ids,
-        logprobs=[one.logprob for one in content],
-        finish=_finish(choice.finish_reason),
+        logprobs=[token.logprob for token in content],
+        finish=finish,
         versions=versions,
     )
 
@@ -167,12 +178,6 @@ def _only_choice(reply: GenerateReply) -> CompletionChoice:
     return reply.choices[0]
 
 
-def _versions(spans: Sequence[VersionSpan], unlabelled: int | None) -> list[int]:
-    return [
-        version_of(span.version, unlabelled) for span in spans for _ in range(span.start, span.end)
-    ]
-
-
 def version_of(label: str, unlabelled: int | None = 0) -> int:
     """Return the version number in a server's weight label; before the first publish the label is a
     word, and `unlabelled` is returned.
@@ -189,12 +194,3 @@ def version_of(label: str, unlabelled: int | None = 0) -> int:
             "and samples from other weights"
         )
     return unlabelled
-
-
-def _finish(reason: str | None) -> Finish:
-    try:
-        return Finish(reason or "")
-    except ValueError:
-        raise ServerFault(
-            f"the vLLM server ended a generation with {reason!r}; known are {', '.join(Finish)}"
-        ) from None

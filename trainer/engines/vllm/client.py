@@ -85,9 +85,12 @@ class VllmClient:
     async def _send(
         self, method: str, path: str, data: bytes, params: Mapping[str, str], timeout_s: float
     ) -> bytes:
+        if self._session is None:  # opened here, since a session belongs to the running loop
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         try:
-            async with self._open().request(
+            async with self._session.request(
                 method, self.url + path, data=data or None, params=params, timeout=limits
             ) as response:
                 body = await response.read()
@@ -112,12 +115,6 @@ class VllmClient:
                 raise Overloaded(message)
             raise (RequestRejected(message) if status < 500 else self._blamed(ServerFault, message))
         return body
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
-            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
-        return self._session
 
     def _blamed(self, kind: type[RemoteError], message: str) -> RemoteError:
         hint = self.hint()

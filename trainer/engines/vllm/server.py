@@ -59,7 +59,11 @@ def command(launch: Launch, port: int) -> list[str]:
         *("--model", launch.model, "--served-model-name", SERVED_NAME),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--dtype", launch.dtype, "--max-model-len", str(launch.max_model_len)),
-        *_memory(launch),
+        *(
+            ("--enforce-eager", "--kv-cache-memory-bytes", str(CPU_CACHE_BYTES))
+            if launch.cpu
+            else ("--gpu-memory-utilization", str(launch.gpu_memory_utilization))
+        ),
         *required_arguments(),
         # Random weights until the first publish: the probe then detects any layer that a publish
         # did not reach. The server also starts sooner.
@@ -77,12 +81,6 @@ def required_arguments() -> list[str]:
         *("--logprobs-mode", "processed_logprobs"),  # at the temperature of the request
         *("--worker-extension-cls", EXTENSION),
     ]
-
-
-def _memory(launch: Launch) -> list[str]:
-    if launch.cpu:
-        return ["--enforce-eager", "--kv-cache-memory-bytes", str(CPU_CACHE_BYTES)]
-    return ["--gpu-memory-utilization", str(launch.gpu_memory_utilization)]
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
@@ -109,7 +107,9 @@ class VllmServer:
                 raise ConfigError(f"vllm.python is {python!r}, which is no program")
         elif importlib.util.find_spec("vllm") is None:
             raise MissingExtra.of("vllm", needed_for="--engine vllm")
-        self.port = _free_port()
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))  # the kernel chooses a free port
+            self.port: int = listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.launch = launch
         self.log = launch.log
@@ -206,10 +206,3 @@ def _tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
         return file.read().decode(errors="replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

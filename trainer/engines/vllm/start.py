@@ -64,8 +64,21 @@ async def start_vllm(
     """
     view = view or LearnerView()
     text_config = model.config.get_text_config()
-    positions = int(text_config.max_position_embeddings)
-    server = None if settings.url else VllmServer(_launch(settings, site, positions))
+    server = None
+    if not settings.url:
+        positions = int(text_config.max_position_embeddings)
+        server = VllmServer(
+            Launch(
+                model=site.folder,
+                dtype=site.dtype,
+                max_model_len=min(settings.max_model_len, positions),
+                log=site.log,
+                cpu=site.cpu,
+                gpu_memory_utilization=settings.gpu_memory_utilization,
+                python=settings.python,
+                arguments=settings.arguments,
+            )
+        )
     client = VllmClient(
         settings.url if server is None else server.url,
         api_key=settings.api_key,
@@ -96,16 +109,3 @@ async def start_vllm(
         if server is not None:
             await server.close()
         raise
-
-
-def _launch(settings: VLLMConfig, site: ServerSite, positions: int) -> Launch:
-    return Launch(
-        model=site.folder,
-        dtype=site.dtype,
-        max_model_len=min(settings.max_model_len, positions),
-        log=site.log,
-        cpu=site.cpu,
-        gpu_memory_utilization=settings.gpu_memory_utilization,
-        python=settings.python,
-        arguments=settings.arguments,
-    )

@@ -24,32 +24,24 @@ class WeightLoader:
             `tensors` (how many were read) and `repacked_heads`, or `error`: an exception would stop
             the whole engine.
         """
+        from safetensors import safe_open
+        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
+
+        worker: Any = self
         try:
-            return _load(self, path)
+            with safe_open(path, framework="pt", device=str(worker.device)) as file:
+                names = list(file.keys())
+                worker.reload_weights(weights_iterator=_tensors(file, names))
+            return {"tensors": len(names), "repacked_heads": _repack_heads(worker.get_model())}
         except Exception as error:
-            _put_back(self)
+            # The load broke off half way: a layer without new weights gets its old ones back.
+            finalize_layerwise_reload(worker.get_model(), worker.model_config)
             return {"error": f"{type(error).__name__}: {error}"}
-
-
-def _load(worker: Any, path: str) -> dict[str, Any]:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt", device=str(worker.device)) as file:
-        names = list(file.keys())
-        worker.reload_weights(weights_iterator=_tensors(file, names))
-    return {"tensors": len(names), "repacked_heads": _repack_heads(worker.get_model())}
 
 
 def _tensors(file: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
     for name in names:
         yield name, file.get_tensor(name)
-
-
-def _put_back(worker: Any) -> None:
-    """Restore layers after a load that broke off; without new weights a layer keeps the old."""
-    from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
-
-    finalize_layerwise_reload(worker.get_model(), worker.model_config)
 
 
 def _repack_heads(model: Any) -> int:

@@ -6,6 +6,7 @@ of its own (`ludus.envs.outside.Match`), with `seat` -1: then every answer says 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import random
@@ -103,21 +104,14 @@ def _lack(error: BaseException) -> dict[str, str]:
 
 def _begun(peer_id: str, arguments: dict[str, Any], players: int, seed: int) -> Any:
     random.seed(seed)
-    if numpy := _numpy():
-        numpy.random.seed(seed)
+    with contextlib.suppress(ImportError):  # a game may draw from numpy, where that is installed
+        importlib.import_module("numpy").random.seed(seed)
     package: Any = importlib.import_module("textarena")
     env = package.make(peer_id, **arguments)
     env.reset(num_players=players, seed=seed)
     if players == 1 and not isinstance(env.state, package.SinglePlayerState):
         raise AssertionError("a game for several players, which does not refuse a single one")
     return env
-
-
-def _numpy() -> Any:
-    try:
-        return importlib.import_module("numpy")
-    except ImportError:
-        return None
 
 
 class ArenaGame:
@@ -209,7 +203,9 @@ class ArenaGame:
         facts: dict[int, dict[str, Any]] = info if isinstance(info, dict) else {}
         told = {str(seat): _reward(rewards[seat], facts.get(seat, {})) for seat in seats}
         reason = facts.get(seats[0], {}).get("reason", "")
-        shown = {str(seat): self._text(self._unseen(seat)) for seat in seats}
+        # What a player has not been shown yet, since the game ended in another player's turn.
+        unseen = self._state().observations
+        shown = {str(seat): self._text(unseen.get(seat, [])) for seat in seats}
         return {
             "observation": shown[str(max(self.seat, 0))],
             "reward": told[str(max(self.seat, 0))],
@@ -234,9 +230,6 @@ class ArenaGame:
             name = "GAME" if sender == -1 else names.get(sender, f"Player {sender}")
             lines.append(f"[{name}] {message[1]}")
         return "\n".join(lines)
-
-    def _unseen(self, seat: int) -> Any:
-        return self._state().observations.get(seat, [])
 
     def _opponent_says(self, seen: str) -> str:
         if self.opponent.startswith("say:"):
