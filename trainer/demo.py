@@ -187,12 +187,12 @@ def fault_rate(episodes: Sequence[Episode]) -> float:
 
     Episodes without a turn were lost and are not counted. NaN if no episode is left.
     """
-    shown = [_shows_fault(turn) for turn in map(_first_turn, episodes) if turn is not None]
+    first_turns = (
+        next((turn for trajectory in episode.trajectories for turn in trajectory.turns), None)
+        for episode in episodes
+    )
+    shown = [_shows_fault(turn) for turn in first_turns if turn is not None]
     return sum(shown) / len(shown) if shown else math.nan
-
-
-def _first_turn(episode: Episode) -> Turn | None:
-    return next((turn for trajectory in episode.trajectories for turn in trajectory.turns), None)
 
 
 def _shows_fault(first: Turn) -> bool:

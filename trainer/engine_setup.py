@@ -127,12 +127,14 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     if device == "cpu":
         # More threads than cores wait for each other in turns, and everybody is slower.
         torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - count * threads)))
+    # A process computes on the learner's device, or on the next ones where there are several.
+    gpus = torch.cuda.device_count() if device == "cuda" else 0
     engines = [
         ProcessEngine(
             EngineSpec(
                 folder=str(shell),
                 dtype=config.model.dtype,
-                device=_device(device, index),
+                device=f"cuda:{(index + 1) % gpus}" if gpus > 1 else device,
                 threads=threads,
                 limits=_limits(config),
                 keep_cache=config.local.keep_cache,
@@ -152,12 +154,6 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     stack.push_async_callback(pool.close)
     await _all([one.revive() for one in engines])
     return pool
-
-
-def _device(name: str, index: int) -> str:
-    """Return the device of an engine process: the learner's, or the next ones where there are."""
-    count = torch.cuda.device_count() if name == "cuda" else 0
-    return f"cuda:{(index + 1) % count}" if count > 1 else name
 
 
 async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:

@@ -56,13 +56,13 @@ def _rate(hits: Sequence[bool]) -> float:
 
 
 def _shows(text: str, gold: frozenset[str]) -> bool:
-    return any(_token(form).search(text) is not None for form in gold)
-
-
-def _token(form: str) -> re.Pattern[str]:
-    """Return a pattern for `form` as a whole word or number (`5` does not match in `1.5`)."""
-    words = r"\s+".join(re.escape(word) for word in form.split())
-    return re.compile(rf"(?<!\w)(?<!\d[.,/]){words}(?!\w)(?![.,/]\d)", re.IGNORECASE)
+    for form in gold:
+        # The form as a whole word or number: `5` is not shown by `1.5`.
+        words = r"\s+".join(re.escape(word) for word in form.split())
+        whole = rf"(?<!\w)(?<!\d[.,/]){words}(?!\w)(?![.,/]\d)"
+        if re.search(whole, text, re.IGNORECASE):
+            return True
+    return False
 
 
 def forms_of(gold: object) -> frozenset[str]:

@@ -68,7 +68,10 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
             raise CheckFailed(f"{left!r} and {right!r} share tasks, such as {min(common)!r}")
         # Compare first observations by index; if all are equal, the environment ignores the split.
         shown_tasks = [
-            [_opening_text(subject, task.id) for task in first(subject.gym.tasks(split), LOOKED_AT)]
+            [
+                repr(subject.gym.reset(seed=0, options={"task": task.id})[0])
+                for task in first(subject.gym.tasks(split), LOOKED_AT)
+            ]
             for split in (left, right)
         ]
         if shown_tasks[0] == shown_tasks[1] and len(set(shown_tasks[0])) >= 3:
@@ -77,8 +80,3 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
                 "self.rng, which differ by split"
             )
     return f"{', '.join(splits)} share no task"
-
-
-def _opening_text(subject: EnvUnderCheck, task_id: str) -> str:
-    observation, _ = subject.gym.reset(seed=0, options={"task": task_id})
-    return repr(observation)

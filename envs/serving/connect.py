@@ -76,14 +76,16 @@ class RemoteServer:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         card = card_of(env_id, self.env_list())
-        session = BlockingSession(env_id, self._one_by_one, card=card)
+        session = BlockingSession(
+            env_id, lambda key: OneByOne(self._sync_clients[choose(self.urls, key)]), card=card
+        )
         return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
 
     def make_async(self, env_id: str) -> RemoteSession:
         """Return an environment with `async` reset, step and close. Nothing is sent before the
         first reset, and operations that are begun together share one request.
         """
-        return RemoteSession(env_id, self._operator)
+        return RemoteSession(env_id, lambda key: self._operators[choose(self.urls, key)])
 
     def verifiers(self) -> list[VerifierCard]:
         """Return the cards of the verifiers that the server offers."""
@@ -149,12 +151,6 @@ class RemoteServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def _operator(self, key: str) -> Carrier[Operation, Reply]:
-        return self._operators[choose(self.urls, key)]
-
-    def _one_by_one(self, key: str) -> OneByOne:
-        return OneByOne(self._sync_clients[choose(self.urls, key)])
 
 
 def _verdict(answer: Verdict | LudusError) -> Verdict:

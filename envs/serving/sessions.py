@@ -18,7 +18,7 @@ from ludus.wire.admission import Admission
 from ludus.wire.codec import asked_format
 from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.routes import Context
-from ludus.wire.session_table import Overdue, SessionTable
+from ludus.wire.session_table import SessionTable
 
 from .env_wire import Create, Delete, Operation, Outcome, Play, Released, Reset, Step
 from .hosting import HostedSession
@@ -95,7 +95,7 @@ class Sessions:
             most=limits.max_sessions,
             lifetime_s=limits.lifetime_s,
             reap_every_s=reap_every_s,
-            on_overdue=self._end_overdue,
+            on_overdue=lambda session, overdue: self._release(session, EndedSession(overdue)),
         )
 
     def __len__(self) -> int:
@@ -227,9 +227,6 @@ class Sessions:
         self._release(
             session, EndedSession.TIMED_OUT if is_late else EndedSession.LOST, detail=reason
         )
-
-    def _end_overdue(self, session: HostedSession, overdue: Overdue) -> None:
-        self._release(session, EndedSession(overdue))
 
     def _release(
         self, session: HostedSession, reason: EndedSession, *, bury: bool = True, detail: str = ""

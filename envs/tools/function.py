@@ -277,17 +277,13 @@ def tools_of(owner: object) -> dict[str, Tool]:
     """
     cached: dict[str, Tool] | None = owner.__dict__.get("__ludus_tools__")
     if cached is None:
-        marked = _marked(type(owner))
+        marked: dict[str, dict[str, Any]] = {}
+        for base in reversed(
+            type(owner).__mro__
+        ):  # a subclass's own tool replaces the inherited one
+            for name, value in vars(base).items():
+                if options := getattr(value, "__ludus_tool__", None):
+                    marked[name] = options
         cached = {name: Tool(getattr(owner, name), **options) for name, options in marked.items()}
         owner.__dict__["__ludus_tools__"] = cached
     return cached
-
-
-def _marked(cls: type) -> dict[str, dict[str, Any]]:
-    names: dict[str, dict[str, Any]] = {}
-    for base in reversed(cls.__mro__):
-        for name, value in vars(base).items():
-            options = getattr(value, "__ludus_tool__", None)
-            if options:
-                names[name] = options
-    return names

@@ -78,15 +78,10 @@ def _flatten(value: object, prefix: str = "") -> dict[str, object]:
         return {
             key: item
             for place, each in enumerate(value)
-            for key, item in _flatten(each, _spot(prefix, place, each)).items()
+            for key, item in _flatten(each, f"{prefix}.{each.get('name') or place}").items()
         }
     # Options stand beside their function: `loss_options.eps` becomes `loss.eps`.
     key = (
         prefix.replace("_options.", ".").replace(".weight.", ".weights.").replace(".options.", ".")
     )
     return {key: tuple(value) if isinstance(value, list) else value}
-
-
-def _spot(prefix: str, place: int, each: object) -> str:
-    name = each.get("name") if isinstance(each, Mapping) else None
-    return f"{prefix}.{name or place}"

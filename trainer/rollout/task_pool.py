@@ -75,9 +75,17 @@ class TaskPool:
         if all(task.id in self._retired for task in members):
             self._retired.clear()
         left = [task for task in members if task.id not in self._retired]
+        weights = torch.ones(len(left))
+        if self._prioritise:
+            weights = self.tracker.weights([task.id for task in left])
         taken: list[Task] = []
         while len(taken) < count:
-            taken += self._draw(left, min(count - len(taken), len(left)))
+            # Each draw has a generator of its own, so that a resumed run draws the same tasks.
+            generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._draws)
+            self._draws += 1
+            drawn = min(count - len(taken), len(left))
+            picks = prioritised_sample(weights, drawn, generator=generator).tolist()
+            taken += [left[pick] for pick in picks]
         return taken
 
     def retire(self, tasks: Iterable[str]) -> None:
@@ -94,11 +102,3 @@ class TaskPool:
         self._draws = int(state["draws"])
         self._retired = set(state["retired"])
         self.tracker.restore(state["tracker"])
-
-    def _draw(self, tasks: Sequence[Task], count: int) -> list[Task]:
-        weights = torch.ones(len(tasks))
-        if self._prioritise:
-            weights = self.tracker.weights([task.id for task in tasks])
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._draws)
-        self._draws += 1
-        return [tasks[i] for i in prioritised_sample(weights, count, generator=generator).tolist()]

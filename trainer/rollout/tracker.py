@@ -134,7 +134,14 @@ class SuccessTracker:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint, in plain lists."""
-        return {task: _as_lists(memory) for task, memory in self._memories.items()}
+        return {
+            task: [
+                memory.alpha,
+                memory.beta,
+                [[row.ids, row.mask, row.logprobs] for row in memory.rows],
+            ]
+            for task, memory in self._memories.items()
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` that a checkpoint has kept."""
@@ -148,11 +155,6 @@ class SuccessTracker:
             torch.tensor(successes), attempts, rho_min=self.settings.rho_low
         )
         return TaskMemory(float(alpha), float(beta))
-
-
-def _as_lists(memory: TaskMemory) -> list[Any]:
-    rows = [[row.ids, row.mask, row.logprobs] for row in memory.rows]
-    return [memory.alpha, memory.beta, rows]
 
 
 def _not_a_rate(task: str, reward: float) -> str:

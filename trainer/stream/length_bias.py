@@ -28,19 +28,19 @@ class LengthBias:
         self._ahead |= {record.ordinal: record for record in records}
         while (record := self._ahead.pop(self._next, None)) is not None:
             self._next += 1
-            self._count(record)
-
-    def _count(self, record: RolloutRecord) -> None:
-        if record.tokens is None:
-            self._cut, self._cut_seconds = self._cut + 1, self._cut_seconds + record.seconds
-            return
-        self._tokens, self._seconds = self._tokens + record.tokens, self._seconds + record.seconds
-        if record.reason.startswith("failed"):  # how long it would have become is not known
-            return
-        self._known, self._known_tokens = self._known + 1, self._known_tokens + record.tokens
-        if record.fate == "trained":
-            self._trained += 1
-            self._trained_tokens += record.tokens
+            if record.tokens is None:
+                self._cut += 1
+                self._cut_seconds += record.seconds
+                continue
+            self._tokens += record.tokens
+            self._seconds += record.seconds
+            if record.reason.startswith("failed"):  # how long it would have become is not known
+                continue
+            self._known += 1
+            self._known_tokens += record.tokens
+            if record.fate == "trained":
+                self._trained += 1
+                self._trained_tokens += record.tokens
 
     @property
     def ratio(self) -> float | None:

@@ -178,7 +178,11 @@ def tidy(rng: random.Random, tree: Tree) -> Chore | None:
 
 def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
     """Move the files with a year in the name into a folder for each year."""
-    dated = {path: year for path in tree if (year := _year(path)) is not None}
+    dated = {
+        path: match[1]
+        for path in tree
+        if (match := re.search(r"_(20\d\d)\.[a-z]+$", name_of(path)))
+    }
     if len(dated) < 2 or any(path.partition("/")[0] in map(str, YEARS) for path in tree):
         return None
     new_files = {f"{year}/{name_of(path)}": tree[path] for path, year in dated.items()}
@@ -253,8 +257,3 @@ def _has(content: str, word: str) -> bool:
 
 def _tidied(content: str) -> str:
     return "".join(f"{line}\n" for line in sorted(set(content.splitlines())))
-
-
-def _year(path: str) -> str | None:
-    match = re.search(r"_(20\d\d)\.[a-z]+$", name_of(path))
-    return match[1] if match else None

@@ -205,7 +205,8 @@ class LedgerRelay(TextEnv):
 
     def demonstrate(self) -> str:
         """Return the right action; at the question, the digit that the summaries have kept."""
-        was_lost = self._lost and self._may_repeat
+        may_repeat = isinstance(self.course, Fetched) and self.course.requeries > 0
+        was_lost = self._lost and may_repeat
         if self.course.turn == len(self.ledger.writes) and not was_lost:
             return self.memory.answer(self.ledger.asked)
         return self.course.expected(lost=was_lost)
@@ -226,19 +227,12 @@ class LedgerRelay(TextEnv):
         """What the demonstrator knows, without the newest observation."""
         self._learned = -1
         self._lost = False
-        self.course: Course = self._course()
-
-    def _course(self) -> Course:
-        if self.tier is not Tier.FETCH:
-            return ToldCourse(self.ledger)
-        # drawn apart from the ledger: see courses.py
-        rng = random.Random(f"numbers/{self.task.seed}")
-        numbers = "".join(rng.choices(DIGITS, k=len(self.ledger.writes)))
-        return Fetched(self.ledger, numbers, self.requeries)
-
-    @property
-    def _may_repeat(self) -> bool:
-        return isinstance(self.course, Fetched) and self.course.requeries > 0
+        self.course: Course = ToldCourse(ledger)
+        if self.tier is Tier.FETCH:
+            # drawn apart from the ledger: see courses.py
+            rng = random.Random(f"numbers/{self.task.seed}")
+            numbers = "".join(rng.choices(DIGITS, k=len(ledger.writes)))
+            self.course = Fetched(ledger, numbers, self.requeries)
 
     def _learn_newest(self) -> None:
         if not self._lost and self.course.shows_write and self._learned < self.course.turn:

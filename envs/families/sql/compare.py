@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import starmap
 
 from .databases import Row, Value
 
@@ -29,11 +28,10 @@ def same_table(first: Sequence[Row], second: Sequence[Row], *, ordered: bool) ->
     left, right = (
         (first, second) if ordered else (sorted(first, key=_key), sorted(second, key=_key))
     )
-    return all(starmap(_same_row, zip(left, right, strict=True)))
-
-
-def _same_row(first: Row, second: Row) -> bool:
-    return len(first) == len(second) and all(map(_same_value, first, second))
+    return all(
+        len(first_row) == len(second_row) and all(map(_same_value, first_row, second_row))
+        for first_row, second_row in zip(left, right, strict=True)
+    )
 
 
 def _same_value(first: Value, second: Value) -> bool:

@@ -59,11 +59,19 @@ class View:
         objects = [
             object_name for object_name in self._second("at", self.room) if object_name != PLAYER
         ]
+        exits: list[str] = []
+        for direction in _DIRECTIONS:
+            for room in self._second(f"{direction}_of", self.room):
+                door = self._door(room)
+                if door:
+                    exits.append(f"{direction} (through {self.described(door)})")
+                elif ViewFact("free", (self.room, room)) in self._facts:
+                    exits.append(direction)
         return "\n".join(
             [
                 f"You are in the {self.room}.",
                 f"You see: {'; '.join(map(self.described, objects)) or 'nothing'}.",
-                f"Exits: {', '.join(self._exits()) or 'none'}.",
+                f"Exits: {', '.join(exits) or 'none'}.",
                 self.inventory(),
             ]
         )
@@ -85,16 +93,6 @@ class View:
         if inside:
             notes.append(f"in it: {', '.join(map(self.described, inside))}")
         return f"{name} ({', '.join(notes)})" if notes else name
-
-    def _exits(self) -> list[str]:
-        exits: list[str] = []
-        for direction in _DIRECTIONS:
-            for room in self._second(f"{direction}_of", self.room):
-                if ViewFact("free", (self.room, room)) in self._facts and not self._door(room):
-                    exits.append(direction)
-                elif door := self._door(room):
-                    exits.append(f"{direction} (through {self.described(door)})")
-        return exits
 
     def _door(self, room: str) -> str:
         """Return the door between this room and another; empty without a door."""

@@ -138,17 +138,15 @@ def draw(task: Task, outputs: int, kinds: list[str], widths: tuple[int, int]) ->
         width = rng.randint(*widths)
         clauses = [make(rng, width) for make in rng.sample(makers, outputs)]
         module = Module(width, {f"y{n}": clause for n, clause in enumerate(clauses)})
-        if split_of(module.question) == task.split and _varies(module, draw_stimuli(rng, module)):
+        if split_of(module.question) != task.split:
+            continue
+        # An output that never changes would be right by chance: every output takes two values.
+        shown = module.shows(draw_stimuli(rng, module))
+        if all(len({outputs[name] for outputs in shown}) > 1 for name in module.outputs):
             return module
     raise ConfigError(
         f"no module of {outputs} outputs was found for {task.id!r}; allow more kinds or widths"
     )
-
-
-def _varies(module: Module, stimuli: list[Inputs]) -> bool:
-    """Return whether every output takes at least two values."""
-    outputs_shown = module.shows(stimuli)
-    return all(len({outputs[name] for outputs in outputs_shown}) > 1 for name in module.outputs)
 
 
 def draw_stimuli(rng: random.Random, module: Module) -> list[Inputs]:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from types import FrameType
 
 GRACE_S = 10.0
 """Seconds between asking the command to end and killing the command; the same for child
@@ -23,7 +22,7 @@ processes.
 
 def main(command: list[str]) -> int:
     """Run `command` in a new process group, and return the exit code."""
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     threading.Thread(target=_end_when_orphaned, args=(child,), daemon=True).start()
     try:
@@ -37,10 +36,6 @@ def main(command: list[str]) -> int:
                 os.killpg(child.pid, 0)  # raises once the group is empty
                 time.sleep(0.05)
             os.killpg(child.pid, signal.SIGKILL)
-
-
-def _stop(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,6 @@ between two steps of the engine, so that a step sees either the old weights or t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 EXTENSION = "ludus.trainer.engines.vllm.worker.WeightLoader"
@@ -31,17 +30,14 @@ class WeightLoader:
         try:
             with safe_open(path, framework="pt", device=str(worker.device)) as file:
                 names = list(file.keys())
-                worker.reload_weights(weights_iterator=_tensors(file, names))
+                worker.reload_weights(
+                    weights_iterator=((name, file.get_tensor(name)) for name in names)
+                )
             return {"tensors": len(names), "repacked_heads": _repack_heads(worker.get_model())}
         except Exception as error:
             # The load broke off half way: a layer without new weights gets its old ones back.
             finalize_layerwise_reload(worker.get_model(), worker.model_config)
             return {"error": f"{type(error).__name__}: {error}"}
-
-
-def _tensors(file: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
-    for name in names:
-        yield name, file.get_tensor(name)
 
 
 def _repack_heads(model: Any) -> int:

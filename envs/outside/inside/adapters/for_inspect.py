@@ -121,7 +121,9 @@ class InspectTask:
                 raise PeerBroken("the scorer gave no score")
             scores[f"scorer {number}"] = f"{score.value}: {score.explanation or ''}"[:500]
             if reward is None:
-                reward = _value(score.value, scorers)
+                if isinstance(score.value, (dict, list)):
+                    raise PeerBroken(f"the first scorer gives several values: {score.value!r:.80}")
+                reward = as_reward(scorers.value_to_float()(score.value))
         assert reward is not None
         return reward, scores
 
@@ -187,12 +189,6 @@ def _state(sample: Any) -> Any:
         choices=sample.choices,
         metadata=dict(sample.metadata or {}),
     )
-
-
-def _value(value: Any, scorers: Any) -> float:
-    if isinstance(value, (dict, list)):
-        raise PeerBroken(f"the first scorer gives several values: {value!r:.80}")
-    return as_reward(scorers.value_to_float()(value))
 
 
 def _listed(one_or_more: Any) -> list[Any]:

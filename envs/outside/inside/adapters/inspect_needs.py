@@ -43,6 +43,7 @@ def catalogue(make: Make) -> dict[str, Any]:
         make: opens a task by its name and settings.
     """
     registry = import_module("inspect_evals._registry")
+    yaml: Any = import_module("yaml")
     found: dict[str, list[str]] = {}
     for name, made in sorted(vars(registry).items()):
         if not name.startswith("_") and inspect.isfunction(made):
@@ -51,7 +52,8 @@ def catalogue(make: Make) -> dict[str, Any]:
     families: list[dict[str, Any]] = []
     with _without_network():
         for topic, names in found.items():
-            told = _declared(folder / topic)
+            about = folder / topic / "eval.yaml"
+            told = yaml.safe_load(about.read_text(encoding="utf-8")) if about.exists() else {}
             outcomes = {name: _tried(make, name) for name in names}
             played = [name for name, outcome in outcomes.items() if not outcome]
             needs = "" if played else _need(told, list(outcomes.values()))
@@ -120,15 +122,6 @@ def _downloads(told: dict[str, Any]) -> str:
     shown = ", ".join(list(places)[:_SHOWN])
     more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
     return f"a download: {shown}{more}"
-
-
-def _declared(folder: Path) -> dict[str, Any]:
-    """Return what the package writes about a family."""
-    yaml: Any = import_module("yaml")
-    place = folder / "eval.yaml"
-    if not place.exists():
-        return {}
-    return dict(yaml.safe_load(place.read_text(encoding="utf-8")))
 
 
 @contextmanager
