@@ -60,10 +60,11 @@ build_nemo_gym() {
     live="nemo-gym==0.7.0"
     [ "$(cat "$at_live/ready" 2>/dev/null)" != "$live" ] || return 0
     newer=""
-    for one in python3.13 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.13*/bin/python; do
+    by_uv="$(uv python find --no-project --offline 3.13 2>/dev/null || true)"
+    for one in "${by_uv:-python3.13}" python3.13 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.13*/bin/python; do
         if "$one" -c "" 2>/dev/null; then newer="$one"; fi
     done
-    [ -n "$newer" ] || { echo "there is no Python 3.13 for $live"; return 0; }
+    [ -n "$newer" ] || { echo "there is no Python 3.13 for $live, on PATH, among pyenv's or by uv"; return 0; }
     [ -x "$at_live/bin/python" ] || "$newer" -m venv "$at_live"
     "$at_live/bin/python" -m pip install --quiet --disable-pip-version-check \
         --ignore-requires-python "$live" || { echo "$live cannot be installed here"; return 0; }
