@@ -16,8 +16,9 @@ from ludus.errors import ConfigError, LudusError, MissingExtra
 
 from .docker import DockerSandbox
 from .guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
-from .local.slot_sandbox import SLOT_TIERS, SlotSandbox
+from .local.slot_sandbox import SlotSandbox
 from .network import NetworkPolicy
+from .own import examine_own, is_own, open_own
 from .protocol import ExecutionStatus, Limits, Sandbox
 from .settings import DEFAULTS, SandboxSettings
 
@@ -171,10 +172,10 @@ async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFindin
     """Open a sandbox of `tier` with a slot of each kind, probe the isolation, and close the
     sandbox.
 
-    If `tier` is the address of a server, a program is run on that server instead.
+    If `tier` is the address of a server, or a sandbox of your own, a program is run there instead.
 
     Args:
-        tier: the name of a tier, or an address.
+        tier: the name of a tier, an address, or `module:attribute`.
         settings: how the sandbox is opened; `size` is not used.
 
     Returns:
@@ -184,6 +185,8 @@ async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFindin
         from .remote import examine_remote
 
         return TierFinding(REMOTE, *await examine_remote(tier))
+    if is_own(tier):
+        return TierFinding(tier, *await examine_own(tier))
     if tier == UNSAFE:
         return TierFinding(
             tier, notes=["no isolation at all; not probed, since the probes would succeed"]
@@ -207,6 +210,19 @@ def is_address(tier: str) -> bool:
     return tier.startswith((f"{REMOTE}:", "http://", "https://"))
 
 
+def refuse_unknown(tier: str) -> None:
+    """Refuse a name that is neither a tier, an address of a server, nor a sandbox of your own.
+
+    Raises:
+        ConfigError: with what there is to name.
+    """
+    if tier not in TIERS and not is_address(tier) and not is_own(tier):
+        raise ConfigError(
+            f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}; a server is named by its "
+            f"address, {REMOTE}:http://host:port, a sandbox of yours as module:attribute"
+        )
+
+
 async def open_sandbox(
     tier: str | None = None,
     *,
@@ -218,7 +234,8 @@ async def open_sandbox(
     """Open the strongest sandbox that holds on this machine, or the sandbox that `tier` names.
 
     Args:
-        tier: the name of a tier, or the address of a server (`remote:http://host:port`).
+        tier: the name of a tier, the address of a server (`remote:http://host:port`), or a sandbox
+            of your own (`module:attribute`; see `open_own`).
         size: slots of each kind; by default twice the cores this process may use.
         image: an image the container engine has; implies the tier `docker`.
         runtime: an OCI runtime the engine knows, such as gVisor's "runsc"; implies the tier
@@ -245,6 +262,12 @@ async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
         from .remote import open_remote  # dear: an HTTP client
 
         return await open_remote(tier)
+    if tier is not None and is_own(tier):
+        if settings.are_for_docker or settings.network:
+            raise ConfigError(
+                f"image, runtime and network are settings of ludus' own tiers, not of {tier!r}"
+            )
+        return await open_own(tier)
     if tier is not None:
         return await _open(tier, settings)
     reasons: list[str] = []
@@ -276,8 +299,7 @@ async def _make(tier: str, settings: SandboxSettings) -> SlotSandbox:
             size=settings.size,
             network=settings.network,
         )
-    if tier not in SLOT_TIERS:
-        raise ConfigError(f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}")
+    refuse_unknown(tier)
     if settings.are_for_docker:
         raise ConfigError(f"an image and a runtime are for the tier 'docker', not {tier!r}")
     return SlotSandbox(tier, size=settings.size, network=settings.network)

@@ -11,7 +11,7 @@ from ludus.wire.routes import Service
 
 from ..fusion.routes import FusionService
 from ..network import NetworkPolicy
-from ..open import TIERS, is_address
+from ..open import refuse_unknown
 from .runner import Runner, SandboxChoice
 from .sandbox_wire import Bounds
 from .service import SandboxService
@@ -41,8 +41,8 @@ def sandbox_services(**arguments: object) -> list[Service]:
         ConfigError: an argument is unknown, or its value cannot work.
     """
     options = _read(arguments)
-    if options.tier and options.tier not in TIERS and not is_address(options.tier):
-        raise ConfigError(f"no sandbox tier named {options.tier!r}; known: {', '.join(TIERS)}")
+    if options.tier:
+        refuse_unknown(options.tier)
     if options.slots is not None and options.slots < 1:
         raise ConfigError(f"slots must be at least 1, got {options.slots}")
     bounds = Bounds(**{name: getattr(options, name) for name in Bounds.__struct_fields__})

@@ -403,7 +403,7 @@ def check_held(results: dict[str, str], *tiers: str) -> None:
         for name, result in results.items()
         if "BROKEN" in result and name not in excused
     }
-    assert broken == {}
+    assert broken == {}, f"these attacks succeeded: {broken}"
     faulty = {
         name: result
         for name, result in results.items()

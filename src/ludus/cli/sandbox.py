@@ -13,7 +13,7 @@ import tyro
 
 from ludus.errors import ConfigError, SessionGone
 from ludus.sandboxes import TIERS, Sandbox, Session, SlotSandbox, TierFinding, examine
-from ludus.sandboxes.open import REMOTE, is_address, open_with
+from ludus.sandboxes.open import REMOTE, is_address, open_with, refuse_unknown
 from ludus.sandboxes.over_http.remote_repl import RemoteRepl
 from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings
@@ -22,14 +22,14 @@ from .actions import Action, run_action
 from .arguments import VerbHelp, parse
 
 USAGE = """\
-usage: ludus sandbox doctor [SERVER]  probe every tier by doing, and say which one is chosen
+usage: ludus sandbox doctor [TIER]    probe every tier by doing, and say which one is chosen
        ludus sandbox shell [TIER]     a Python prompt in a sandbox; an empty line ends a block
 
 LUDUS_SANDBOX_IMAGE and LUDUS_SANDBOX_RUNTIME set the tier docker; LUDUS_SANDBOX_NETWORK names the
 hosts that runs with a network may reach ('example.org,*.example.net', '*').
 
 A server is named by its address, 'remote:http://host:port', here as in LUDUS_SANDBOX; to run one:
-ludus serve sandbox.
+ludus serve sandbox. A sandbox of your own is named as 'module:attribute'.
 
 examples:
   ludus sandbox doctor
@@ -45,8 +45,10 @@ def main(arguments: list[str]) -> int:
 class DoctorOptions:
     """The options of `ludus sandbox doctor`."""
 
-    server: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SERVER")] = ""
-    """The address of a sandbox server to try too, as in LUDUS_SANDBOX."""
+    tier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TIER")] = ""
+    """The tier that is to be used: a name, the address of a sandbox server, or a sandbox of your
+    own (module:attribute); by default that of LUDUS_SANDBOX.
+    """
 
 
 def run_doctor(arguments: Sequence[str]) -> int:
@@ -60,11 +62,10 @@ def run_doctor(arguments: Sequence[str]) -> int:
             example="ludus sandbox doctor remote:http://10.0.0.7:8765",
         ),
     )
-    if options.server and not is_address(options.server):
-        raise ConfigError(
-            f"{options.server!r} is not the address of a server; write remote:http://host:port"
-        )
-    return asyncio.run(doctor(options.server or os.environ.get(TIER_VARIABLE, "")))
+    tier = options.tier or os.environ.get(TIER_VARIABLE, "")
+    if tier:
+        refuse_unknown(tier)
+    return asyncio.run(doctor(tier))
 
 
 @dataclass(frozen=True)
@@ -85,34 +86,41 @@ def run_shell(arguments: Sequence[str]) -> int:
         VerbHelp(
             verb="sandbox shell",
             about="Open a Python prompt in a sandbox; an empty line ends a block.",
-            example="ludus sandbox shell slots-user",
+            example="ludus sandbox shell slots-userns",
         ),
     )
     return asyncio.run(shell(options.tier or None))
 
 
 async def doctor(tier_named: str) -> int:
-    """Probe every tier, and the server if `tier_named` is an address; return 0 if code can be
-    isolated, else 1.
+    """Probe every tier, and print what holds and which tier is chosen.
+
+    Args:
+        tier_named: the tier, server or sandbox that the operator has named; empty if the strongest
+            tier that holds is to be used.
+
+    Returns:
+        0 if code can be isolated in the chosen tier, else 1.
     """
-    tier_chosen = ""
-    for tier in TIERS:
-        finding = await examine(tier, SandboxSettings.from_environment())
-        isolating = tier != TIERS[-1]
-        if finding.holds and isolating:
-            tier_chosen = tier_chosen or tier
-        _show(tier, "holds" if finding.holds and isolating else "not chosen", finding)
+    settings = SandboxSettings.from_environment()
+    findings = {tier: await examine(tier, settings) for tier in TIERS}
+    isolating = [tier for tier in TIERS[:-1] if findings[tier].holds]
+    for tier, finding in findings.items():
+        _show(tier, "holds" if tier in isolating else "not chosen", finding)
     if not is_address(tier_named):
         print(f"{REMOTE:16} by address only: {TIER_VARIABLE}=remote:http://host:port")
-    else:
+    if tier_named and tier_named not in TIERS:
         finding = await examine(tier_named)
-        tier_chosen = REMOTE if finding.holds else ""
-        _show(REMOTE, "answers" if finding.holds else "does not answer", finding)
-    if not tier_chosen:
-        print("no tier holds here: code cannot be run in isolation")
+        _show(finding.tier, "runs programs" if finding.holds else "does not run", finding)
+        isolating = [finding.tier] if finding.holds else []
+    elif tier_named:
+        isolating = [tier_named] if tier_named in isolating else []
+    if not isolating:
+        where = f"in {tier_named}" if tier_named else "in any tier here"
+        print(f"nothing is chosen: code cannot be run in isolation {where}")
         return 1
-    reason = "named by its address" if tier_chosen == REMOTE else "the strongest that holds"
-    print(f"chosen: {tier_chosen}, {reason}")
+    reason = "by its name" if tier_named else "the strongest that holds"
+    print(f"chosen: {isolating[0]}, {reason}")
     return 0
 
 

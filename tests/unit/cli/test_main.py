@@ -106,7 +106,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["train", "grpo", "--engine", "vlm"], "did you mean 'vllm'? choices: local, vllm"),
         (["train", "grpo", "--trainer.lr", "fast"], "'fast'"),
         (["sandbox", "dcotor"], "no action named 'dcotor'; did you mean 'doctor'"),
-        (["sandbox", "doctor", "here"], "'here' is not the address of a server"),
+        (["sandbox", "doctor", "here"], "no sandbox tier named 'here'"),
         (["sandbox", "shell", "a", "b"], "unknown options: b"),
         (["recipes", "shwo"], "no action named 'shwo'; did you mean 'show'"),
         (["recipes", "diff", "grpo"], "missing from ludus recipes diff: RECIPE"),
