@@ -84,8 +84,13 @@ def rewards_its_expert(subject: EnvUnderCheck) -> str:
     env, earned, wasted = subject.env, list[float](), list[float]()
     for task in subject.tasks(6):
         episode = play(subject.gym, task.id, expert(env))
+        if not episode.actions and subject.max_return is None:
+            raise NotApplicable("demonstrate() gives no expert")
         if not episode.actions:
-            raise _no_expert(subject.max_return)
+            raise CheckFailed(
+                f"demonstrate() gives no expert, so nothing shows that {subject.max_return:g} can "
+                "be reached; write one, or leave the highest return out"
+            )
         if not episode.ended:
             raise CheckFailed(
                 f"on {task.id!r} the expert stops after {len(episode.actions)} actions, "
@@ -107,15 +112,6 @@ def rewards_its_expert(subject: EnvUnderCheck) -> str:
     if sum(earned) <= sum(wasted):
         raise CheckFailed(f"junk earns as much as the expert, {sum(earned) / len(earned):g}")
     return f"{_mean(earned):g} for the expert, {_mean(wasted):g} for junk, {len(earned)} tasks"
-
-
-def _no_expert(max_return: float | None) -> CheckFailed | NotApplicable:
-    if max_return is None:
-        return NotApplicable("demonstrate() gives no expert")
-    return CheckFailed(
-        f"demonstrate() gives no expert, so nothing shows that {max_return:g} can be reached; "
-        "write one, or leave the highest return out"
-    )
 
 
 def _bad_answers(subject: EnvUnderCheck, task_id: str) -> list[str]:

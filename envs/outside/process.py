@@ -247,7 +247,7 @@ class PeerInterpreter:
             return str(lost)
         return str(how)
 
-    def catalogue(self) -> Any:
+    def catalogue(self) -> dict[str, Any]:
         """Return the families of the peer's package, as the adapter finds them.
 
         Raises:

@@ -30,7 +30,7 @@ def offload(env: TextEnv, run: RunOffLoop) -> None:
 
 
 def _run_off_loop(method: Callable[..., Any], run: RunOffLoop) -> Callable[..., Any]:
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def call(*args: Any, **kwargs: Any) -> object:
         outcome = await run(lambda: method(*args, **kwargs))
         return await outcome if inspect.isawaitable(outcome) else outcome
 

@@ -7,7 +7,7 @@ file.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from transformers import (
     AutoModelForImageTextToText,
     AutoTokenizer,
     GenerationConfig,
+    PreTrainedTokenizerBase,
 )
 from transformers.utils import logging
 
@@ -184,7 +185,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer
 
 
-def load_images(path: str | Path, tokenizer: Any, *, max_pixels: int = 0) -> ImageReader | None:
+def load_images(
+    path: str | Path, tokenizer: Tokenizer, *, max_pixels: int = 0
+) -> ImageReader | None:
     """Load the image processor of a model from whatever `locate_model` knows; see
     `load_image_reader`.
     """
@@ -204,7 +207,7 @@ def load_stop_ids(path: str | Path) -> tuple[int, ...]:
 
 def save_model(
     model: CausalLM,
-    tokenizer: Any,
+    tokenizer: object,
     path: str | Path,
     *,
     images: ImageReader | None = None,
@@ -224,7 +227,8 @@ def save_model(
     if not has_adapter(model) or not base_below(model).alone:
         made = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
         model.save_pretrained(str(path), state_dict=None if made is None else dict(made))
-    tokenizer.save_pretrained(str(path))
+    # Everywhere else a tokenizer is what ludus needs of it; here it is transformers' own.
+    cast("PreTrainedTokenizerBase", tokenizer).save_pretrained(str(path))
     if images is not None:
         images.save(path)
 

@@ -51,28 +51,22 @@ class Journal:
         Raises:
             UpdateRefused: `trainer.max_refused` updates in a row were refused.
         """
-        found = self._notices(step, groups, numbers)
-        logged = {**numbers, **{f"{PREFIX}{name}": 1.0 for name in found}}
-        self._folder.log(step, logged)
-        self._board.post(step, found)
-        return logged
-
-    def _notices(
-        self, step: int, groups: Sequence[Group], numbers: Mapping[str, float]
-    ) -> dict[str, str]:
-        """Return the notices of a step by name, and keep refused updates for inspection."""
         refusals, kept = self._updater.refusals, ""
-        if refusals:
+        if refusals:  # refused updates are kept for inspection
             kept = str(self._folder.keep_refused(step, refusals))
-        return notices_of(
+        found = notices_of(
             StepFacts(
                 numbers=numbers,
                 config=self._config,
                 recipe=self._updater.algorithm.recipe,
                 reasons=reasons_without_reward(groups),
-                refusals=tuple(one.told(kept) for one in refusals),
+                refusals=tuple(refusal.told(kept) for refusal in refusals),
             )
         )
+        logged = {**numbers, **{f"{PREFIX}{name}": 1.0 for name in found}}
+        self._folder.log(step, logged)
+        self._board.post(step, found)
+        return logged
 
     def refuse_more(self, step: int) -> None:
         """Stop the run after too many refused updates in a row.

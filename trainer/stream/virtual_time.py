@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import Any
 
 from ludus.errors import LudusError
 
@@ -46,7 +45,7 @@ class _SkippingSelector(selectors.DefaultSelector):
         super().__init__()
         self._loop = loop
 
-    def select(self, timeout: float | None = None) -> Any:
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise NothingLeft("every task waits for another, and no timer is set")
         self._loop.skip(max(0.0, timeout))

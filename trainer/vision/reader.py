@@ -13,11 +13,16 @@ import hashlib
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoImageProcessor
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
 
 from ludus.agent.images import ImageRefused
 from ludus.errors import ConfigError, MissingExtra
@@ -146,7 +151,7 @@ def digest_of(image: ImagePart) -> bytes:
     return hashlib.sha256(image.data or image.url.encode()).digest()
 
 
-def reads_images(config: Any) -> bool:
+def reads_images(config: PretrainedConfig) -> bool:
     """Say whether a model's config is of a shape that ludus shows images to: a vision tower whose
     features replace the embeddings of placeholder tokens, and rotary positions in three axes.
     """
@@ -162,7 +167,7 @@ def reads_images(config: Any) -> bool:
 
 
 def load_image_reader(
-    path: str | Path, tokenizer: Any, *, max_pixels: int = 0
+    path: str | Path, tokenizer: object, *, max_pixels: int = 0
 ) -> ImageReader | None:
     """Load the image processor of a model folder; None for a model that reads no images.
 
@@ -196,4 +201,5 @@ def load_image_reader(
         lowest = min(int(processor.size["shortest_edge"]), max_pixels)
         processor.size = {"shortest_edge": lowest, "longest_edge": max_pixels}
     token_id = int(config.image_token_id)
-    return ImageReader(processor, tokenizer.convert_ids_to_tokens(token_id), token_id)
+    placeholder = cast("PreTrainedTokenizerBase", tokenizer).convert_ids_to_tokens(token_id)
+    return ImageReader(processor, str(placeholder), token_id)

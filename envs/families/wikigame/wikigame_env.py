@@ -116,7 +116,17 @@ class WikiGame(TextEnv):
         Args:
             link: the name of a page it links to
         """
-        self.page = self._linked(link)
+        if len(link) > MAX_NAME_CHARS:
+            raise ToolError(f"no page has a name of {len(link)} characters")
+        # Case and extra spaces do not matter: a policy writes names from memory.
+        wanted = " ".join(link.split()).casefold()
+        links = self.graph.links(self.page)
+        page = next((name for name in links if name.casefold() == wanted), None)
+        if page is None:
+            raise ToolError(
+                f"{self.page!r} has no link {link.strip()!r}; it links to {'; '.join(links)}"
+            )
+        self.page = page
         self.clicks_left -= 1
         if self.page == self.target:
             return ToolResult(content="You are there.", reward=1.0, terminated=True)
@@ -133,23 +143,6 @@ class WikiGame(TextEnv):
         except ToolError as error:
             return f"{error}. Follow a link with click.", 0.0, False, False, {}
         return result.content, result.reward, result.terminated, False, {}
-
-    def _linked(self, name: str) -> str:
-        """Return the page that a link leads to, ignoring case and extra spaces.
-
-        Raises:
-            ToolError: the current page has no such link; the text lists its links.
-        """
-        if len(name) > MAX_NAME_CHARS:
-            raise ToolError(f"no page has a name of {len(name)} characters")
-        folded_name = " ".join(name.split()).casefold()
-        for link in self.graph.links(self.page):
-            if link.casefold() == folded_name:
-                return link
-        raise ToolError(
-            f"{self.page!r} has no link {name.strip()!r}; it links to "
-            f"{'; '.join(self.graph.links(self.page))}"
-        )
 
     def _page_text(self) -> str:
         links = "; ".join(self.graph.links(self.page))

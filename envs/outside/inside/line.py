@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import socket
+from types import ModuleType
 from typing import Any
 
 from .contract import PeerBroken, PeerRefusal
@@ -17,7 +18,7 @@ the called side has before it can answer; the question's answer comes as a call 
 """
 
 
-def load_file(name: str, path: str) -> Any:
+def load_file(name: str, path: str) -> ModuleType:
     """Import the module in the file `path` as `name`."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -76,7 +77,7 @@ class PeerLine:
             raise PeerBroken(str(answer["failed"]))
         return answer["value"]
 
-    def answer(self, call: int, value: Any) -> None:
+    def answer(self, call: int, value: object) -> None:
         """Send the result of a call."""
         try:
             body = json.dumps(value, allow_nan=False).encode()

@@ -79,7 +79,7 @@ def check_expression(text: str) -> None:
         raise NotPlain("an expression that is nested too deeply") from None
 
 
-def read_plain(text: object, *_: object) -> Any:
+def read_plain(text: object, *_: object) -> object:
     """Evaluate a literal, or arithmetic on integers: what `eval` may do for a scorer.
 
     Raises:

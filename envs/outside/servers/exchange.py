@@ -50,7 +50,7 @@ class PeerServer:
             self._session = aiohttp.ClientSession(timeout=clock, cookie_jar=jar)
         return self._session
 
-    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Send a request; return the status and the JSON of the answer, None where it is none.
 
         Raises:

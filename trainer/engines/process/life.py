@@ -25,6 +25,8 @@ from ludus.errors import (
 from ...weights import WeightsRefused
 from ..local import EngineClosed
 from .messages import (
+    REPLIES,
+    AnsweredCall,
     CancelCall,
     EngineSpec,
     FailedReply,
@@ -108,7 +110,7 @@ class EngineLife:
             raise
         return life
 
-    async def ask(self, message: Any, as_type: type[T]) -> T:
+    async def ask(self, message: AnsweredCall, as_type: type[T]) -> T:
         """Send a call, whose number is filled in, and return the reply.
 
         Raises:
@@ -161,7 +163,7 @@ class EngineLife:
     async def _listen(self) -> None:
         try:
             while True:
-                self._hear(await read_message(self._reader, Reply))
+                self._hear(await read_message(self._reader, REPLIES))
         except (asyncio.IncompleteReadError, ConnectionError):
             # The socket closes a moment before the exit code can be read.
             for _ in range(50):

@@ -6,7 +6,7 @@ Nothing is pickled, and no tensor passes: weights are named by the path of a fil
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from ludus.agent.engine import Generation, Sampling
 from ludus.agent.images import PlacedImage
 
 from ..local import EngineLimits
+
+T = TypeVar("T")
 
 
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,9 @@ class Ping(msgspec.Struct, tag="ping"):
     """A question whether the engine is alive."""
 
 
-Call = GenerateCall | ScoreCall | LoadCall | SwitchCall | CancelCall | Ping
+AnsweredCall = GenerateCall | ScoreCall | LoadCall | SwitchCall
+"""The calls that get a reply, under their number."""
+Call = AnsweredCall | CancelCall | Ping
 
 
 class ReadyReply(msgspec.Struct, tag="ready"):
@@ -124,14 +128,20 @@ class Pong(msgspec.Struct, tag="pong"):
 Reply = ReadyReply | GeneratedReply | ScoredReply | DoneReply | FailedReply | Pong
 
 
-async def read_message(reader: asyncio.StreamReader, as_type: Any) -> Any:
-    """Read one message of a type, which may be a union such as `Call`.
+SPECS: msgspec.msgpack.Decoder[EngineSpec] = msgspec.msgpack.Decoder(EngineSpec)
+CALLS: msgspec.msgpack.Decoder[Call] = msgspec.msgpack.Decoder(Call)
+REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+"""What each side may read: first the spec and then calls, or replies."""
+
+
+async def read_message(reader: asyncio.StreamReader, kinds: msgspec.msgpack.Decoder[T]) -> T:
+    """Read one message of the `kinds` that may come.
 
     Raises:
         asyncio.IncompleteReadError: the other side is gone.
     """
     size = int.from_bytes(await reader.readexactly(4))
-    return msgspec.msgpack.decode(await reader.readexactly(size), type=as_type)
+    return kinds.decode(await reader.readexactly(size))
 
 
 def write_message(writer: asyncio.StreamWriter, message: object) -> None:

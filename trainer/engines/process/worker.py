@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Awaitable
 
 import torch
 
@@ -19,6 +19,8 @@ from ...weight_files import FileWeights
 from ..local import LocalEngine
 from ..models import load_images, load_shell, load_tokenizer
 from .messages import (
+    CALLS,
+    SPECS,
     Call,
     CancelCall,
     DoneReply,
@@ -55,11 +57,11 @@ def _end_when_orphaned(parent: int) -> None:
 
 async def _serve(connection: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=connection)
-    host = _Host(writer, await read_message(reader, EngineSpec))
+    host = _Host(writer, await read_message(reader, SPECS))
     host.start(0, host.build())
     try:
         while True:
-            host.hear(await read_message(reader, Call))
+            host.hear(await read_message(reader, CALLS))
     except (asyncio.IncompleteReadError, ConnectionError):
         os._exit(0)  # at once, even in the middle of a forward pass
 
@@ -89,13 +91,13 @@ class _Host:
         else:
             self.start(call.call, self._answer(call))
 
-    def start(self, number: int, work: Any) -> None:
+    def start(self, number: int, work: Awaitable[Reply]) -> None:
         """Run a call and send the answer or the error."""
         task = asyncio.create_task(self._run(number, work))
         self.tasks[number] = task
         task.add_done_callback(lambda _: self.tasks.pop(number, None))
 
-    async def _run(self, number: int, work: Any) -> None:
+    async def _run(self, number: int, work: Awaitable[Reply]) -> None:
         try:
             reply = await work
         except Exception as error:

@@ -202,7 +202,9 @@ def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
 def _send_programs_out() -> None:
     """Have the peer's `run_python` ask the owner, who runs the program in a sandbox."""
 
-    def run_python(code: str, sandbox_type: str, stdin: Any = None, timeout: int = 5) -> Any:
+    def run_python(
+        code: str, sandbox_type: str, stdin: str | None = None, timeout: int = 5
+    ) -> tuple[bool, str, str]:
         with _asking:  # the peer runs the tests of a program side by side
             ran = ask({"run": code, "stdin": stdin or "", "timeout_s": timeout})
         return ran["ok"], ran["stdout"], ran["stderr"]
