@@ -16,7 +16,7 @@ import msgspec
 
 from ludus.background import run_on_loop
 from ludus.contract import Finding, NotApplicable, Report, Rule, RuleOutcome, examine
-from ludus.errors import CheckFailed
+from ludus.errors import CheckFailed, InvalidScore
 from ludus.verdict import Verdict
 
 from .protocol import GroupVerifier, Sample, Verifier
@@ -61,6 +61,8 @@ class VerifierUnderCheck:
         """
         try:
             answer: object = score_sample(self.verifier, sample, timeout_s=TIMEOUT_S)
+        except InvalidScore as error:
+            raise CheckFailed(f"{shown(sample)}: {error}") from error
         except Exception as error:
             raise CheckFailed(
                 f"{shown(sample)} raises {type(error).__name__}: {error}; what a policy wrote "
@@ -123,7 +125,7 @@ def examine_verifier(
 def rewards_right_answers(subject: VerifierUnderCheck) -> str:
     """Each case of a right answer earns 1."""
     if not subject.cases:
-        raise NotApplicable("no cases given")
+        raise NotApplicable("no cases given (--cases FILE: right answers)")
     for case in subject.cases:
         verdict = subject.score(case)
         if verdict.reward != 1.0:
@@ -134,7 +136,7 @@ def rewards_right_answers(subject: VerifierUnderCheck) -> str:
 def tells_right_from_wrong(subject: VerifierUnderCheck) -> str:
     """An empty answer earns less than a right answer."""
     if not subject.cases:
-        raise NotApplicable("no cases given")
+        raise NotApplicable("no cases given (--cases FILE: right answers)")
     for case in subject.cases:
         empty = msgspec.structs.replace(case, response="")
         if subject.score(empty).reward == subject.score(case).reward:

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from ludus.arguments import check_plain
-from ludus.errors import ConfigError, UnknownVerifier
+from ludus.arguments import check_plain, options_of
+from ludus.errors import ConfigError, InvalidScore, LudusError, UnknownVerifier
 from ludus.offered import load_offered, offered_names
 from ludus.verdict import Verdict
 
@@ -80,6 +80,9 @@ async def _await_score(scored: Awaitable[Scored], name: str) -> Verdict:
 def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
     """Read what the verifier function `name` returned.
 
+    Raises:
+        InvalidScore: it is neither a verdict nor a number.
+
     >>> as_verdict(True).reward
     1.0
     """
@@ -87,7 +90,7 @@ def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
         return scored
     if isinstance(scored, (bool, int, float)):
         return Verdict.of(float(scored))
-    raise TypeError(
+    raise InvalidScore(
         f"{name} must return a Verdict, a number or a bool, got {type(scored).__name__}: "
         f"{scored!r:.80}"
     )
@@ -168,8 +171,16 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
         try:
             built = target(**options)
         except TypeError as error:
+            known = ", ".join(sorted(options_of(target))) or "none"
             raise ConfigError(
-                f"verifier {name!r} does not take these options {options!r}: {error}"
+                f"verifier {name!r} does not take these options {options!r}: {error}; it takes: "
+                f"{known}"
+            ) from error
+        except ValueError as error:  # what a constructor raises about its options
+            if isinstance(error, LudusError) or not options:
+                raise
+            raise ConfigError(
+                f"verifier {name!r} cannot be made with {options!r}: {error}"
             ) from error
         return as_verifier(name, built)
     return as_verifier(name, target)

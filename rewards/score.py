@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from ludus.background import run_on_loop
+from ludus.errors import InvalidScore
 from ludus.messages import ImagePart, Message
 from ludus.verdict import Verdict
 
@@ -57,7 +58,7 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
     """Score a sample with a verifier object, whose `score` may be plain or async.
 
     Raises:
-        TypeError: `score` returned something else than a verdict.
+        InvalidScore: `score` returned something else than a verdict.
     """
     scoring: object = verifier.score(sample)
     if inspect.isawaitable(scoring):
@@ -66,7 +67,7 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
         except TimeoutError:
             return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
     if not isinstance(scoring, Verdict):
-        raise TypeError(
+        raise InvalidScore(
             f"score() of {type(verifier).__name__} must return a Verdict, such as "
             f"Verdict.of(1.0), got {type(scoring).__name__}: {scoring!r:.80}"
         )

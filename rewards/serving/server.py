@@ -212,7 +212,10 @@ class ScoreService:
 
     def _scorer(self, name: str) -> ServedVerifier:
         if name not in self._scorers:
-            raise UnknownVerifier.near(name, self._scorers, hint="served here")
+            hint = (
+                "served here; options are set where it is served" if "?" in name else "served here"
+            )
+            raise UnknownVerifier.near(name, self._scorers, hint=hint)
         return self._scorers[name]
 
 

@@ -11,6 +11,7 @@
     + MissingExtra           (ImportError)      an optional dependency is not installed
     + InvalidAction          (TypeError)        an action of a wrong type
     + InvalidTool            (TypeError)        a function that cannot be told to a policy
+    + InvalidScore           (TypeError)        a verifier returned something else than a verdict
     + EpisodeEnded           (RuntimeError)     step before reset, or after the end
     + RewardUnavailable      (RuntimeError)     the reward could not be computed: never read as zero
     + BudgetExceeded         (RuntimeError)     the tokens a model's client may use are spent
@@ -128,6 +129,10 @@ class InvalidAction(LudusError, TypeError):
 
 class InvalidTool(LudusError, TypeError):
     """A function whose arguments cannot be described to a policy, or that returns no result."""
+
+
+class InvalidScore(LudusError, TypeError):
+    """A verifier returned something that is not a verdict; the message shows what to return."""
 
 
 class EpisodeEnded(LudusError, RuntimeError):

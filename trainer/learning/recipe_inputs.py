@@ -28,7 +28,8 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
     )
     if missing := sorted(algorithm.needs - made):
         raise ConfigError(
-            f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute"
+            f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute; a "
+            f"function may ask for {', '.join(sorted(made))} (options stand after the *)"
         )
     for place, names in algorithm.needs_at.items():
         if missing := sorted(names - offered(place)):

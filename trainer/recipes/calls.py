@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from ludus.arguments import check_plain
 from ludus.errors import ConfigError
 
 from .. import algorithms
@@ -100,7 +101,14 @@ def bind(
     known = {p.name for p in parameters} - {p.name for p in tensors} - NOT_OPTIONS
     for option in options:
         if option not in known:
-            raise ConfigError(f"{where}: {name} takes no option {option!r}{_near(option, known)}")
+            hint = (
+                "; it is a tensor there, and options are keywords after the *"
+                if any(p.name == option for p in tensors)
+                else _near(option, known)
+            )
+            raise ConfigError(f"{where}: {name} takes no option {option!r}{hint}")
+    written = {key: value for key, value in options.items() if not _is_share(value)}
+    check_plain(f"{where}: {name}", function, written)
     free = [p.name for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
     unset = [option for option in free if option in known and option not in options]
     if unset:
@@ -162,7 +170,10 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
         try:
             imported: object = getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise ConfigError(f"{where} = {name!r}: cannot be imported: {error}") from error
+            raise ConfigError(
+                f"{where} = {name!r}: cannot be imported: {error}; name a function of an installed "
+                f"module, or of a file by --import {module}.py"
+            ) from error
         if not callable(imported):
             raise ConfigError(f"{where} = {name!r}: not a function but a {type(imported).__name__}")
         return imported
@@ -187,6 +198,10 @@ def _near(name: str, known: set[str] | list[str]) -> str:
         if matches
         else f"; known: {', '.join(sorted(known)) or 'none'}"
     )
+
+
+def _is_share(value: Option) -> bool:
+    return isinstance(value, str) and _SHARE.fullmatch(value) is not None
 
 
 def _amount(value: Option, max_tokens: int | None, where: str) -> Option:

@@ -69,11 +69,11 @@ def credit(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) ->
         rows = rollouts.counted[rollouts.owners]
         numbers = rollouts.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
         chosen = replace(_chosen(rollouts), segments=numbers[rollouts.owners[rows]])
-        result = Credit(
-            blank(_placed(one_tensor(estimator(chosen), estimator.name), rows), rollouts.mask), None
-        )
+        values = one_tensor(estimator(chosen), estimator.name, count=int(rows.sum()))
+        result = Credit(blank(_placed(values, rows), rollouts.mask), None)
     else:
-        values = one_tensor(estimator(_chosen(rollouts)), estimator.name)
+        count = int(rollouts.counted.sum())
+        values = one_tensor(estimator(_chosen(rollouts)), estimator.name, count=count)
         each = _placed(values, rollouts.counted)
         result = Credit(blank(each[rollouts.owners], rollouts.mask), None)
     if not settings.whiten:

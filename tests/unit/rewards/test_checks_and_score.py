@@ -88,7 +88,7 @@ def needs_a_gold(sample: Sample) -> bool:
     [
         (raises, "hostile text", "raises ValueError"),
         (blames_us, "hostile text", "the fault is the policy's"),
-        (returns_text, "right answers", "TypeError"),
+        (returns_text, "right answers", "returns_text must return a Verdict"),
         (pays_for_nothing, "wrong answers", "as good as right"),
         (never_pays, "right answers", "must earn 1"),
         (changes_its_mind, "deterministic", "then ok"),
@@ -165,6 +165,22 @@ def test_a_class_that_scores_by_something_else_is_told_what_to_return(given: Any
 
     with pytest.raises(CheckFailed, match=f"score.. of Number must return a Verdict.*{given!r}"):
         check_verifier(Number())
+
+
+def test_options_that_cannot_work_are_told_with_what_there_is() -> None:
+    class Near:
+        def __init__(self, tolerance: float = 0.1) -> None:
+            if tolerance < 0:
+                raise ValueError("tolerance must not be negative")
+
+        def score(self, sample: Sample) -> Verdict:
+            return Verdict.of(1.0)
+
+    register_verifier("test/near", Near)
+    with pytest.raises(ConfigError, match=r"cannot be made with.*must not be negative"):
+        make_verifier("test/near", tolerance=-1.0)
+    with pytest.raises(ConfigError, match="it takes: tolerance"):
+        make_verifier("test/near", tolerence=1.0)
 
 
 def test_what_is_no_verifier_is_refused_by_what_it_takes() -> None:

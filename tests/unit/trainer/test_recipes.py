@@ -336,6 +336,58 @@ def test_a_recipe_may_be_a_file_of_yours(tmp_path: Path) -> None:
         load_recipe(str(path))
 
 
+OWN = """
+from torch import Tensor
+
+
+def one_number(rewards: Tensor, groups: Tensor, *, bound: float = 1.0) -> Tensor:
+    return rewards.mean()
+
+
+def positional(rewards: Tensor, groups: Tensor, bound: float = 1.0) -> Tensor:
+    return rewards
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        ("one_numer", {}, "no attribute 'one_numer'.*--import own_functions.py"),
+        ("one_number", {"bound": "x"}, "bound must be a number, got 'x'"),
+        ("one_number", {"bund": 1.0}, "did you mean 'bound'"),
+        ("positional", {"bound": 2.0}, "it is a tensor there, and options are keywords"),
+    ],
+)
+def test_a_mistake_in_a_function_of_yours_says_what_to_do(
+    function: str,
+    options: dict[str, object],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "own_functions.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    changes = {"advantage": f"own_functions:{function}", "advantage_options": options}
+    with pytest.raises(ConfigError, match=message):
+        resolve(load_recipe("rloo", {"algorithm": changes}))
+
+
+def test_an_advantage_of_a_single_number_is_not_spread_over_all_rollouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_functions.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = resolve(load_recipe("rloo", {"algorithm": {"advantage": "own_functions:one_number"}}))
+    inputs = Inputs(
+        rewards=torch.tensor([1.0, 0.0]),
+        groups=torch.tensor([0, 0]),
+        mask=torch.ones(2, 3),
+        rollouts=torch.tensor([0, 1]),
+    )
+    with pytest.raises(ConfigError, match=r"shape \[\]; it must be \[2\]"):
+        own.advantages(inputs)
+
+
 def test_a_recipe_may_start_from_another_and_say_what_differs(tmp_path: Path) -> None:
     first, second = tmp_path / "first.toml", tmp_path / "second.toml"
     first.write_text('base = "dapo"\nname = "first"\n[algorithm.loss_options]\neps_high = 0.3\n')
