@@ -2,9 +2,10 @@
 
 The sandbox lives on an event loop in the background. The strongest tier that holds is probed and
 chosen on the first call. The operator chooses otherwise by the environment: `LUDUS_SANDBOX` names
-another tier, `LUDUS_SANDBOX_IMAGE` and `LUDUS_SANDBOX_RUNTIME` the image and the runtime of the
-tier `docker`, `LUDUS_SANDBOX_NETWORK` the hosts that runs with `network=True` may reach
-("example.org,*.example.net", or "*" for the public web).
+another tier, a server or a sandbox of their own (`module:attribute`), `LUDUS_SANDBOX_IMAGE` and
+`LUDUS_SANDBOX_RUNTIME` the image and the runtime of the tier `docker`, `LUDUS_SANDBOX_NETWORK` the
+hosts that runs with `network=True` may reach ("example.org,*.example.net", or "*" for the public
+web).
 """
 
 from __future__ import annotations

@@ -105,7 +105,10 @@ async def _grade(
         if KINDS[kind] == "stdin":
             results = await grade_outputs(sandbox, solution, tests, options)
         elif not isinstance(sandbox, SlotSandbox):
-            raise ConfigError(f"tests of kind {kind!r} need slots, not the tier {sandbox.tier!r}")
+            raise ConfigError(
+                f"tests of kind {kind!r} need slots, not the tier {sandbox.tier!r}: take a tier of "
+                "slots (ludus sandbox doctor), or tests of kind 'stdin'"
+            )
         else:
             results = await grade_calls(sandbox, solution, tests, KINDS[kind], options)
     except UnusableTests as error:
