@@ -34,6 +34,11 @@ def _of_parts_that_are_off(config: TrainConfig, updates: int) -> Iterator[str]:
                 f"{section}.{name} is set, but the engine is {config.engine!r}: {section}.* "
                 "changes nothing"
             )
+    if config.vllm.weights_folder and config.vllm.transfer != "file":
+        yield (
+            f"vllm.weights_folder is set, but vllm.transfer is {config.vllm.transfer!r}: no file "
+            "is written"
+        )
     if config.context.manager == "none":
         for name in _changed(config.context):
             yield f"context.{name} is set, but context.manager is 'none': it changes nothing"

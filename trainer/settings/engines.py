@@ -79,6 +79,12 @@ class VLLMConfig:
     """Folder where new weights are handed over, visible to this process and the server; empty is
     /dev/shm, or the folder for temporary files.
     """
+    transfer: Literal["file", "nccl", "ipc"] = "file"
+    """How new weights reach the server: by a file, or by vLLM's own transfer over NCCL (between
+    GPUs) or CUDA IPC (on one GPU), which have not been run yet. The last two need vLLM in this
+    process's environment, and a server of somebody else's has to be started for them
+    (--weight-transfer-config).
+    """
     keep_cache: bool = False
     """Whether running requests keep the keys and values of older weights when new weights arrive.
     """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,7 @@ from .images import features_of
 from .probe import Probe, compare
 from .served import Served, WeightInfo, inspect
 from .server import VllmServer, until_healthy
+from .transfer import WeightTransfer
 
 ABORT_TIMEOUT_S = 60.0
 ABORT_AGAIN_S = 0.05
@@ -106,6 +108,11 @@ class VLLMEngine:
         self.probed: float | None = None
         """The difference the last probe found, in nats; None before the first."""
         self.weights_folder = settings.weights_folder
+        self._transfer = (
+            None
+            if settings.transfer == "file"
+            else WeightTransfer(client, settings.transfer, timeout_s=settings.request_timeout_s)
+        )
         self._server = server
         self._version = served.version
         self._salt = uuid.uuid4().hex
@@ -171,8 +178,11 @@ class VLLMEngine:
             StaleWeights: the server reported success but samples from other weights.
         """
         async with self._control:
-            async with as_file(source, folder=self.weights_folder) as file:
-                await self._swap(str(file.path), version)
+            if self._transfer is not None:
+                await self._swap(self._transfer.send(source), version)
+            else:
+                async with as_file(source, folder=self.weights_folder) as file:
+                    await self._swap(self._load(str(file.path)), version)
             self.publishes += 1
             await self._prove()
 
@@ -270,16 +280,20 @@ class VLLMEngine:
         finally:
             self._running.pop(request_id)
 
-    async def _swap(self, path: str, version: int) -> None:
-        """Load a weights file between two steps of the server, and label later samples with the new
+    async def _swap(self, load: Coroutine[Any, Any, None], version: int) -> None:
+        """Load new weights between two steps of the server, and label later samples with the new
         version.
 
         The server is paused meanwhile, so that no token is sampled between load and label. In
         any case, the server is not left paused.
         """
-        await self._pause(clear_cache=not self.keep_cache)
         try:
-            await self._load(path)
+            await self._pause(clear_cache=not self.keep_cache)
+        except BaseException:
+            load.close()  # it has not begun
+            raise
+        try:
+            await load
             await self._act("/update_weight_version", {"new_version": str(version)})
             self._version = version
             for request, oldest in self._running.items():

@@ -49,6 +49,8 @@ class Launch:
     """An interpreter with vLLM and ludus installed; empty means the current interpreter."""
     arguments: str = ""
     """Further arguments as typed in a shell, which override those of ludus."""
+    transfer: str = "file"
+    """How weights arrive: `file`, or the name of one of vLLM's transfer backends."""
 
 
 def command(launch: Launch, port: int) -> list[str]:
@@ -65,6 +67,11 @@ def command(launch: Launch, port: int) -> list[str]:
             else ("--gpu-memory-utilization", str(launch.gpu_memory_utilization))
         ),
         *required_arguments(),
+        *(
+            ("--weight-transfer-config", f'{{"backend": "{launch.transfer}"}}')
+            if launch.transfer != "file"
+            else ()
+        ),
         # Random weights until the first publish: the probe then detects any layer that a publish
         # did not reach. The server also starts sooner.
         *("--load-format", "dummy"),
@@ -83,13 +90,17 @@ def required_arguments() -> list[str]:
     ]
 
 
-def environment(given: Mapping[str, str]) -> dict[str, str]:
+def environment(given: Mapping[str, str], *, transfer: str = "file") -> dict[str, str]:
     """Return the server's environment: the given variables, with the routes for publishing weights
     switched on. A file such as `numbers.py` in the current folder must not stand in for a module of
     the standard library.
+
+    Handles of CUDA IPC come to vLLM as pickles, which it reads only if told to. The server listens
+    on loopback, where every process of this machine could send one.
     """
     defaults = {"VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
-    return {**defaults, **given, "VLLM_SERVER_DEV_MODE": "1"}
+    pickles = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if transfer == "ipc" else {}
+    return {**defaults, **given, "VLLM_SERVER_DEV_MODE": "1", **pickles}
 
 
 class VllmServer:
@@ -122,7 +133,7 @@ class VllmServer:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(os.environ),
+                env=environment(os.environ, transfer=self.launch.transfer),
                 process_group=0,  # Ctrl-C is ours to handle
             )
 

@@ -14,6 +14,7 @@ from .engine import Ignored, LearnerSide, VLLMEngine
 from .probe import TOLERANCE, Probe, Scorer, probe_prompt, scorer_of
 from .served import inspect
 from .server import Launch, VllmServer
+from .transfer import refuse_without_gpu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,8 @@ async def start_vllm(
     """
     view = view or LearnerView()
     text_config = model.config.get_text_config()
+    if settings.transfer != "file":
+        refuse_without_gpu(settings.transfer)
     server = None
     if not settings.url:
         positions = int(text_config.max_position_embeddings)
@@ -77,6 +80,7 @@ async def start_vllm(
                 gpu_memory_utilization=settings.gpu_memory_utilization,
                 python=settings.python,
                 arguments=settings.arguments,
+                transfer=settings.transfer,
             )
         )
     client = VllmClient(
