@@ -155,7 +155,7 @@ def _write(path: Path, source: WeightSource, metadata: Sequence[TensorMeta]) -> 
             "data_offsets": [begin, begin + bytes_of(meta)],
         }
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # the tensors behind the header begin at a multiple of 8
     with path.open("r+b") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, tensor in checked(source):

@@ -184,6 +184,7 @@ class PeerEnv(TextEnv):
         if bounds is None:
             return reward
         low, high = bounds
+        # A sum of floating-point rewards may end a little outside of the bounds.
         if not low - 1e-9 <= reward <= high + 1e-9:
             return Verdict.error(
                 f"{self.label} gave the reward {reward:g}, outside the declared {low:g} to {high:g}"
@@ -206,7 +207,7 @@ class PeerEnv(TextEnv):
             )
             return msgspec.convert(told, answer)
         except PeerLost as lost:
-            self._child = None
+            self._child = None  # the next call starts another process
             raise RewardUnavailable(
                 Verdict.unavailable(f"{self.label} was lost at {do}: {lost}")
             ) from lost

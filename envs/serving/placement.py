@@ -185,6 +185,7 @@ class LoopSession:
         """Answer an operation that still runs by `outcome`, and cancel the operation."""
         self._home.deadlines.pop(self, None)
         if self._future is not None and not self._future.done():
+            # Before the cancellation, at which `_work` would answer with a fault of its own.
             self._future.set_result(outcome)
             if self._task is not None:
                 self._task.cancel()

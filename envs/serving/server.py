@@ -195,7 +195,12 @@ class EnvService:
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """Answer `POST /v1/step_batch`: begin all operations and wait for some."""
-        started_items = [self._begin(item) for item in body.items]
+        started_items: list[asyncio.Future[Outcome] | Fault] = []
+        for item in body.items:
+            try:
+                started_items.append(self.sessions.begin(read_item(item, _OPERATION)))
+            except LudusError as error:  # the other items of the batch are played all the same
+                started_items.append(fault_of(error))
         running = [
             item for item in started_items if isinstance(item, asyncio.Future) and not item.done()
         ]
@@ -205,12 +210,6 @@ class EnvService:
 
     def _count(self, env_id: str) -> float:
         return float(self.sessions.counts[env_id])
-
-    def _begin(self, item: object) -> asyncio.Future[Outcome] | Fault:
-        try:
-            return self.sessions.begin(read_item(item, _OPERATION))
-        except LudusError as error:
-            return fault_of(error)
 
 
 async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -> None:

@@ -64,6 +64,7 @@ class _Thread:
     def _begin(self, start: Callable[[], asyncio.Future[Answer]], when_done: _Then) -> None:
         self.busy = True
         answer = start()
+        # Callbacks run in this order: this session is answered before the next call begins.
         answer.add_done_callback(when_done)
         answer.add_done_callback(self._next)
 
@@ -172,7 +173,7 @@ class InWorkers:
         replaced.
         """
         room = place.room
-        if place in room.places:
+        if place in room.places:  # a lost session leaves at its loss, and again when it is closed
             room.places.discard(place)
             place.thread.sessions -= 1
             room.worker.sessions -= 1

@@ -274,6 +274,7 @@ class LocalEngine:
                 self._fail_all(error)
 
     def _tick(self) -> None:
+        # Those who join are kept where `_fail_all` finds them, should their first pass fail.
         room = self.max_rows - len(self._batch.active)
         if not self._batch.active:
             self._wait_for_company()  # the first request is rarely alone, and a pass can serve many

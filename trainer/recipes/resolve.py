@@ -7,7 +7,7 @@ from functools import partial
 from ludus.errors import ConfigError
 
 from .algorithm import Algorithm
-from .calls import Bound, bind, default_agg
+from .calls import bind, default_agg
 from .conflicts import refuse_conflicts
 from .recipe import Recipe
 
@@ -35,6 +35,12 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
             f"algorithm.agg = {settings.agg!r} would have no effect: {settings.loss} has no "
             'parameter agg; set agg = "", or give the loss that parameter (docs/algorithms.md)'
         )
+    agg = None
+    if loss.aggregates:
+        name, agg_options = settings.agg or default_agg(loss.function), dict(settings.agg_options)
+        if name.endswith("_all_rows"):
+            name, agg_options = name.removesuffix("_all_rows"), {**agg_options, "rows": "all"}
+        agg = find(name, "", agg_options, where="algorithm.agg")
     advantage, options = settings.advantage, settings.advantage_options
     where = "algorithm.corrections"
     weights, weight_options = settings.corrections.weights, settings.corrections.weight_options
@@ -43,7 +49,7 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
         recipe=recipe,
         advantage_fn=find(advantage, "_advantages", options, where="algorithm.advantage"),
         loss_fn=loss,
-        agg=_find_agg(recipe, loss, max_tokens) if loss.aggregates else None,
+        agg=agg,
         weights_fn=find(weights, "_weights", weight_options, where=where) if weights else None,
         filters=tuple(
             find(each.name, "_mask", each.options, where=where)
@@ -57,11 +63,3 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
             for each in recipe.shaping
         ),
     )
-
-
-def _find_agg(recipe: Recipe, loss: Bound, max_tokens: int | None) -> Bound:
-    name = recipe.algorithm.agg or default_agg(loss.function)
-    options = dict(recipe.algorithm.agg_options)
-    if name.endswith("_all_rows"):
-        name, options = name.removesuffix("_all_rows"), {**options, "rows": "all"}
-    return bind(name, "", options, where="algorithm.agg", max_tokens=max_tokens)

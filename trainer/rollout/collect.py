@@ -179,6 +179,7 @@ class Collector:
             stages: is told where each rollout stands.
         """
         places = stages or NOWHERE
+        # The rollouts of a group are compared with each other, so all of them begin alike.
         env_seed = ticket.task.rng(0).randrange(1 << 31)
         playing = [
             asyncio.create_task(
@@ -230,6 +231,7 @@ class Collector:
         attempt = 0
         while True:
             stages.enter(ordinal, index, "a free place (rollout.concurrency)")
+            # The place is given back before a wait for the next attempt, and before verifiers.
             async with self._places:
                 episode = await self._play(ticket, env_seed, rollout, stages)
             failed = episode.trajectories[0].stop in RETRIED
@@ -240,6 +242,7 @@ class Collector:
             await asyncio.sleep(BACKOFF_S * 2**attempt)
         episode.group, episode.index = f"{ordinal}/{ticket.task.id}", index
         episode.ordinal, episode.split = rollout.number(ordinal), ticket.task.split
+        # The verifiers of an episode have what the play has left of the episode's time.
         left_s = self.limits.episode_timeout_s - episode.wall_s
         stages.enter(ordinal, index, "verifiers")
         await self.scorer.score(episode, left_s=left_s)

@@ -108,6 +108,8 @@ def save_checkpoint(
         partial.mkdir(parents=True)
         saved.write(partial)
         torch.save(dict(state), partial / STATE_FILE)
+        # On the disk before the renaming: a power cut could otherwise leave the final name with
+        # empty files behind it.
         _flush(partial)
         _swap(partial, target)
     except RankLost:
@@ -139,7 +141,7 @@ def tidy(folder: Path) -> None:
     """Finish or undo what a killed process was doing to the checkpoints of a run."""
     for replaced in folder.glob(f"{REPLACED}*"):
         target = folder / replaced.name.removeprefix(REPLACED)
-        if not target.exists():
+        if not target.exists():  # killed between the two renames: the old one is the whole one
             replaced.rename(target)
     for prefix in (PARTIAL, REPLACED, REMOVED):
         for path in folder.glob(f"{prefix}*"):
@@ -181,6 +183,7 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / STATE_FILE
     if not path.is_file():
         raise ConfigError(f"{str(checkpoint)!r} holds no {STATE_FILE}; it cannot be resumed")
+    # A checkpoint may come from somebody else: `weights_only` never runs pickled code.
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
 
@@ -207,7 +210,7 @@ def _swap(partial: Path, target: Path) -> None:
     if target.exists():
         target.rename(replaced)
     partial.rename(target)
-    _sync(target.parent)
+    _sync(target.parent)  # the new name is on the disk before the old checkpoint is removed
     shutil.rmtree(replaced, ignore_errors=True)
 
 

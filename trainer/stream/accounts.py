@@ -148,6 +148,7 @@ class Accounts:
             "waiting": (len(here) - flying) * self.group_size,
             "in_flight": flying * self.group_size,
         }
+        # The law: what was issued is the sum of the other terms.
         if terms["issued"] != sum(terms.values()) - terms["issued"]:
             raise AccountsBroken(f"the accounts do not add up: {terms}")
         terms |= {f"masked/{reason}": count for reason, count in self.masked.items()}
@@ -186,6 +187,7 @@ class Accounts:
             one for one in read_rollouts(path) if one.group < issued and one.group not in self._open
         ]
         partial = path.with_suffix(".partial")
+        # Written beside and renamed: a crash leaves either the old file or the new one.
         partial.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in known))
         partial.replace(path)
         return known

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ludus.agent.images import ImageRefused, PlacedImage
 
@@ -60,7 +61,7 @@ class RowImages:
 
 
 def see(
-    model: Any,
+    model: PreTrainedModel,
     ids_BT: Tensor,
     images: Sequence[Sequence[PlacedImage]],
     reader: ImageReader,
@@ -106,7 +107,8 @@ def see(
                 needed.append(pixels)
             first = offsets[key]
             index_BT[row, placed.start : placed.end] = torch.arange(first, first + tokens)
-    positions_3BT, _ = model.base_model.get_rope_index(
+    decoder: Any = model.base_model  # its methods for images are the model's own
+    positions_3BT, _ = decoder.get_rope_index(
         ids_BT,
         mm_token_type_ids=kinds_BT,
         image_grid_thw=torch.stack(grids).to(device) if grids else None,
@@ -118,7 +120,7 @@ def see(
 
 
 def last_hidden(
-    model: Any,
+    model: PreTrainedModel,
     ids_BT: Tensor,
     images: Sequence[Sequence[PlacedImage]],
     reader: ImageReader | None,
@@ -143,12 +145,13 @@ def last_hidden(
 
 
 def _features(
-    model: Any, needed: Sequence[Pixels], device: torch.device
+    model: PreTrainedModel, needed: Sequence[Pixels], device: torch.device
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return the features of images, one image after the other, and the deep ones."""
     if not needed:
         return torch.zeros(0, 0, device=device), ()
-    features = model.base_model.get_image_features(
+    decoder: Any = model.base_model
+    features = decoder.get_image_features(
         torch.cat([item.values for item in needed]).to(device),
         torch.stack([item.grid for item in needed]).to(device),
         return_dict=True,
@@ -157,7 +160,7 @@ def _features(
     return torch.cat(list(features.pooler_output)), tuple(torch.cat(list(item)) for item in deep)
 
 
-def decode_rows(model: Any, ids_BQ: Tensor, shown: RowImages, **inputs: Any) -> Tensor:
+def decode_rows(model: PreTrainedModel, ids_BQ: Tensor, shown: RowImages, **inputs: Any) -> Tensor:
     """Run the decoder on ids with images; returns the last hidden states [B, Q, D].
 
     Args:
@@ -175,6 +178,7 @@ def decode_rows(model: Any, ids_BQ: Tensor, shown: RowImages, **inputs: Any) -> 
         if shown.deep:
             inputs["visual_pos_masks"] = where_BQ
             inputs["deepstack_visual_embeds"] = [deep_ND[picked] for deep_ND in shown.deep]
-    return model.base_model.language_model(
+    decoder: Any = model.base_model
+    return decoder.language_model(
         inputs_embeds=embeds_BQD, position_ids=shown.positions_3BT, **inputs
     ).last_hidden_state

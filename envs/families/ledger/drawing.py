@@ -63,21 +63,14 @@ def draw_ledger(
     last = rng.randint(earliest_last_write(tier, registers), turns - gap)
     first = last if last < registers else rng.randrange(registers)
     opening = [*other_names[:first], asked_name, *other_names[first:]]
-    entries = [
-        opening[turn] if turn < registers else _later_write(rng, names, asked_name, turn, last)
-        for turn in range(turns)
-    ]
+    entries = opening[:turns]
+    for turn in range(registers, turns):
+        # After its last write the register asked for is not written again.
+        allowed = names if turn < last else other_names
+        entries.append(asked_name if turn == last else rng.choice(allowed))
     signs = ["+" if tier is Tier.SUM and turn >= registers else "" for turn in range(turns)]
     values = [sign + rng.choice(DIGITS) for sign in signs]
     return Ledger(tuple(zip(entries, values, strict=True)), asked_name, last)
-
-
-def _later_write(
-    rng: random.Random, names: list[str], asked_name: str, turn: int, last: int
-) -> str:
-    if turn == last:
-        return asked_name
-    return rng.choice(names if turn < last else names[1:])
 
 
 def _draw_pointers(rng: random.Random, registers: int, turns: int, gap: int) -> Ledger:

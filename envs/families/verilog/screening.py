@@ -97,6 +97,8 @@ def screened(source: str) -> str:
     tokens = _tokens(_ATTRIBUTE.sub(" ", text))
     _check_dots(tokens)
     _check_modules(tokens)
+    # The compiler gets these tokens and not the text, so that it reads nothing else than what was
+    # checked here. Line ends stay, since its messages name lines.
     lines: list[list[str]] = [[]]
     for token in tokens:
         if token == "\n":
@@ -149,6 +151,8 @@ def _tokens(text: str) -> list[str]:
             raise RefusedDesign(f"line {line}: {token} is not allowed")
         if kind == "word" and token in REFUSED_WORDS:
             raise RefusedDesign(f"line {line}: {token} is not allowed")
+        # Verilog allows `$` inside a name, and the pattern of words ends there: the compiler would
+        # read another word than this check.
         if kind == "word" and text[match.end() : match.end() + 1] == "$":
             raise RefusedDesign(f"line {line}: names with $ are not allowed")
         if kind != "space" and token not in _DROPPED_WORDS:

@@ -126,7 +126,7 @@ class EngineLife:
         try:
             return await reply
         except asyncio.CancelledError:
-            if self.lost is None:
+            if self.lost is None:  # the process would otherwise sample on for nobody
                 write_message(self._writer, CancelCall(message.call))
             raise
         finally:
