@@ -254,7 +254,9 @@ class PeerInterpreter:
             PeerLost, PeerFailed: see `PeerConnection.call`.
         """
         with self._lock:
-            return self._control.call({"do": "catalogue"}, timeout_s=CATALOGUE_TIMEOUT_S)
+            question = {"do": "catalogue"}
+            families: dict[str, Any] = self._control.call(question, timeout_s=CATALOGUE_TIMEOUT_S)
+        return families
 
     def close(self, *, grace_s: float = 2.0) -> None:
         """End the process, which may take `grace_s`, and all that was forked from it."""
