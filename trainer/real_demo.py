@@ -127,7 +127,7 @@ class RealDemoConfig:
     held_out_tasks: int = 150
     """Number of held-out questions, at least 2: an interval needs them."""
     lora_rank: int = 0
-    """Rank of LoRA adapters, which are trained instead of the weights, at ten times the learning
+    """Rank of LoRA adapters, which are trained instead of the weights, at twenty times the learning
     rate and with layers that are computed again in the backward pass; 0 trains all weights.
     """
 

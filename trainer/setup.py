@@ -154,10 +154,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             updates=plan.settings.count,
             resumed=start is not None,
         )
-        if start is not None:
-            stream_state = _restore(start, learner, tasks)
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
         updater = _updater(config, algorithm, learner, tracker, plan)
+        if start is not None:
+            stream_state = _restore(start, updater, tasks)
     learner.steady.version = first_step
     start_of_engines = EngineStart(
         config=config, path=model_path, learner=learner, folder=folder, version=first_step
@@ -241,11 +241,12 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
         updates=plan.settings.count,
         resumed=start is not None,
     )
-    if start is not None:
-        learner.restore(load_state(start)["learner"], start)
     tracking = algorithm.recipe.sampling.tracker
     tracker = None if tracking is None else SuccessTracker(tracking)
-    return _updater(config, algorithm, learner, tracker, plan)
+    updater = _updater(config, algorithm, learner, tracker, plan)
+    if start is not None:  # after the updater, as rank 0 does: both are made by all ranks together
+        learner.restore(load_state(start)["learner"], start)
+    return updater
 
 
 async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
@@ -269,9 +270,9 @@ def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
     return TaskPool(source, config.split, config.seed, tracker, prioritise=sampling.prioritise)
 
 
-def _restore(start: Path, learner: Learner, tasks: Tasks) -> StreamState:
-    """Restore learner and tasks from the state that a checkpoint keeps beside the model, and return
-    the state of the rollout stream.
+def _restore(start: Path, updater: Updater, tasks: Tasks) -> StreamState:
+    """Restore learner, entropy bonus and tasks from the state that a checkpoint keeps beside the
+    model, and return the state of the rollout stream.
     """
     state = load_state(start)
     if not {"learner", "stream"} <= set(state):
@@ -285,7 +286,9 @@ def _restore(start: Path, learner: Learner, tasks: Tasks) -> StreamState:
             f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
             "from it with --model.path instead"
         )
-    learner.restore(state["learner"], start)
+    updater.learner.restore(state["learner"], start)
+    # a checkpoint of an older version has none
+    updater.entropy.coefficient = state.get("entropy_coefficient", updater.entropy.coefficient)
     tasks.restore(stream.tasks)
     return stream
 

@@ -110,7 +110,10 @@ class _Run:
             self.config.run,
             parts.folder,
             LearnedPolicy(parts.learner, parts.tokenizer),
-            lambda: {"stream": self.stream.state().to_plain()},
+            lambda: {
+                "stream": self.stream.state().to_plain(),
+                "entropy_coefficient": parts.updater.entropy.coefficient,
+            },
             self.journal.tell,
         )
         self.evaluations = Evaluations(

@@ -55,6 +55,24 @@ def weights(path: Path) -> dict[str, Any]:
     return dict(load_model(str(path)).named_parameters())
 
 
+async def test_an_entropy_bonus_with_a_target_goes_on_where_it_stopped(
+    model: Path, tmp_path: Path
+) -> None:
+    aiming = tmp_path / "aiming.toml"
+    aiming.write_text('base = "grpo"\n[algorithm.entropy]\ntarget = 9\nchange = 0.1\n')
+    whole = await run_training(config(model, tmp_path / "whole", recipe=str(aiming)))
+    half = config(model, tmp_path / "half", recipe=str(aiming), steps=2)
+    await run_training(half)
+    on = RunConfig(folder=str(tmp_path / "half"), tensorboard=False, save_every=0, resume=True)
+    rest = await run_training(config(model, tmp_path / "half", recipe=str(aiming), run=on))
+    for run in (whole, rest):
+        rows = read_metrics(run.folder / "metrics.jsonl")
+        found = [row["update/entropy_coefficient"] for row in rows if "update/updates" in row]
+        assert found == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    first, second = weights(whole.checkpoint), weights(rest.checkpoint)
+    assert all(bool((first[name] == second[name]).all()) for name in first)
+
+
 @pytest.mark.parametrize("published", ["merged", "adapter"])
 @pytest.mark.parametrize("saved", ["merged", "adapter"])
 async def test_a_run_with_an_adapter_goes_on_where_it_stopped(

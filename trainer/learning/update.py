@@ -21,6 +21,7 @@ from ..recipes.inputs import Made, made_by, need
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
 from .batch import Batch
+from .entropy_control import EntropyControl
 from .experience import Experience, gather, played, prompt_tokens, responses_of
 from .guard import Refusal, refuse_broken
 from .learner import Learner, Predicted, UpdatePasses
@@ -34,24 +35,10 @@ from .update_numbers import (
     movement_of,
     signal_shares,
 )
+from .update_rows import idle_rows, rows_of_updates
 
 COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
 """Tensors that models and trackers compute; a number that is not finite is refused."""
-
-LINEAR = frozenset(
-    {
-        "reinforce_loss",
-        "ppo_clip_loss",
-        "dapo_loss",
-        "dual_clip_loss",
-        "two_sided_clip_loss",
-        "cispo_loss",
-        "gspo_loss",
-        "gspo_token_loss",
-        "luspo_loss",
-    }
-)
-"""Losses that are the advantage times a factor: a row without advantage has no gradient."""
 
 ONE_UPDATE = UpdateSettings()
 
@@ -59,8 +46,8 @@ ONE_UPDATE = UpdateSettings()
 class Updater:
     """Applies an algorithm to experience.
 
-    A step calls `_credited` (advantages, weights, masks), `_shares` (the rows of each update) and,
-    for each update, `Learner.update`, which calls `_loss` once a pass.
+    A step calls `_credited` (advantages, weights, masks), `rows_of_updates` and, for each update,
+    `Learner.update`, which calls `_loss` once a pass.
 
     Args:
         algorithm: a resolved recipe.
@@ -89,6 +76,7 @@ class Updater:
         self.reference = reference
         self.tracker = tracker
         self.updates = updates
+        self.entropy = EntropyControl(algorithm.recipe.algorithm.entropy)
         self._moves: list[tuple[float, ...]] = []
         """How far each pass of the step moved the policy; see `movement_of`."""
         self._gaps: list[tuple[float, ...]] = []
@@ -128,12 +116,13 @@ class Updater:
         except UpdateRefused as error:
             self._refuse(error, experience, experience.batch)
             return {"refused": 1.0, "updates": 0.0}
+        metrics |= self.entropy.begin_step(experience.batch)
         drift = self._drift(experience)
-        idle = self._idle(batch)
+        idle = idle_rows(batch, self.algorithm, bonus=self.entropy.applied)
         metrics["zero_advantage"] = float(idle.float().mean())
         update_metrics: list[dict[str, float]] = []
         self._gaps, self._first_update = [], self.learner.updates
-        for rows in self._shares(batch, generator):
+        for rows in rows_of_updates(batch, self.updates, generator):
             # Passes that are computed again, or refused, must not count in the statistics.
             forget = partial(self._forget_after, len(self._moves), len(self._gaps))
             passes = UpdatePasses(
@@ -375,7 +364,7 @@ class Updater:
             self._moves.append(movement_of(self.algorithm.moved(inputs), batch))
             if self.learner.updates == self._first_update:  # still the weights that sampled
                 self._gaps.append(gap_of(logp.detach(), batch, self._version))
-        loss = self.algorithm.loss(inputs)
+        loss = self.algorithm.loss(inputs, entropy_coefficient=self.entropy.applied)
         if predicted.values is None or known.returns is None:
             return loss.total, loss.weight
         # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
@@ -383,35 +372,3 @@ class Updater:
         value_inputs = replace(inputs, values=predicted.values, mask=value_mask)
         value_total, _ = self.algorithm.value_loss(value_inputs)
         return loss.total + self._value_scale * value_total, loss.weight
-
-    def _idle(self, batch: Batch) -> Tensor:
-        """Return the rows whose gradient is zero whatever the model outputs, [B] bool.
-
-        Such rows have no advantage anywhere, and the recipe has no term for KL or entropy.
-        """
-        settings = self.algorithm.recipe.algorithm
-        if (
-            settings.loss not in LINEAR
-            or settings.kl.place == "loss"
-            or settings.entropy.coefficient
-            or settings.value is not None
-        ):
-            return torch.zeros(len(batch), dtype=torch.bool)
-        advantages = need(batch.inputs.advantages, "advantages", settings.loss)
-        return ((advantages * batch.mask) == 0).all(1)
-
-    def _shares(self, batch: Batch, generator: torch.Generator) -> list[Tensor]:
-        """Return the rows of each update.
-
-        Groups are not split, so that segments, and rollouts that a loss compares, stay together.
-        Groups that train no token have no share, since an update of such groups alone would change
-        nothing; only where all groups are such is one of them a share.
-        """
-        row_groups = need(batch.inputs.groups, "groups", "updates")
-        trained = row_groups[batch.mask.any(1)].unique()
-        groups = trained if len(trained) else row_groups.unique()[:1]
-        shares: list[Tensor] = []
-        for _ in range(self.updates.epochs):
-            order = groups[torch.randperm(len(groups), generator=generator)]
-            shares += [share for share in order.tensor_split(self.updates.splits) if len(share)]
-        return [torch.isin(row_groups, share).nonzero().squeeze(1) for share in shares]

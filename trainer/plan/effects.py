@@ -89,8 +89,10 @@ def _penalties(algorithm: Algorithm, run: Circumstances) -> Iterator[tuple[str, 
             f"coefficient {settings.kl.coefficient:g}; 0 at the first update, and needs the "
             "weights of the reference",
         )
-    if settings.entropy.coefficient:
-        yield "entropy bonus", f"coefficient {settings.entropy.coefficient:g}"
+    bonus = settings.entropy
+    if bonus.counts:
+        moved = f", moved by {bonus.change:g} a step to keep {bonus.target:g} nats a token"
+        yield "entropy bonus", f"coefficient {bonus.coefficient:g}{moved if bonus.target else ''}"
     if settings.value is not None:
         yield "value head", f"coefficient {settings.value.coefficient:g}; starts at 0 everywhere"
     if not settings.overlong.in_loss:

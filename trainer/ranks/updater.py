@@ -23,6 +23,8 @@ class StepData(msgspec.Struct, frozen=True):
     """The state of the generator that draws mini-batches."""
     tracked: dict[str, Any] | None
     """The state of the success tracker, where the recipe has one."""
+    entropy_coefficient: float
+    """The state of the entropy's controller before the step."""
 
 
 class LeadUpdater(Updater):
@@ -45,7 +47,12 @@ class LeadUpdater(Updater):
         # of whole episodes, the others need names alone
         named = [msgspec.structs.replace(one, trajectories=[]) for one in experience.episodes]
         tracked = None if self.tracker is None else self.tracker.state()
-        data = StepData(replace(experience, episodes=tuple(named)), generator.get_state(), tracked)
+        data = StepData(
+            experience=replace(experience, episodes=tuple(named)),
+            generator=generator.get_state(),
+            tracked=tracked,
+            entropy_coefficient=self.entropy.coefficient,
+        )
         with self.ranks.together("step", encode(data)):
             return super().step(experience, generator=generator)
 
@@ -55,6 +62,7 @@ def follow_step(updater: Updater, payload: bytes) -> None:
     data = decode(payload, StepData)
     if updater.tracker is not None and data.tracked is not None:
         updater.tracker.restore(data.tracked)
+    updater.entropy.coefficient = data.entropy_coefficient
     generator = torch.Generator()
     generator.set_state(data.generator)
     updater.step(data.experience, generator=generator)

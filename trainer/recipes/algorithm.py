@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -65,7 +66,7 @@ class Algorithm:
         names = {name for at in self.needs_at.values() for name in at}
         settings = self.recipe.algorithm
         names |= {"ref_logp"} if settings.kl.place != "none" else set()
-        names |= {"entropy"} if settings.entropy.coefficient else set()
+        names |= {"entropy"} if settings.entropy.counts else set()
         everything_counts = settings.overlong.in_loss and settings.overlong.in_statistics
         names |= set() if everything_counts else {"truncated"}
         names |= {"bootstrap"} if settings.credit.truncation == "value" else set()
@@ -208,18 +209,24 @@ class Algorithm:
             weights = kept.to(mask.dtype) * (1.0 if weights is None else weights)
         return Corrected(mask, weights)
 
-    def loss(self, inputs: Inputs) -> Loss:
+    def loss(self, inputs: Inputs, *, entropy_coefficient: float | None = None) -> Loss:
         """Compute the loss of a part of a batch, to be divided by the weight of the whole batch.
 
         Args:
             inputs: what the recipe's loss reads, one row a segment: logp, old_logp, advantages,
                 mask [B, T]; weights, sampler_logp, ref_logp, entropy; rewards, groups [B]. Where
                 the algorithm `compares`, whole groups.
+            entropy_coefficient: the weight of the entropy bonus where it follows a target; None
+                takes the recipe's coefficient.
 
         Raises:
             ConfigError: a required tensor is missing.
         """
-        return whole_loss(self.loss_fn, self.agg, self.recipe.algorithm, _with_correct(inputs))
+        settings = self.recipe.algorithm
+        if entropy_coefficient is not None:
+            bonus = msgspec.structs.replace(settings.entropy, coefficient=entropy_coefficient)
+            settings = msgspec.structs.replace(settings, entropy=bonus)
+        return whole_loss(self.loss_fn, self.agg, settings, _with_correct(inputs))
 
     def moved(self, inputs: Inputs) -> RatioStatistics:
         """Measure how far the policy has moved from the old policy.

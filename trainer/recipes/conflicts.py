@@ -144,9 +144,7 @@ def _aggregation(recipe: Recipe) -> Iterator[str]:
         yield "agg = 'fixed_length' needs agg_options.length, in tokens or 'max_tokens'"
     if settings.loss in WITHOUT_AGG and settings.agg:
         yield f"{settings.loss} is a mean over rollouts; it takes no agg"
-    if settings.loss in WITHOUT_AGG and (
-        settings.kl.place == "loss" or settings.entropy.coefficient
-    ):
+    if settings.loss in WITHOUT_AGG and (settings.kl.place == "loss" or settings.entropy.counts):
         yield (
             f"{settings.loss} counts rollouts, so a KL or entropy term per token cannot share its "
             "denominator"
@@ -224,6 +222,17 @@ def _divergence(recipe: Recipe) -> Iterator[str]:
         yield f"kl.coefficient = {kl.coefficient} has no effect with kl.place = 'none'"
 
 
+def _entropy(recipe: Recipe) -> Iterator[str]:
+    bonus = recipe.algorithm.entropy
+    if bonus.target < 0:
+        yield f"algorithm.entropy.target is in nats a token, at least 0, got {bonus.target}"
+    if bonus.target > 0 and (bonus.coefficient < 0 or bonus.change <= 0):
+        yield (
+            "algorithm.entropy: with a target the coefficient must not be negative and change must "
+            f"be positive, got {bonus.coefficient} and {bonus.change}"
+        )
+
+
 def _corrections(recipe: Recipe) -> Iterator[str]:
     settings = recipe.algorithm
     if settings.loss in CORRECTED_LOSSES and settings.corrections.weights:
@@ -250,6 +259,7 @@ RULES: tuple[Rule, ...] = (
     _ratios,
     _credit,
     _divergence,
+    _entropy,
     _corrections,
 )
 """All rules; each yields the reasons for refusing a recipe."""

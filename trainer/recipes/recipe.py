@@ -88,7 +88,22 @@ class EntropyBonus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The entropy bonus, which rewards exploration."""
 
     coefficient: float = 0.0
-    """The weight of the entropy in the loss, per nat; 0 leaves the entropy out."""
+    """The weight of the entropy in the loss, per nat; with a target, the weight before the first
+    step. Without a target 0 leaves the entropy out.
+    """
+    target: float = 0.0
+    """The entropy to keep, in nats a token; 0 leaves the coefficient as it is. Before each step the
+    coefficient rises by `change` where the step's rollouts have at most this entropy, and falls by
+    as much, to 0 at least, where they have more. The bonus counts only in steps of the first
+    kind. Source: Skywork-OR1, arXiv 2505.22312.
+    """
+    change: float = 0.005
+    """How far the coefficient moves in a step; without a target it has no effect."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether a step may have a bonus."""
+        return bool(self.coefficient or self.target)
 
 
 class ValueHead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -67,8 +67,9 @@ def test_a_model_without_a_list_of_layers_is_refused() -> None:
     class Odd(torch.nn.Module):
         base_model = torch.nn.Linear(1, 1)
 
+    odd: Any = Odd()
     with pytest.raises(ConfigError, match="Odd has no list of decoder layers"):
-        prepare_layers(Odd(), checkpoint=True, compiled=False)
+        prepare_layers(odd, checkpoint=True, compiled=False)
 
 
 def test_kernels_for_gpus_are_refused_on_a_cpu() -> None:

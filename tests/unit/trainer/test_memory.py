@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from ludus.config import build
 from ludus.errors import ConfigError
@@ -24,17 +25,7 @@ from ludus.trainer.tiny import build_model
 GB = 1 << 30
 
 
-class Shape:
-    """The sizes of a model, and nothing else of a config."""
-
-    def __init__(self, **sizes: int) -> None:
-        self.__dict__.update(sizes)
-
-    def get_text_config(self) -> Shape:
-        return self
-
-
-SMOLLM2 = Shape(
+SMOLLM2 = LlamaConfig(
     hidden_size=576,
     intermediate_size=1536,
     num_hidden_layers=30,
@@ -42,7 +33,7 @@ SMOLLM2 = Shape(
     num_key_value_heads=3,
     head_dim=64,
 )
-QWEN_7B = Shape(
+QWEN_7B = LlamaConfig(
     hidden_size=3584,
     intermediate_size=18944,
     num_hidden_layers=28,
@@ -54,12 +45,16 @@ QWEN_7B = Shape(
 class Model:
     """As much of a model as the bounds read."""
 
-    def __init__(self, config: Shape, weights: int) -> None:
+    def __init__(self, config: LlamaConfig, weights: int) -> None:
         self.config, self.dtype, self.device = config, torch.float32, torch.device("cpu")
         self._weights = torch.empty(weights, device="meta", requires_grad=True)
 
     def parameters(self) -> list[torch.Tensor]:
         return [self._weights]
+
+
+def model_of(config: LlamaConfig, weights: int) -> Any:
+    return Model(config, weights)
 
 
 def test_keys_and_values_of_a_token_have_their_size() -> None:
@@ -76,7 +71,7 @@ def test_a_pass_keeps_what_was_measured() -> None:
 
 
 def test_bounds_shrink_with_memory_and_with_the_size_of_the_model() -> None:
-    small, large = Model(SMOLLM2, 134_515_008), Model(QWEN_7B, 7_600_000_000)
+    small, large = model_of(SMOLLM2, 134_515_008), model_of(QWEN_7B, 7_600_000_000)
     # a tenth of 16 GB over 46,080 bytes
     assert memory.fitting_cache(small, 16 * GB) == int(1.6 * GB / 46_080)
     assert memory.fitting_cache(small, 1000 * GB) == 200_000
@@ -94,7 +89,7 @@ def test_bounds_shrink_with_memory_and_with_the_size_of_the_model() -> None:
 def test_frozen_weights_and_layers_that_are_computed_again_leave_room_for_tokens() -> None:
     # 30 layers' inputs of 576 numbers, and 16 x 576 + 5 x 1536 of one layer
     assert memory.training_bytes(SMOLLM2, checkpointed=True) == 4 * (30 * 576 + 16_896)
-    model = Model(QWEN_7B, 7_600_000_000)
+    model = model_of(QWEN_7B, 7_600_000_000)
     assert memory.fitting_pass(model, free=80 * GB) == memory.MIN_PASS
     model.parameters()[0].requires_grad_(False)
     found = memory.fitting_pass(model, free=80 * GB, checkpointed=True)

@@ -14,6 +14,7 @@ from ludus.trainer.learning.batch import Batch, passes
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.learning.update_rows import rows_of_updates
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.tiny import build_model
@@ -107,16 +108,12 @@ def test_a_group_without_spread_gives_no_gradient_and_is_not_run() -> None:
     assert numbers["grad_norm"] == 0.0
 
 
-def run_every_row(batch: Batch) -> torch.Tensor:
-    return torch.zeros(len(batch), dtype=torch.bool)
-
-
 def test_dropping_idle_rows_does_not_change_the_gradient() -> None:
     mixed = group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))
     flat = group(trajectory(1.0, seed=3), trajectory(1.0, seed=4))
     fast = step(updater(), [mixed, flat])
-    slow = updater()
-    slow._idle = run_every_row
+    # with an entropy bonus, here one that rounds to nothing, no row is idle
+    slow = updater(overrides={"algorithm": {"entropy": {"coefficient": 1e-30}}})
     assert fast["grad_norm"] == pytest.approx(step(slow, [mixed, flat])["grad_norm"], rel=1e-5)
 
 
@@ -126,7 +123,7 @@ def test_groups_stay_whole_when_a_step_has_several_updates() -> None:
         [group(trajectory(1.0, segments=2), trajectory(0.0)), group(trajectory(0.0))]
     )
     batch, _ = made._credited(experience)
-    shares = made._shares(batch, torch.Generator().manual_seed(0))
+    shares = rows_of_updates(batch, made.updates, torch.Generator().manual_seed(0))
     assert sorted(sorted(share.tolist()) for share in shares) == [[0, 1, 2], [3]]
 
 
@@ -325,3 +322,35 @@ def test_later_updates_of_a_step_do_not_count_as_a_distance_to_the_sampler() -> 
 def test_a_step_without_a_gradient_measures_no_distance() -> None:
     groups = [group(trajectory(1.0), trajectory(1.0, seed=1))]
     assert "old_sampler_gap" not in step(updater(), groups)
+
+
+def test_the_bonus_follows_a_target_of_entropy() -> None:
+    # every token was sampled with a log-probability of -3, so that a step has 3 nats a token
+    groups = [group(trajectory(1.0), trajectory(1.0, seed=1))]  # no signal but the bonus
+
+    def numbers_of(**bonus: float) -> list[tuple[float, float, float]]:
+        made, found = updater(overrides={"algorithm": {"entropy": bonus}}), []
+        for _ in range(3):
+            told = step(made, groups)
+            found.append((told["entropy"], told["entropy_coefficient"], told["grad_norm"]))
+        return found
+
+    low = numbers_of(target=4.0, change=0.01)
+    assert [entropy for entropy, _, _ in low] == pytest.approx([3.0] * 3)
+    assert [weight for _, weight, _ in low] == pytest.approx([0.01, 0.02, 0.03])
+    fixed = step(updater(overrides={"algorithm": {"entropy": {"coefficient": 0.01}}}), groups)
+    assert low[0][2] == pytest.approx(fixed["grad_norm"])
+    assert fixed["grad_norm"] > 0
+
+    high = numbers_of(target=2.0, coefficient=0.015, change=0.01)
+    assert [(weight, norm) for _, weight, norm in high] == [(0.0, 0.0)] * 3
+
+
+def test_the_bonus_falls_while_the_entropy_is_above_the_target() -> None:
+    bonus = {"target": 2.0, "coefficient": 0.015, "change": 0.01}
+    made = updater(overrides={"algorithm": {"entropy": bonus}})
+    left = []
+    for _ in range(3):
+        step(made, [group(trajectory(1.0), trajectory(0.0, seed=1))])
+        left.append(made.entropy.coefficient)
+    assert left == pytest.approx([0.005, 0.0, 0.0])

@@ -258,6 +258,11 @@ def test_the_ratio_of_scale_rl_is_to_the_engine() -> None:
         ({"algorithm": {"loss": "reinforce_loss"}}, "has no ratio"),
         ({"updates": {"splits": 0}}, "must be at least 1, got 0 and 1"),
         ({"updates": {"epochs": 0}}, "must be at least 1, got 8 and 0"),
+        ({"algorithm": {"entropy": {"target": -1}}}, "at least 0, got -1"),
+        (
+            {"algorithm": {"entropy": {"target": 0.2, "coefficient": -0.1}}},
+            "must not be negative and change must be positive, got -0.1 and 0.005",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(

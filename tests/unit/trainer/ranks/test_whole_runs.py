@@ -28,10 +28,12 @@ Run = list["subprocess.Popen[str]"]
 
 def settings(work: Path) -> Path:
     model = write_tiny_policy(work / "model", hidden=16, layers=2, heads=2)
+    recipe = work / "recipe.toml"  # the bonus counts in every step, and grows
+    recipe.write_text('base = "ppo"\n[algorithm.entropy]\ntarget = 9\nchange = 0.01\n')
     file = work / "run.toml"
     file.write_text(
         f"""
-recipe = "ppo"
+recipe = "{recipe}"
 env = "ludus/arithmetic-v0"
 steps = {STEPS}
 [model]
