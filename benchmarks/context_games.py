@@ -24,6 +24,8 @@ from supo_runs import longest_row, one_thread
 from supo_setting import CONTINUATION, INSTRUCTION
 
 from ludus.agent.context import ContextSettings, ReSum, register_context
+from ludus.envs.families.functions.moves import Sort, sorting_notes
+from ludus.messages import ToolCall
 
 HEAD = '<tool_call>\n{"name": "'
 TURNS = (
@@ -31,15 +33,16 @@ TURNS = (
     INSTRUCTION, f"\n\n{INSTRUCTION}", "\n\nSummary: ", "\n\nMemory:\n",
 )  # fmt: skip
 """What every episode repeats, one token each."""
-SHORTEN = (
+SORTED = (
     "\n<|im_start|>user\n<tool_response>\n",
     "\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
-    HEAD + 'letter", "arguments": {"index": ', HEAD + 'write", "arguments": {"text": "',
-    '"}}\n</tool_call>', "}}\n</tool_call>",
+    HEAD + 'compare", "arguments": {"first": ', HEAD + 'swap", "arguments": {"first": ',
+    ', "second": ', "}}\n</tool_call>",
     HEAD + 'length", "arguments": {}}\n</tool_call>',
     HEAD + 'done", "arguments": {}}\n</tool_call>',
-    "length() letter(index) write(text) done() ", "written so far: ", " letters",
-    "length ", "; read ", "; to write: ",
+    "length() compare(first, second) swap(first, second) done() ",
+    "the one at ", " is ", "smaller", "larger", "swapped",
+    "length ", "; placing ", "; next ", "compare ", "swap ", "done", "length", "unknown",
 )  # fmt: skip
 
 
@@ -72,24 +75,27 @@ class Game:
         return (self.window - room + 0.5) / self.window
 
 
-class LetterClerk:
-    """The separate summariser of `resum` on shorten: a program that reads without error."""
+class SortClerk:
+    """The separate summariser of `resum` on sort: a program that reads without error."""
 
     async def write(self, messages, max_tokens: int) -> str:
         """The summary that the environment's expert writes."""
         # the newest exchange is carried into the next window, and is read in that one
         text = messages[-1].text.rpartition("[assistant] ")[0]
-        text = re.sub(r"^\[\w+\] ", "", text, flags=re.MULTILINE)
-        before = re.search(r"length (\d+); read (\d+); to write: ?([a-h]*)", text)
-        size, read, left = before.groups() if before else ("unknown", "0", "")
-        new = text[before.end() :] if before else text
-        found = re.findall(r"^([a-h])$", new, re.MULTILINE)
-        told = re.findall(r"^(\d+)$", new, re.MULTILINE)
-        written = sum(int(count) for count in re.findall(r'"text": ?"[a-h](\d)"', new))
-        left = (left + "".join(found))[written:]
-        return (
-            f"length {told[0] if told else size}; read {int(read) + len(found)}; to write: {left}"
+        before = re.search(r"length (\w+); placing (\d+); next ([a-z]+[ \d]*)", text)
+        found = re.findall(
+            r"\[assistant\] (length|compare|swap)\((.*)\)\n\n"
+            r"\[tool\] (\d+|the one at \d+ is \w+|swapped)$",
+            text[before.end() :] if before else text,
+            re.MULTILINE,
         )
+        calls = [
+            (ToolCall(name=name, arguments=json.loads(given), id=""), said)
+            for name, given, said in found
+        ]
+        if not before:
+            return sorting_notes(calls)
+        return sorting_notes(calls, before[1], int(before[2]), before[3].strip())
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -105,14 +111,12 @@ def clerk(where: str, threshold: float, max_summaries: int, summary_tokens: int)
 
 
 def functions() -> Game:
-    """Run-length encoding of a hidden word of seven to nine letters."""
-    from ludus.envs.families.functions.moves import Shorten
-
+    """Insertion sort of four to six hidden numbers, by comparing and swapping."""
     return Game(
-        env='ludus/functions-v0?games=["shorten"]&min_calls=9&max_calls=13',
-        window=60, action_tokens=5, summary_tokens=11,
-        phrases=(*TURNS, *SHORTEN, Shorten.question),
-        taught=1500, taught_lr=2e-3, lr=2e-4, shape={"hidden": 128, "layers": 3, "heads": 4},
+        env='ludus/functions-v0?games=["sort"]&min_calls=10&max_calls=20',
+        window=80, action_tokens=6, summary_tokens=12,
+        phrases=(*TURNS, *SORTED, Sort.question),
+        taught_loss=0.08, steps=30,
     )  # fmt: skip
 
 
@@ -204,7 +208,7 @@ class PageClerk:
 
 
 GAMES = {"functions": functions, "search": search}
-CLERKS = {"functions": LetterClerk, "search": PageClerk}
+CLERKS = {"functions": SortClerk, "search": PageClerk}
 
 
 def arm_of(where: str, name: str, game: Game) -> Arm:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,9 @@ async def test_killed_tests_sides_change_no_verdict(sandbox: SlotSandbox) -> Non
         while not over.is_set():
             await asyncio.sleep(chance.uniform(0.001, 0.02))
             for pid in runners_of(sandbox)[:1]:
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
+                with suppress(ProcessLookupError):  # it may have ended by itself
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
         return killed
 
     killing = asyncio.ensure_future(kill())

@@ -166,9 +166,42 @@ class Sort(FunctionGame):
                 yield call("swap", first=position - 1, second=position)
         yield call("done")
 
+    def summary(self, calls: Sequence[tuple[ToolCall, str]]) -> str:
+        """Return the length, the number that insertion sort is placing, and the next call."""
+        return sorting_notes(calls)
+
     def text(self) -> str:
         """Return the whole problem as text, before any move."""
         return self._drawn
+
+
+def sorting_notes(
+    calls: Sequence[tuple[ToolCall, str]],
+    size: str = "unknown",
+    placing: int = 1,
+    following: str = "length",
+) -> str:
+    """Write down where insertion sort stands, which is all that its next call depends on.
+
+    Args:
+        calls: the calls since, each with its result.
+        size: how many numbers there are.
+        placing: the position of the number that is being placed.
+        following: the next call before `calls`.
+    """
+    for made, said in calls:
+        if made.name == "length":
+            size, following = said, "compare 0 1"
+            continue
+        first, second = made.arguments["first"], made.arguments["second"]
+        if said.endswith("larger"):
+            following = f"swap {first} {second}"
+        elif said.endswith("smaller") or first == 0:  # the number has found its place
+            placing += 1
+            following = "done" if str(placing) == size else f"compare {placing - 1} {placing}"
+        else:
+            following = f"compare {first - 1} {first}"
+    return f"length {size}; placing {placing}; next {following}"
 
 
 class Shorten(FunctionGame):

@@ -130,6 +130,8 @@ class Retry:
     started: float = field(default_factory=time.monotonic)
     """The time when the first attempt began, by `time.monotonic`."""
     attempts: int = 0
+    last: LudusError | None = None
+    """The error of the last attempt, which says more than that the time is over."""
 
     @property
     def deadline(self) -> float:
@@ -141,11 +143,12 @@ class Retry:
         """The seconds that the next attempt may take.
 
         Raises:
-            RequestTimeout: the call's time is over.
+            LudusError: the call's time is over: the error of the last attempt, or a RequestTimeout
+                if none was made.
         """
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise RequestTimeout(f"no answer within {self.policy.timeout_s:g} s")
+            raise self.last or RequestTimeout(f"no answer within {self.policy.timeout_s:g} s")
         return min(left, self.policy.attempt_timeout_s)
 
     def wait_s(self, error: LudusError, *, met: bool = True) -> float:
@@ -162,6 +165,7 @@ class Retry:
         """
         if not getattr(error, "retryable", False):
             raise error
+        self.last = error
         doubled_s = self.policy.first_wait_s * 2.0 ** min(self.attempts, 16)
         self.attempts += 1
         wait_s = min(self.policy.max_wait_s, doubled_s) * self.rng.uniform(0.5, 1.0)

@@ -232,9 +232,11 @@ async def test_a_late_answer_is_given_up_and_asked_for_again(model: Model) -> No
 
 async def test_nobody_there_is_told_with_the_address() -> None:
     asked = ChatClient("http://127.0.0.1:9/v1", "m", patience=RetryPolicy(timeout_s=1))
-    with pytest.raises(ServerUnreachable, match=r"127\.0\.0\.1:9.*is the model's server running"):
-        await asked.complete([user("hi")])
-    await asked.close()
+    try:
+        with pytest.raises(ServerUnreachable, match=r"127\.0\.0\.1:9.*is the model's server run"):
+            await asked.complete([user("hi")])
+    finally:
+        await asked.close()
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"choices": []}', "<html>", '{"choices": [{}]}'])
