@@ -24,6 +24,7 @@ from supo_runs import longest_row, one_thread
 from supo_setting import CONTINUATION, INSTRUCTION
 
 from ludus.agent.context import ContextSettings, ReSum, register_context
+from ludus.envs.families.functions.functions_env import NO_CALL
 from ludus.envs.families.functions.moves import Sort, sorting_notes
 from ludus.messages import ToolCall
 
@@ -41,7 +42,8 @@ SORTED = (
     HEAD + 'length", "arguments": {}}\n</tool_call>',
     HEAD + 'done", "arguments": {}}\n</tool_call>',
     "length() compare(first, second) swap(first, second) done() ",
-    "the one at ", " is ", "smaller", "larger", "swapped",
+    "the one at ", " is ", "smaller", "larger", "swapped", "the same", "there is no position ",
+    "; they are numbered from 0 to ",
     "length ", "; placing ", "; next ", "compare ", "swap ", "done", "length", "unknown",
 )  # fmt: skip
 
@@ -115,7 +117,7 @@ def functions() -> Game:
     return Game(
         env='ludus/functions-v0?games=["sort"]&min_calls=10&max_calls=20',
         window=80, action_tokens=6, summary_tokens=12,
-        phrases=(*TURNS, *SORTED, Sort.question),
+        phrases=(*TURNS, *SORTED, Sort.question, NO_CALL),
         taught_loss=0.08, steps=30,
     )  # fmt: skip
 

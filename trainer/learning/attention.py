@@ -15,6 +15,7 @@ Axes: H heads, P tokens, E channels of a head.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def packed_attention(
         half = torch.get_autocast_dtype(kind)
         query, key, value = query.to(half), key.to(half), value.to(half)
     if kind == "cpu" and query.shape[-1] == value.shape[-1]:
-        found = _Tree.apply(query, key, value, spans, scaling)
+        found = _Tree.apply(query, key, value, _Rectangles(spans, scaling))
     elif kind == "cuda" and query.dtype in (torch.float16, torch.bfloat16):
         found = _in_one_call(query, key, value, spans, scaling)
     else:
@@ -92,13 +93,22 @@ def packed_attention(
     return found.transpose(1, 2), None
 
 
+@dataclass(frozen=True, slots=True)
+class _Rectangles:
+    """The nodes of packed rows, and the factor of the products in them; None is E^-0.5."""
+
+    spans: tuple[PackedSpan, ...]
+    scale: float | None
+
+
 class _Tree(torch.autograd.Function):
     """The sum over rectangles, by the CPU's fused kernel."""
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, spans: Any, scale: float | None
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, rectangles: _Rectangles
     ) -> Tensor:
+        spans, scale = rectangles.spans, rectangles.scale
         _, heads, size, width = query.shape
         # [1, P, H, E] in memory, which is how the layer after it reads the result
         out = query.new_empty(1, size, heads, width).transpose(1, 2)
@@ -117,7 +127,7 @@ class _Tree(torch.autograd.Function):
                 out[:, :, low].lerp_(more, share.to(out.dtype))
                 sums[:, :, low] = torch.logaddexp(sums[:, :, low], sum_of)
         ctx.save_for_backward(query, key, value, out, sums)
-        ctx.spans, ctx.scale = spans, scale
+        ctx.rectangles = rectangles
         return out
 
     @staticmethod
@@ -136,18 +146,18 @@ class _Tree(torch.autograd.Function):
                 sums[:, :, low],
                 0.0,
                 causal,
-                scale=ctx.scale,
+                scale=ctx.rectangles.scale,
             )
             grad_q[:, :, low] += made[0]
             grad_k[:, :, own] += made[1]
             grad_v[:, :, own] += made[2]
 
-        for one in ctx.spans:
+        for one in ctx.rectangles.spans:
             own = slice(one.start, one.end)
             add(own, own, True)
             if one.below > one.end:
                 add(slice(one.end, one.below), own, False)
-        return grad_q, grad_k, grad_v, None, None
+        return grad_q, grad_k, grad_v, None
 
 
 def node_by_node(

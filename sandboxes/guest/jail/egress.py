@@ -11,7 +11,7 @@ import array
 import os
 import socket
 
-NAME = "way_out"
+NAME = "egress"
 """The name of the socket to the driver among a request's descriptors."""
 
 _BACKLOG = 64

@@ -22,8 +22,12 @@ from transformers import (
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning import attention
-from ludus.trainer.learning.attention import node_by_node, packed_hidden, why_unpackable
+from ludus.trainer.learning.attention import (
+    node_by_node,
+    packed_attention,
+    packed_hidden,
+    why_unpackable,
+)
 from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
@@ -161,7 +165,8 @@ def test_three_ways_to_attend_agree_with_a_mask(heads: tuple[int, int]) -> None:
         return torch.nn.functional.scaled_dot_product_attention(*wide, attn_mask=mask)
 
     def fused(*some: torch.Tensor) -> Any:
-        return attention._Tree.apply(*some, rows.spans, None)
+        found, _ = packed_attention(torch.nn.Identity(), *some, None, spans=rows.spans)
+        return found.transpose(1, 2)
 
     def each(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
         return node_by_node(a, b, c, rows.spans, None)
