@@ -258,9 +258,12 @@ def _counts_memory(folder: Path) -> bool:
 def _remove_group(folders: list[Path]) -> bool:
     for folder in folders:
         with suppress(OSError):
-            for pid in (folder / "cgroup.procs").read_text().split():
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+            for pid in map(int, (folder / "cgroup.procs").read_text().split()):
+                # The kernel writes 0 for a process of another pid namespace. A signal to 0 would
+                # end the driver's own process group.
+                if pid:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             folder.rmdir()
     return not any(folder.exists() for folder in folders)
 
