@@ -339,6 +339,14 @@ def rows(
     """Return rows of a NeMo Gym data set, one for each task: what the policy is told, the tools,
     and the episode under `ludus`.
 
+    Args:
+        env: the environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`.
+        count: how many tasks, from `offset` on; fewer where the split ends before.
+        split: the split that the tasks are of.
+        offset: the position of the first task in the split.
+        seed: the seed of every episode.
+        url: the address of a ludus server; "" plays the environment in worker processes.
+
     Raises:
         UnknownTask: no such split.
         RewardUnavailable: an episode could not begin.

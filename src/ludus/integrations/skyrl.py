@@ -107,6 +107,14 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Return rows of a SkyRL data set (`prompt`, `env_class`, `extra_info`), one for each task.
 
+    Args:
+        env: the environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`.
+        count: how many tasks, from `offset` on; fewer where the split ends before.
+        split: the split that the tasks are of.
+        offset: the position of the first task in the split.
+        seed: the seed of every episode.
+        url: the address of a ludus server; "" plays the environment in worker processes.
+
     Raises:
         UnknownTask: no such split.
     """
