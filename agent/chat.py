@@ -338,8 +338,9 @@ class ChatFormat:
         return list(cached)
 
 
-_STUB_QUESTION, _STUB_ANSWER = user("."), assistant("~")
-_STUB_THOUGHT = "<think>\n.\n</think>\n\n~"
+# The answer is a word that no template writes. A sign would not do: MiniMax ends turns with `[e~[`.
+_STUB_QUESTION, _STUB_ANSWER = user("."), assistant("kittiwake")
+_STUB_THOUGHT = f"<think>\n.\n</think>\n\n{_STUB_ANSWER.text}"
 
 
 def _stub_of(new: Sequence[Message], *, thought: bool, answers_differ: bool) -> Message:
@@ -353,7 +354,7 @@ def _stub_of(new: Sequence[Message], *, thought: bool, answers_differ: bool) -> 
             break
         calls.append(ToolCall(name=message.name or "f", id=message.tool_call_id))
     if thought and answers_differ:
-        return Message(role=Role.ASSISTANT, content="~", tool_calls=calls, reasoning=".")
+        return msgspec.structs.replace(_STUB_ANSWER, tool_calls=calls, reasoning=".")
     return assistant(_STUB_THOUGHT if thought else _STUB_ANSWER.text, calls)
 
 

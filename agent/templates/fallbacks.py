@@ -46,10 +46,20 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Arguments of calls are JSON text instead of an object."""
     short_ids: bool = False
     """Ids of calls have nine letters or digits."""
+    named_ids: bool = False
+    """Ids of calls are `functions.NAME:NUMBER`, counted through the conversation: templates of Kimi
+    K2.5 write the id in place of the name.
+    """
     content_as_parts: bool = False
     """Text is a list of one part."""
     without_thoughts: bool = False
     """Thoughts that a format keeps apart from the text are left out of later prompts."""
+    empty_tools: bool = False
+    """Without tools the template is given an empty list, not none."""
+    lone_results_as_user: bool = False
+    """A result that follows no call is a user message, between `<tool_response>` tags."""
+    filled_answers: bool = False
+    """An assistant's message without words or calls is a full stop."""
 
     @property
     def names(self) -> list[str]:
@@ -58,8 +68,8 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def shape(
         self, rows: Sequence[TemplateRow], tools: Sequence[ToolSpec], tool_format: ToolFormat
-    ) -> tuple[list[TemplateRow], list[dict[str, Any]]]:
-        """Return the messages and tools that the template is given.
+    ) -> tuple[list[TemplateRow], list[dict[str, Any]] | None]:
+        """Return the messages and tools that the template is given; None stands for no tools.
 
         Args:
             rows: the messages, with format marks already broken up in text that the policy did not
@@ -67,10 +77,12 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             tools: the tools on offer.
             tool_format: how the model writes calls.
         """
-        shaped = [self._call(dict(row), tools, tool_format) for row in rows]
-        if self.results_as_user:
+        shaped = [self._call(dict(row), tools, tool_format) for row in _named(rows, self.named_ids)]
+        if self.results_as_user or self.lone_results_as_user:
+            called = False
             for place, row in enumerate(shaped):
-                if row["role"] == "tool":
+                called = bool(row.get("tool_calls")) or (called and row["role"] == "tool")
+                if row["role"] == "tool" and (self.results_as_user or not called):
                     content = _join_contents(RESULT_OPEN, row["content"], "\n")
                     content = _join_contents(content, RESULT_CLOSE, "\n")
                     shaped[place] = {"role": "user", "content": content, "result": True}
@@ -88,12 +100,16 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             asked = shaped.pop(0) if is_asked else {"role": "user", "content": ""}
             content = _join_contents(begun["content"], asked["content"], "\n\n")
             shaped.insert(0, {**asked, "content": content})
-        if self.merge_roles or self.results_as_user:
+        if self.merge_roles or self.results_as_user or self.lone_results_as_user:
             shaped = _merged(shaped, all_roles=self.merge_roles)
+        if self.filled_answers:
+            for row in shaped:
+                if row["role"] == "assistant" and not row["content"] and not row.get("tool_calls"):
+                    row["content"] = "."
         if self.content_as_parts:
             shaped = [{**row, "content": _parts(row["content"])} for row in shaped]
         tool_rows = [] if self.tools_as_text else [tool.as_openai() for tool in tools]
-        return shaped, tool_rows
+        return shaped, tool_rows if tool_rows or self.empty_tools else None
 
     def _call(
         self, row: TemplateRow, tools: Sequence[ToolSpec], tool_format: ToolFormat
@@ -128,6 +144,28 @@ class Fallbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_FALLBACKS = Fallbacks()
+
+
+def _named(rows: Sequence[TemplateRow], wanted: bool) -> list[TemplateRow]:
+    """Return the messages with ids that name the function, if these are `wanted`."""
+    if not wanted:
+        return list(rows)
+    named_rows, ids, number = [], dict[str, str](), 0
+    for row in rows:
+        named_row = dict(row)
+        if "tool_calls" in row:
+            named_row["tool_calls"] = []
+            for call in row["tool_calls"]:
+                # Ids repeat from turn to turn, and a result answers the newest call of its id.
+                name, own = call["function"]["name"], call["id"]
+                written = own.startswith(f"functions.{name}:")  # as a model of Kimi's says
+                ids[own] = own if written else f"functions.{name}:{number}"
+                number += 1
+                named_row["tool_calls"].append({**call, "id": ids[call["id"]]})
+        if row.get("tool_call_id") in ids:
+            named_row["tool_call_id"] = ids[row["tool_call_id"]]
+        named_rows.append(named_row)
+    return named_rows
 
 
 def as_template_message(message: Message) -> TemplateRow:

@@ -41,6 +41,7 @@ _CALL_OPTIONS: Options = [
     {"arguments_as_json": True},
     {"short_ids": True},
     {"arguments_as_json": True, "short_ids": True},
+    {"named_ids": True},
     {"calls_as_text": True},
 ]
 _THOUGHT_OPTIONS: Options = [{}, {"without_thoughts": True}]
@@ -89,13 +90,17 @@ class _Probe:
 
     def run(self) -> TemplateReport:
         """Try every feature in turn; later ones are tried with the repairs of earlier ones."""
-        if self._settle("questions and answers", cases.QUESTION, [{"content_as_parts": True}]):
+        options = [{"content_as_parts": True}, {"empty_tools": True}]
+        if self._settle("questions and answers", cases.QUESTION, options):
             self._settle("system message", cases.WITH_SYSTEM, [{"system_as_user": True}])
             self._settle("user messages in a row", cases.IN_A_ROW, [{"merge_roles": True}])
             options = [{"late_system_as_user": True, **option} for option in _MERGE_OPTIONS]
             self._settle("later system message", cases.LATE_SYSTEM, options)
             self._tools()
-            self._settle("whole episodes", cases.EPISODES, self._last_resorts())
+            lone = [{}, {"filled_answers": True}, {"lone_results_as_user": True}]
+            lone.append({**lone[1], **lone[2]})
+            options = [{**some, **more} for some in [{}, *self._last_resorts()] for more in lone]
+            self._settle("whole episodes", cases.EPISODES, options)
             self._date()
             self._image()
         opening, stops, chat = "", tuple[int, ...](), self._chat()
@@ -226,13 +231,19 @@ class _Probe:
     def _calls_and_results(self, options: Options, foreign: str) -> None:
         """Settle calls and results together, since a result is never shown without its call."""
         required = [*cases.CALL_SHOWN, *cases.RESULT_SHOWN]
-        call_fault = foreign or self._fault(cases.CALL_SHOWN, self.fallbacks)
+        call_fault = (
+            foreign or self._fault(cases.CALL_SHOWN, self.fallbacks) or self._unread(self.fallbacks)
+        )
         result_fault = self._fault(cases.RESULT_SHOWN, self.fallbacks)
         before = self.fallbacks
         if call_fault or result_fault:
             candidates = [msgspec.structs.replace(before, **option) for option in options]
             working = next(
-                (candidate for candidate in candidates if not self._fault(required, candidate)),
+                (
+                    candidate
+                    for candidate in candidates
+                    if not self._fault(required, candidate) and not self._unread(candidate)
+                ),
                 None,
             )
             if working is None:
@@ -249,7 +260,12 @@ class _Probe:
             ("results", result_fault, for_results or (for_calls if result_fault else [])),
         ):
             if repairs:
-                self._report(feature, Outcome.REPAIRED, fault, repairs)
+                # A repair of one may need a repair of the other: calls that are mere text leave
+                # results without a call before them.
+                without = dict.fromkeys(repairs, False)
+                rest = msgspec.structs.replace(self.fallbacks, **without)
+                reason = fault or self._fault(required, rest)
+                self._report(feature, Outcome.REPAIRED, reason, repairs)
             else:
                 self._report(feature, Outcome.SUPPORTED, "" if not fault else "repaired above")
 
@@ -266,38 +282,47 @@ class _Probe:
         ]
 
     def _reads_calls(self, candidate: ToolFormat) -> bool:
-        """Return whether a format reads the call in a turn as the template writes that turn."""
-        wanted = (cases.CALL.name, cases.CALL.arguments)
-        for turn in self._turns_with_calls():
-            calls = candidate.parse(turn, complete=True, tools=[cases.TOOL]).tool_calls
-            read = [(call.name, call.arguments) for call in calls if not call.error]
-            if len(calls) == 1 and read == [wanted]:
-                return True
-        return False
+        """Return whether a format reads the call as the template writes a call."""
+        return any(_reads(candidate, turn) for turn in self._turns_with_calls())
 
     def _turns_with_calls(self) -> list[str]:
         """Return the assistant's turn with a call in it as the template writes that turn, in each
         way that calls may be passed; empty if the template shows no call.
         """
-        turns: list[str] = []
-        for option in _CALL_OPTIONS[:-1]:  # all but calls_as_text, which the template never sees
-            fallbacks = msgspec.structs.replace(self.fallbacks, **option)
-            try:
-                question_text = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
-                full_text = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)
-            except TemplateRefused:
-                continue
-            common = next(
-                (
-                    index
-                    for index, (a, b) in enumerate(zip(question_text, full_text, strict=False))
-                    if a != b
-                ),
-                min(len(question_text), len(full_text)),
-            )
-            if cases.VALUE in full_text[common:]:
-                turns.append(full_text[common:])
-        return turns
+        options = _CALL_OPTIONS[:-1]  # all but calls_as_text, which the template never sees
+        passed = [msgspec.structs.replace(self.fallbacks, **option) for option in options]
+        return [turn for fallbacks in passed if (turn := self._turn_with_call(fallbacks))]
+
+    def _turn_with_call(self, fallbacks: Fallbacks) -> str:
+        """Return the turn as the template writes it with some repairs; empty if none is shown."""
+        try:
+            question_text = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
+            full_text = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)
+        except TemplateRefused:
+            return ""
+        common = next(
+            (
+                index
+                for index, (a, b) in enumerate(zip(question_text, full_text, strict=False))
+                if a != b
+            ),
+            min(len(question_text), len(full_text)),
+        )
+        # Where the prompt opens the thoughts, the first letters of two marks may be common: those
+        # of `<think>` and `<tool_call>` are.
+        mark_start = max(full_text.rfind("<", 0, common), full_text.rfind("[", 0, common))
+        if mark_start >= 0 and not {">", "]"} & set(full_text[mark_start:common]):
+            common = mark_start
+        return full_text[common:] if cases.VALUE in full_text[common:] else ""
+
+    def _unread(self, fallbacks: Fallbacks) -> str:
+        """Return why a call that the template writes with some repairs is not read; empty if it is
+        read, or if the template writes none.
+        """
+        turn = "" if fallbacks.calls_as_text else self._turn_with_call(fallbacks)
+        if not turn or _reads(self.format, turn):
+            return ""
+        return f"the template writes calls in another way than the tool format {self.format.name}"
 
     def _date(self) -> None:
         """Record whether prompts contain today's date, which is then frozen."""
@@ -317,7 +342,8 @@ class _Probe:
         row = as_template_message(image)
         row["content"] = [{"type": "text", "text": cases.USER}, {"type": "image"}]
         try:
-            text = apply_template(self.tokenizer, [row], [], prompt=True)
+            _, no_tools = self.fallbacks.shape([], [], self.format)
+            text = apply_template(self.tokenizer, [row], no_tools, prompt=True)
         except TemplateRefused as error:
             self._report("images", Outcome.REFUSED, f"the template raises {short_reason(error)}")
             return
@@ -373,3 +399,10 @@ class _Probe:
             return
         detail = "dropped once a user speaks" if are_shown[0] else "dropped at once"
         self._report("thoughts", Outcome.REPAIRED, detail, ["new segment"])
+
+
+def _reads(candidate: ToolFormat, turn: str) -> bool:
+    """Return whether a format reads the call of the cases, and no other, in a turn."""
+    calls = candidate.parse(turn, complete=True, tools=[cases.TOOL]).tool_calls
+    read = [(call.name, call.arguments) for call in calls if not call.error]
+    return len(calls) == 1 and read == [(cases.CALL.name, cases.CALL.arguments)]

@@ -56,7 +56,7 @@ def source_of(tokenizer: AppliesTemplate) -> str | None:
 def apply_template(
     tokenizer: AppliesTemplate,
     rows: list[dict[str, Any]],
-    tools: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
     *,
     prompt: bool,
     today: datetime.date = FROZEN,
@@ -66,7 +66,7 @@ def apply_template(
     Args:
         tokenizer: renders.
         rows: the messages as chat templates read them.
-        tools: the tools as chat templates read them.
+        tools: the tools as chat templates read them, or None.
         prompt: whether to add what stands before an answer.
         today: the date that the template is told.
 
@@ -74,7 +74,7 @@ def apply_template(
         TemplateRefused: the template raised an error.
     """
     source = source_of(tokenizer)
-    variables: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": prompt}
+    variables: dict[str, Any] = {"tools": tools, "add_generation_prompt": prompt}
     try:
         if source is None:  # a tokenizer that renders in code of its own
             rendered = str(tokenizer.apply_chat_template(rows, tokenize=False, **variables))
@@ -177,15 +177,36 @@ class TemplateTokenizer:
 
     def __init__(self, template: str, marks: Sequence[str] = ()) -> None:
         self.chat_template = template
+        self.special_tokens_map = {"bos_token": BOS, "eos_token": EOS}
         self._render = compile_template(template)
-        mark_texts = dict.fromkeys([BOS, EOS, *marks, *_MARKS.findall(template)])
+        known = [BOS, EOS, *marks, *_MARKS.findall(template)]
+        mark_texts = dict.fromkeys([*known, *self._unknown_end(known)])
         self._marks = {mark: index for index, mark in enumerate(mark_texts)}
         self._texts = list(self._marks)
         longest = sorted(self._marks, key=len, reverse=True)
         self._split = re.compile(f"({'|'.join(map(re.escape, longest))})")
-        self.special_tokens_map = {"bos_token": BOS, "eos_token": EOS}
         self.eos_token: str = EOS
         self.eos_token_id: int = self._marks[EOS]
+
+    def _unknown_end(self, known: Sequence[str]) -> list[str]:
+        """Return the mark in brackets that ends an assistant's turn, unless a known one does.
+
+        Families write special tokens in many ways (`<seed:eos>`, `[e~[`, `<|{role}|>`), and only
+        the tokenizer knows them all. Where nothing ends a turn, the mark is the one that opens the
+        next.
+        """
+        asked, answer = {"role": "user", "content": "knot"}, "kittiwake"
+        talk = [asked, {"role": "assistant", "content": answer}, asked]
+        for rows in (talk[:2], talk):
+            try:
+                end = apply_template(self, rows, None, prompt=False).rpartition(answer)[2]
+            except TemplateRefused:
+                return []
+            if any(mark in end for mark in known):
+                return []
+            if mark := re.match(r"\s*([<\[][^\s>]*[>\[\]])", end):
+                return [mark[1]]
+        return []
 
     @classmethod
     def load(cls, path: Path) -> TemplateTokenizer:

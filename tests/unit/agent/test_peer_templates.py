@@ -169,7 +169,7 @@ def test_the_first_prompt_of_a_training_template_is_that_of_the_release(path: Pa
     told, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "hi\nyou"}
     shown_by_release = 0
     for conversation in ([asked], [told, asked]):
-        for tools in ([], [cases.TOOL.as_openai()], [cases.TOOL.as_openai()] * 2):
+        for tools in (None, [cases.TOOL.as_openai()], [cases.TOOL.as_openai()] * 2):
             try:
                 theirs = apply_template(tokenizer, conversation, tools, prompt=True)
             except TemplateRefused:

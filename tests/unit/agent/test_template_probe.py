@@ -65,6 +65,45 @@ COUNTING = (
     "{{ messages | length }}{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>' }}"
     "{% endfor %}"
 )
+LISTS_TOOLS = (  # as templates for tool use do, whose models have another one without tools
+    "{% for one in tools %}{{ one.function | tojson }}{% endfor %}" + PLAIN
+)
+NO_EMPTY_ANSWER = (
+    "{% for m in messages %}{% if m.role == 'assistant' and not m.content %}"
+    "{{ raise_exception('an answer without words') }}{% endif %}{% endfor %}" + PLAIN
+)
+NO_LONE_RESULT = (
+    "{% set ns = namespace(called=false) %}"
+    "{% for m in messages %}{% if m.role == 'tool' and not ns.called %}"
+    "{{ raise_exception('a result without a call') }}{% endif %}"
+    "{% set ns.called = m.tool_calls or m.role == 'tool' and ns.called %}{% endfor %}"
+    + NINE.replace("call.id | length != 9", "false")
+)
+SIGNS = (
+    "{% for m in messages %}{{ ']~b]' + m.role + '\n' + m.content + '[e~[' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ ']~b]assistant\n' }}{% endif %}"
+)
+"""Ends a turn with a token of signs, as MiniMax-M2 does."""
+OWN_MARKS = PLAIN.replace("<|im_end|>", "<turn:end>")
+MARKS_OF_ROLES = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+"""Ends no turn, and names no role: the marks stand in no source."""
+OPENS_THOUGHTS = NINE.replace("call.id | length != 9", "false").replace(
+    "{{ '<|assistant|>' }}", "{{ '<|assistant|><think>' }}"
+)
+"""Opens the thoughts in the prompt, and begins a call with the same letter, as QwQ's does."""
+IDS_FOR_NAMES = (
+    "{% for one in tools or [] %}{{ one.function | tojson }}{% endfor %}"
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + (m.content or '') }}"
+    "{% if m.tool_calls %}<|tool_calls_section_begin|>{% for call in m.tool_calls %}"
+    "{{ '<|tool_call_begin|>' + call.id + '<|tool_call_argument_begin|>' "
+    "+ call.function.arguments | tojson + '<|tool_call_end|>' }}{% endfor %}"
+    "<|tool_calls_section_end|>{% endif %}"
+    "<|im_end|>{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+"""Writes the id of a call and not the name, as Kimi K2.5's does."""
 
 
 def report_of(template: str, **options: Any) -> TemplateReport:
@@ -94,6 +133,14 @@ def switched(report: TemplateReport) -> set[str]:
         (PARTS, {"content_as_parts", "tools_as_text", "calls_as_text"}),
         (STRING_ARGUMENTS, {"tools_as_text", "arguments_as_json"}),
         (NINE, {"tools_as_text", "short_ids"}),
+        (LISTS_TOOLS, {"empty_tools", "calls_as_text"}),
+        (NO_EMPTY_ANSWER, {"tools_as_text", "calls_as_text", "filled_answers"}),
+        (NO_LONE_RESULT, {"tools_as_text", "lone_results_as_user"}),
+        (SIGNS, {"tools_as_text", "calls_as_text"}),
+        (OWN_MARKS, {"tools_as_text", "calls_as_text"}),
+        (MARKS_OF_ROLES, {"tools_as_text", "calls_as_text"}),
+        (OPENS_THOUGHTS, {"tools_as_text"}),
+        (IDS_FOR_NAMES, {"named_ids"}),
     ],
 )  # fmt: skip
 def test_what_a_template_loses_is_repaired_by_name(template: str, repairs: set[str]) -> None:
@@ -106,9 +153,46 @@ def test_what_a_template_loses_is_repaired_by_name(template: str, repairs: set[s
     assert all(one.detail for one in report.of(Outcome.REPAIRED))
 
 
+def test_ends_of_turns_are_found_where_no_known_mark_stands() -> None:
+    assert report_of(SIGNS).stop_tokens[0] == "[e~["
+    assert report_of(OWN_MARKS).stop_tokens[0] == "<turn:end>"
+    assert report_of(MARKS_OF_ROLES).stop_tokens[0] == "<|user|>"
+
+
+def test_ids_that_stand_for_names_are_those_of_kimi() -> None:
+    report = report_of(IDS_FOR_NAMES)
+    assert report.tool_format == "kimi_k2"
+    tokenizer = TemplateTokenizer(IDS_FOR_NAMES)
+    chat = ChatFormat(tokenizer, tool_format("kimi_k2"), fallbacks=report.fallbacks)
+    first = ToolCall(name="look", arguments={}, id="call_0")
+    own = ToolCall(name="look", arguments={}, id="functions.look:7")
+    text = tokenizer.decode(
+        chat.prompt(
+            [
+                user("a"),
+                assistant("", [first]),
+                tool_result("b", first),
+                assistant("", [first, own]),
+            ],
+            [],
+        )
+    )
+    begun = text.split("<|tool_call_begin|>")[1:]
+    assert [one.partition("<|tool_call_argument_begin|>")[0] for one in begun] == [
+        "functions.look:0",
+        "functions.look:1",
+        "functions.look:7",
+    ]
+
+
 @pytest.mark.parametrize(
-    "template", [PLAIN, ALTERNATING, NO_RESULTS, PARTS, STRING_ARGUMENTS, NINE, NEXT_ROLE_ENDS]
-)
+    "template",
+    [
+        PLAIN, ALTERNATING, NO_RESULTS, PARTS, STRING_ARGUMENTS, NINE, NEXT_ROLE_ENDS, LISTS_TOOLS,
+        NO_EMPTY_ANSWER, NO_LONE_RESULT, SIGNS, OWN_MARKS, MARKS_OF_ROLES,
+        OPENS_THOUGHTS,
+    ],
+)  # fmt: skip
 def test_with_the_repairs_every_word_of_an_episode_is_shown_and_calls_are_read(
     template: str,
 ) -> None:
@@ -258,6 +342,6 @@ def test_short_ids_are_nine_letters_and_tell_calls_apart() -> None:
 def test_an_error_of_a_template_is_a_typed_error() -> None:
     tokenizer = TemplateTokenizer(ALTERNATING)
     with pytest.raises(TemplateRefused, match="roles must alternate"):
-        apply_template(tokenizer, [{"role": "assistant", "content": "x"}], [], prompt=True)
+        apply_template(tokenizer, [{"role": "assistant", "content": "x"}], None, prompt=True)
     with pytest.raises(TemplateRefused, match="cannot be read"):
         TemplateTokenizer("{% if %}")
