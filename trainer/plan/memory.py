@@ -1,6 +1,6 @@
 """A model of the memory of a run: what each rank holds, whether that fits, and what would.
 
-The parts and their sizes, for P weights (T of them trained), W ranks and t tokens a pass:
+The parts and their sizes, for P weights (T of them trained), W ranks and t tokens per pass:
 
     weights 4P/W, gradient 4T/W, moments 8T/W      float32; the gradient stays until the next pass
     gathered weights                               of two layers and of what is outside the layers

@@ -199,7 +199,7 @@ def _credit(recipe: Recipe) -> Iterator[str]:
     if settings.credit.discount == "turn" and settings.advantage not in TOKEN_REWARDED:
         yield (
             f"credit.discount = 'turn' says what gamma counts, and {settings.advantage} takes one "
-            "reward a rollout"
+            "reward per rollout"
         )
     for name in ("gamma", "lam"):
         value = settings.advantage_options.get(name)
@@ -225,7 +225,7 @@ def _divergence(recipe: Recipe) -> Iterator[str]:
 def _entropy(recipe: Recipe) -> Iterator[str]:
     bonus = recipe.algorithm.entropy
     if bonus.target < 0:
-        yield f"algorithm.entropy.target is in nats a token, at least 0, got {bonus.target}"
+        yield f"algorithm.entropy.target is in nats per token, at least 0, got {bonus.target}"
     if bonus.target > 0 and (bonus.coefficient < 0 or bonus.change <= 0):
         yield (
             "algorithm.entropy: with a target the coefficient must not be negative and change must "

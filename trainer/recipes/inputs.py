@@ -27,9 +27,9 @@ from ludus.errors import ConfigError
 class Axis(Enum):
     """How many values a tensor has."""
 
-    ROLLOUT = "[N], one a rollout; in a loss [B], repeated for each row of the rollout"
-    ROW = "[B], one a row"
-    TOKEN = "[B, T], one a token"
+    ROLLOUT = "[N], one per rollout; in a loss [B], repeated for each row of the rollout"
+    ROW = "[B], one per row"
+    TOKEN = "[B, T], one per token"
 
 
 class Place(StrEnum):

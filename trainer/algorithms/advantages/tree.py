@@ -62,9 +62,9 @@ def spo_tree_advantages(
     Args:
         rewards: [N], read at leaves.
         parents: [N] int.
-        normalise: divide by the spread of the parent's children.
-        ddof: 0 or 1 in that spread.
-        eps: added to it.
+        normalise: divide by the standard deviation over the parent's children.
+        ddof: 0 or 1 in that standard deviation.
+        eps: added to that standard deviation.
 
     Returns:
         [N], one a node.

@@ -148,7 +148,7 @@ class VLLMEngine:
             StaleWeights: a token was sampled from weights older than those at the request.
         """
         if not ids:
-            raise ConfigError("cannot continue an empty prompt")
+            raise ConfigError("cannot continue an empty prompt; give at least one token")
         if len(ids) + sampling.max_tokens > self.max_length:
             raise ConfigError(
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
