@@ -89,8 +89,7 @@ def broken_units(
 
     Returns:
         The rows of at most `most` units that break alone. If no unit breaks alone, the smallest set
-        that
-        was found to break together; empty if all units together do not break.
+        that was found to break together; empty if all units together do not break.
     """
     found: list[int] = []
     count = 0
@@ -108,7 +107,7 @@ def broken_units(
         halves = [search(part[:middle]), search(part[middle:])]
         if not any(halves):
             count += 1
-            found.extend(rows)  # only together are they too large
+            found.extend(rows)  # neither half breaks by itself, but their sum is not finite
         return True
 
     search(units)

@@ -28,6 +28,8 @@ class MasterWeights:
             id(one): Parameter(one.detach().float()) for one in parameters if one.dtype in HALF
         }
         self._held = [one for one in parameters if id(one) in self._copies]
+        # Taking each gradient as soon as it is complete means that no second set of gradients, in
+        # half precision, is held besides that of the copies.
         for one in self._held:
             one.register_post_accumulate_grad_hook(self._take)
 

@@ -31,6 +31,7 @@ from .shortage import Shortage
 
 PACKING_OFF = "trainer.packing is none"
 NEVER_SHARED = 1 << 40
+"""A least length of shared beginnings that no row reaches."""
 CHECKPOINTED = 8
 """Factor by which slices of logits are smaller where layers are computed again."""
 
@@ -86,7 +87,8 @@ class PolicyReader:
         self.config = config
         self.temperature = options.temperature
         self.autocast = options.autocast
-        # logits that are kept would outweigh layers that are not
+        # With checkpointed layers the logits would be the largest tensors of a pass, so fewer of
+        # them are held at a time.
         shrink = CHECKPOINTED if config.checkpoint_layers else 1
         self.logits_at_once = options.logits_at_once // shrink
         self.images = options.images
@@ -97,7 +99,7 @@ class PolicyReader:
         self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
         self.value_head = new_value_head(model) if options.values else None
         self.critic = Critic(model) if options.values and config.critic == "separate" else None
-        """The model below the value head; None where that is the policy's own."""
+        """The model whose hidden states the value head reads; None where these are the policy's."""
         self.shortage = Shortage()
         """How often memory ran out, and the bound that was found."""
         for one in (model, *([] if self.critic is None else [self.critic.model])):

@@ -174,7 +174,7 @@ class EngineLife:
             while True:
                 self._hear(await read_message(self._reader, REPLIES))
         except (asyncio.IncompleteReadError, ConnectionError):
-            # The socket closes a moment before the exit code can be read, and the error is to name
+            # The socket closes a moment before the exit code can be read, and the error should name
             # the exit code or the signal: wait for at most 0.1 s.
             for _ in range(50):
                 if self.process.poll() is not None:
@@ -260,6 +260,7 @@ def _spawned(log: Path, threads: int) -> tuple[subprocess.Popen[bytes], socket.s
     # This closes the trainer's copy of the engine's end. With the copy open, the trainer would not
     # see the socket close when the process ends.
     with engine_end, log.open("ab") as output:
+        # -P keeps the working directory off the import path, where a file could hide a module.
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", f"{__package__}.worker", str(engine_end.fileno())],
             stdin=subprocess.DEVNULL,
