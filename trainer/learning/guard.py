@@ -37,8 +37,8 @@ class Refusal:
         ]
 
     def told(self, where: str) -> str:
-        """Return the refusal in words, with the episodes by task and rollout, and the file that
-        holds the rows.
+        """Return the refusal in words, with the episodes by task and rollout, and with `where`, the
+        file that holds the episodes.
         """
         shown = ", ".join(
             f"task {episode.task} (group {episode.group}, rollout {episode.index})"

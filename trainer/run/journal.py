@@ -51,16 +51,16 @@ class Journal:
         Raises:
             UpdateRefused: `trainer.max_refused` updates in a row were refused.
         """
-        refusals, refused_file = self._updater.refusals, ""
+        refusals, episodes_file = self._updater.refusals, ""
         if refusals:  # refused updates are kept for inspection
-            refused_file = str(self._folder.keep_refused(step, refusals))
+            episodes_file = str(self._folder.keep_refused(step, refusals))
         notices = notices_of(
             StepFacts(
                 numbers=numbers,
                 config=self._config,
                 recipe=self._updater.algorithm.recipe,
                 reasons=reasons_without_reward(groups),
-                refusals=tuple(refusal.told(refused_file) for refusal in refusals),
+                refusals=tuple(refusal.told(episodes_file) for refusal in refusals),
             )
         )
         logged = {**numbers, **{f"{PREFIX}{name}": 1.0 for name in notices}}

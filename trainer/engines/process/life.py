@@ -268,6 +268,6 @@ def _spawned(log: Path, threads: int) -> tuple[subprocess.Popen[bytes], socket.s
             stderr=subprocess.STDOUT,
             pass_fds=[engine_end.fileno()],
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            process_group=0,  # Ctrl-C is the trainer's to handle
+            process_group=0,  # Ctrl-C goes to the trainer alone, which ends its engines
         )
     return process, our_end
