@@ -201,8 +201,7 @@ def laser_d_level(rewards: Tensor, groups: Tensor) -> Tensor:
 
 
 def laser_d_target(coverages: Tensor, thresholds: Tensor, *, rollouts: int, level: int) -> float:
-    """LASER-D's target length of a level: the least threshold within which enough right answers are
-    found.
+    """LASER-D's target length of a level: the least threshold that enough right answers keep to.
 
     Enough is `int(coverage * k) >= 1` with `k = int(n * 2/3)` for easy and `int(n * 1/3)` for
     medium prompts; a hard prompt needs coverage 1.
@@ -210,12 +209,12 @@ def laser_d_target(coverages: Tensor, thresholds: Tensor, *, rollouts: int, leve
     Args:
         coverages: [K], for each threshold the share of right answers that fit.
         thresholds: [K], tokens, ascending.
-        rollouts: n a prompt.
+        rollouts: n, the rollouts per prompt.
         level: 0, 1 or 2 (`laser_d_level`).
 
     Returns:
-        Tokens; the greatest threshold when none is enough. Estimated anew every 20 steps on 500
-        samples.
+        Tokens; the greatest threshold when none is enough. The method estimates it anew every 20
+        steps, on 500 samples.
 
     Source: arXiv 2505.15612, the authors' code.
 
@@ -226,8 +225,8 @@ def laser_d_target(coverages: Tensor, thresholds: Tensor, *, rollouts: int, leve
     shares: list[float] = coverages.double().tolist()
     limits: list[float] = thresholds.double().tolist()
     expected = rollouts * (2 - level) // 3
-    # The small summand undoes a rounding error below an integer, which `int` would cut off.
     for coverage, limit in zip(shares, limits, strict=True):
+        # 1e-9, since rounding may put the product slightly below an integer, which `int` cuts off.
         if (level == 2 and coverage >= 1) or (level < 2 and int(coverage * expected + 1e-9) >= 1):
             return limit
     return limits[-1]
@@ -391,12 +390,10 @@ def _top_groups(accuracy: Tensor, groups: Tensor, share: float) -> Tensor:
     group id.
     """
     ids, index = torch.unique(groups, return_inverse=True)
-    # All rows of a group write the same number, so it does not matter which of them comes last.
     group_accuracy = torch.zeros(len(ids), dtype=accuracy.dtype, device=accuracy.device).scatter(
         0, index, accuracy
     )
-    # Rounding may put the product slightly above an integer, and `ceil` would add a group.
-    count = math.ceil(share * len(ids) - 1e-9)
+    count = math.ceil(share * len(ids) - 1e-9)  # rounding must not add a group
     top = torch.zeros(len(ids), dtype=torch.bool, device=accuracy.device)
     top[group_accuracy.argsort(descending=True, stable=True)[:count]] = True
     return top[index]
