@@ -54,8 +54,9 @@ class AdapterBase:
     """The frozen model below an adapter."""
 
     path: str
-    """Where the model came from; empty where nobody said."""
+    """Where the model came from; empty where that is not known."""
     fingerprint: str
+    """The digest of the model's weights; see `fingerprint`."""
     alone: bool
     """Whether a checkpoint holds the adapter without merged weights."""
 
@@ -106,6 +107,7 @@ def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -
         inject_adapter_in_model(lora_config, model, NAME)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_is_adapter(name))
+        # The adapter is trained in float32 also where the frozen weights are in half precision.
         if _is_adapter(name):
             parameter.data = parameter.data.float()
     setattr(model, MARK, below)
@@ -184,12 +186,12 @@ def save_adapter(
     """
     folder.mkdir(parents=True, exist_ok=True)
     model.peft_config[NAME].save_pretrained(str(folder))
-    own = adapter_tensors(model) if tensors is None else tensors
-    tensors = {_in_file(name): tensor.contiguous() for name, tensor in own.items()}
-    save_file({name: tensor.cpu() for name, tensor in tensors.items()}, str(folder / WEIGHTS_FILE))
+    matrices = adapter_tensors(model) if tensors is None else tensors
+    in_file = {_in_file(name): tensor.contiguous().cpu() for name, tensor in matrices.items()}
+    save_file(in_file, str(folder / WEIGHTS_FILE))
     below = base_below(model)
-    written = {"path": below.path, "fingerprint": below.fingerprint}
-    (folder / BASE_FILE).write_text(json.dumps(written), encoding="utf-8")
+    base = {"path": below.path, "fingerprint": below.fingerprint}
+    (folder / BASE_FILE).write_text(json.dumps(base), encoding="utf-8")
 
 
 def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
@@ -207,21 +209,22 @@ def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
     here = adapter_tensors(model)
     names_in_file = {_in_file(name): name for name in here}
     if set(tensors) != set(names_in_file):
-        odd = sorted(set(tensors) ^ set(names_in_file))
+        unmatched = sorted(set(tensors) ^ set(names_in_file))
         raise ConfigError(
             f"the adapter in {str(path)!r} is of another model or of other layers: "
-            f"{len(odd)} of its matrices and of this model's have no counterpart, such as {odd[0]}"
+            f"{len(unmatched)} of its matrices and of this model's have no counterpart, such as "
+            f"{unmatched[0]}"
         )
-    for name, mine in names_in_file.items():
-        if tensors[name].shape != here[mine].shape:
+    for name, name_here in names_in_file.items():
+        if tensors[name].shape != here[name_here].shape:
             raise ConfigError(
                 f"the adapter in {str(path)!r} is of another model or rank: {name} is "
-                f"{list(tensors[name].shape)}, here {list(here[mine].shape)}"
+                f"{list(tensors[name].shape)}, here {list(here[name_here].shape)}"
             )
     _refuse_other_base(model, path)
     with torch.no_grad():
-        for name, mine in names_in_file.items():
-            here[mine].copy_(tensors[name])
+        for name, name_here in names_in_file.items():
+            here[name_here].copy_(tensors[name])
 
 
 def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:
@@ -241,6 +244,7 @@ def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:
     add_adapter(model, settings)
     from peft.tuners.lora import LoraLayer  # pyright: ignore[reportMissingImports]
 
+    # A list, because modules are replaced inside the loop.
     for name, layer in list(model.named_modules()):
         if isinstance(layer, LoraLayer):
             layer.merge()
@@ -257,29 +261,34 @@ def base_of(folder: Path) -> str:
     Raises:
         ConfigError: the adapter names none.
     """
-    named = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    base = named.get("base_model_name_or_path")
+    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    base = config.get("base_model_name_or_path")
     if not base:
-        raise ConfigError(f"the adapter in {str(folder)!r} does not name its base model")
+        raise ConfigError(
+            f"the adapter in {str(folder)!r} does not name its base model; add "
+            f"base_model_name_or_path to its {CONFIG_FILE}"
+        )
     return str(base)
 
 
 def fingerprint(model: PreTrainedModel) -> str:
-    """Return a digest of names, shapes and some entries of a model's weights, which two models of
-    the same shape do not share.
+    """Return a digest of names, shapes and some entries of a model's weights, which differs between
+    two fine-tuned versions of the same architecture.
     """
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         flat = parameter.detach().flatten()
-        some = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].to("cpu", torch.bfloat16)
+        # Rounded to bfloat16, so that a model has one fingerprint in float32 and in bfloat16.
+        entries = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].to("cpu", torch.bfloat16)
         digest.update(f"{name} {list(parameter.shape)} ".encode())
-        digest.update(some.view(torch.int16).numpy().tobytes())
+        digest.update(entries.view(torch.int16).numpy().tobytes())  # numpy has no bfloat16
     return digest.hexdigest()[:16]
 
 
 def _refuse_other_base(model: PreTrainedModel, path: Path) -> None:
     written = path / BASE_FILE
-    if not written.is_file():  # written by peft: names and shapes are all there is to compare
+    # An adapter that peft wrote has no such file, and `load_adapter` has compared names and shapes.
+    if not written.is_file():
         return
     base = json.loads(written.read_text(encoding="utf-8"))
     here = base_below(model)
@@ -292,8 +301,11 @@ def _refuse_other_base(model: PreTrainedModel, path: Path) -> None:
 
 
 def _targets(model: PreTrainedModel, wanted: str) -> list[str]:
-    """Return the names of the linear layers to adapt, without what stands before them where the
-    short names are used by the decoder alone.
+    """Return the names of the linear layers to adapt, in the form that peft takes.
+
+    peft adapts every layer of the model whose path ends with a given name. Short names such as
+    "q_proj" are returned if only decoder layers have them. If another part of the model, such as a
+    vision tower, has them too, the full paths of the decoder's layers are returned.
     """
     layers = decoder_layers(model)
     inside = {
@@ -307,16 +319,16 @@ def _targets(model: PreTrainedModel, wanted: str) -> list[str]:
             f"trainer.lora.targets names {', '.join(unknown)}; the linear layers of this model "
             f"are {', '.join(sorted(inside))}, or all"
         )
-    mine = {id(module) for module in layers.modules()}
+    of_decoder = {id(module) for module in layers.modules()}
     linear = [
         (name, module)
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear)
     ]
     named = [(name, module) for name, module in linear if name.rpartition(".")[2] in chosen]
-    if all(id(module) in mine for _, module in named):
+    if all(id(module) in of_decoder for _, module in named):
         return sorted(chosen)
-    return [name for name, module in named if id(module) in mine]
+    return [name for name, module in named if id(module) in of_decoder]
 
 
 def _below(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:

@@ -117,7 +117,7 @@ class SFTConfig:
     """
     steps: int = 100
     stop_loss: float = 0.0
-    """Mean loss of the last twenty updates, in nats a token, below which the run ends early; 0
+    """Mean loss of the last twenty updates, in nats per token, below which the run ends early; 0
     never ends early. No update sees a demonstration twice, so this is a held-out loss.
     """
     batch_size: int = 64

@@ -86,7 +86,7 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
     """Run the whole demo and write the report.
 
     Raises:
-        ConfigError: the folder holds something else, or no task is held out.
+        ConfigError: the folder holds files that no demo wrote, or no task is held out.
         CancelledError: the demo was interrupted; there is nothing to report.
     """
     if config.held_out_tasks < 1:
@@ -108,7 +108,9 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
         settings = _training(config, warm, url)
         with ProgressWatcher(config.steps, out) as watcher:
             result = await run_training(settings, watcher=watcher)
-    if result.interrupted:  # `train` took the cancellation, to save; here it goes on
+    # A cancelled `run_training` saves the run and returns. The cancellation is raised again here,
+    # because nothing can be reported about an interrupted demo.
+    if result.interrupted:
         raise asyncio.CancelledError
     return _conclude(folder, result.folder, out)
 
@@ -124,7 +126,7 @@ def claim(folder: Path, written: Sequence[str] = WRITTEN) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / MARKER).is_file() and any(folder.iterdir()):
             raise ConfigError(
-                f"{str(folder)!r} holds something no demo wrote; choose a missing or empty folder "
+                f"{str(folder)!r} holds files that no demo wrote; choose a missing or empty folder "
                 "with --folder"
             )
         (folder / MARKER).touch()
@@ -160,9 +162,10 @@ async def served(env: str, log: Path) -> AsyncGenerator[str]:
             line = b""
         words = [word for word in line.decode().split() if word.startswith("http://")]
         if not words:
-            said = await asyncio.to_thread(log.read_text)
+            log_text = await asyncio.to_thread(log.read_text)
             raise ConfigError(
-                f"the environment server did not start; its log ends: {said[-300:]!r}"
+                f"the environment server did not print its address within {SERVER_START_S:g} s, or "
+                f"ended before; its log {str(log)!r} ends: {log_text[-300:]!r}"
             )
         yield words[0].rstrip(",;")
     finally:

@@ -27,7 +27,9 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, as_action
 
 WITHOUT_END = 1 << 40
+"""A number of tokens that no text reaches."""
 LIMITS = EpisodeLimits(max_turns=1 << 20)
+"""Limits that no demonstration reaches: an expert is cut by its environment alone."""
 
 
 class ExpertPolicy:
@@ -69,23 +71,24 @@ class ExpertPolicy:
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
         """Return the tokens of the expert's next action or summary."""
-        said = as_action(self._shown(span))
+        action = as_action(self._shown(span))
         tools: list[ToolSpec] = []
-        if said.tool_calls:
+        if action.tool_calls:
             tools = [*self.session.env.briefing().tools, *self.context.tools]
-        written = self.chat_format.answer(said, tools)
-        zeros = [0] * len(written)
+        answer_ids = self.chat_format.answer(action, tools)
+        # A supervised loss reads neither log-probabilities nor versions.
+        zeros = [0] * len(answer_ids)
         return Generation(
-            ids=written, logprobs=[0.0] * len(written), finish=Finish.STOP, versions=zeros
+            ids=answer_ids, logprobs=[0.0] * len(answer_ids), finish=Finish.STOP, versions=zeros
         )
 
     def _shown(self, span: Span) -> str | Message:
         if span.kind is TurnKind.SUMMARY:
             return self._summary(newest=span.shows_newest)
-        said = as_action(expert_action(self.session))
+        action = as_action(expert_action(self.session))
         if span.history is None:
-            return said
-        return self.context.rehearse(said, lambda: self._summary(newest=True), span.history)
+            return action
+        return self.context.rehearse(action, lambda: self._summary(newest=True), span.history)
 
     def _summary(self, *, newest: bool) -> str:
         summary = self.session.env.demonstrate_summary(newest=newest)

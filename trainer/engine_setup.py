@@ -73,6 +73,7 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         else:
             pool = await _processes(start, log, stack)
         await pool.set_weights(start.learner.source(), start.version)
+        # Everything has started: the pool owns the engines now, and its `close` ends them.
         stack.pop_all()
     return pool
 
@@ -125,7 +126,8 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     count, cores = config.local.engines, len(os.sched_getaffinity(0))
     threads = config.local.threads or max(1, cores // (count + 1))
     if device == "cpu":
-        # More threads than cores wait for each other in turns, and everybody is slower.
+        # With more threads than cores, threads wait for each other, and learner and engines are all
+        # slower.
         torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - count * threads)))
     # A process computes on the learner's device, or on the next ones where there are several.
     gpus = torch.cuda.device_count() if device == "cuda" else 0
@@ -152,7 +154,7 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
         repack_rows=TAIL_ROWS if device == "cpu" else 0,
     )
     stack.push_async_callback(pool.close)
-    await _all([one.revive() for one in engines])
+    await _all([engine.revive() for engine in engines])
     return pool
 
 
@@ -195,7 +197,7 @@ async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
 async def _all(works: Sequence[Awaitable[T]]) -> list[T]:
     """Wait for all, and raise the first error once all have ended."""
     results = await asyncio.gather(*works, return_exceptions=True)
-    for one in results:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in results if not isinstance(one, BaseException)]
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]

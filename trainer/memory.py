@@ -30,11 +30,12 @@ KEPT_SHARE, PREFILL_SHARE = 1 / 10, 1 / 20
 """Shares of the free memory for kept keys and values, and for the tokens of a prompt pass."""
 HIDDEN_KEPT, MIDDLE_KEPT = 16, 5
 """Number of tensors of the hidden and of the feed-forward size that a layer keeps for the backward
-pass. Estimated 1.93 MB a token of SmolLM2-135M in float32; 1.7 to 2.0 MB were measured.
+pass. The estimate is 1.93 MB per token of SmolLM2-135M in float32; 1.7 to 2.0 MB were measured.
 """
 HIDDEN_AT_ONCE, MIDDLE_AT_ONCE = 12, 3
 """The same for a pass without gradient, which holds one layer at a time."""
 
+# Limit and use of the process's control group, in the two versions of the kernel's interface.
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
@@ -107,26 +108,27 @@ def fitting_pass(
         free: free bytes; None measures.
         checkpointed: whether layers are computed again in the backward pass.
     """
-    left = free_bytes(model.device) if free is None else free
-    aside = sum(one.numel() * one.element_size() for one in model.parameters())
-    for one in model.parameters():
-        if one.requires_grad:  # weights in half precision have a float32 copy too
-            aside += one.numel() * torch.float32.itemsize * (3 + (one.element_size() < 4))
-    room = PASS_SHARE.get(model.device.type, 1 / 4) * (left - aside)
-    each = training_bytes(model.config, dtype, checkpointed=checkpointed)
-    return _between(room / each, MIN_PASS, MAX_PASS)
+    available = free_bytes(model.device) if free is None else free
+    reserved = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    for weight in model.parameters():
+        # The gradient and two moments, and the float32 copy of a weight in half precision.
+        if weight.requires_grad:
+            reserved += weight.numel() * torch.float32.itemsize * (3 + (weight.element_size() < 4))
+    room = PASS_SHARE.get(model.device.type, 1 / 4) * (available - reserved)
+    per_token = training_bytes(model.config, dtype, checkpointed=checkpointed)
+    return _between(room / per_token, MIN_PASS, MAX_PASS)
 
 
 def fitting_cache(model: PreTrainedModel, free: int | None = None) -> int:
     """Return the number of tokens whose keys and values an engine keeps between turns."""
-    left = free_bytes(model.device) if free is None else free
-    return _between(KEPT_SHARE * left / cached_bytes(model.config, model.dtype), 0, MAX_KEPT)
+    available = free_bytes(model.device) if free is None else free
+    return _between(KEPT_SHARE * available / cached_bytes(model.config, model.dtype), 0, MAX_KEPT)
 
 
 def fitting_prefill(model: PreTrainedModel, free: int | None = None) -> int:
     """Return the number of padded prompt tokens for a forward pass of an engine."""
-    left = free_bytes(model.device) if free is None else free
-    room = PREFILL_SHARE * left
+    available = free_bytes(model.device) if free is None else free
+    room = PREFILL_SHARE * available
     return _between(room / prefill_bytes(model.config, model.dtype), MIN_PASS, MAX_PASS)
 
 

@@ -49,9 +49,10 @@ KIND = "right_"
 """Beginning of the metric that names the kind of a question."""
 WRITTEN = ("warm-start", "rl", "report.html")
 RECIPE = "dr_grpo"
-"""Rewards are not divided by their group's spread. Where all answers of a group are wrong, that
-division makes the difference of 0.05 between a number alone and a number in a sentence as important
-as the right answer of another group, and the policy settles on short wrong numbers.
+"""Dr. GRPO does not divide rewards by the group's standard deviation. Where all answers of a group
+are wrong, that division makes the difference of 0.05 between a number alone and a number in a
+sentence as important as the right answer of another group, and the policy settles on short wrong
+numbers.
 """
 
 LORA_RATE = 20
@@ -186,7 +187,9 @@ async def run_real_demo(config: RealDemoConfig, console: Console | None = None) 
     out.print(f"[bold]2[/bold]  {RECIPE} on {escape(task.env)}, from rewards alone")
     with ProgressWatcher(task.steps, out) as watcher:
         result = await run_training(training_of(config, model), watcher=watcher)
-    if result.interrupted:  # `train` took the cancellation, to save; here it goes on
+    # A cancelled `run_training` saves the run and returns. The cancellation is raised again here,
+    # because nothing can be reported about an interrupted demo.
+    if result.interrupted:
         raise asyncio.CancelledError
     start = f", after a warm start whose demonstrator {FAULT_IN_WORDS}" if task.faulty else ""
     lead = f"{RECIPE} on {task.env}, from rewards alone{start}."
@@ -262,8 +265,12 @@ def conclude(folder: Path, run: Path, out: Console, *, lead: str) -> RealDemoRes
     files = sorted((run / "episodes").glob("eval-*.jsonl"))
     pairs = answered_twice(read_episodes(files[0]), read_episodes(files[-1]))
     if len(pairs) < 2:
-        raise TrainingFailed(f"only {len(pairs)} held-out questions have a reward twice")
-    before, after = [one.reward_before for one in pairs], [one.reward_after for one in pairs]
+        raise TrainingFailed(
+            f"only {len(pairs)} held-out questions have a reward both before and after training; a "
+            "comparison needs two"
+        )
+    before = [answered.reward_before for answered in pairs]
+    after = [answered.reward_after for answered in pairs]
     gains = [late - early for early, late in zip(before, after, strict=True)]
     result = RealDemoResult(
         before=mean_over_tasks(before),
@@ -288,8 +295,8 @@ def conclude(folder: Path, run: Path, out: Console, *, lead: str) -> RealDemoRes
             f"{len(pairs)} held-out questions, answered greedily, with 95 % intervals."
         ),
         facts={
-            name: " (".join(one.cells()).replace(" to ", " - ") + ")"
-            for name, one in measured.items()
+            name: " (".join(estimate.cells()).replace(" to ", " - ") + ")"
+            for name, estimate in measured.items()
         },
     )
     result.report.write_bytes(written.read_bytes())
@@ -304,21 +311,21 @@ def answered_twice(first: Sequence[Episode], last: Sequence[Episode]) -> list[An
     late = {episode.task: episode for episode in last}
     answered: list[Answered] = []
     for early in first:
-        other = late.get(early.task)
+        later = late.get(early.task)
         rewards = [
             episode.trajectories[0].verdict.reward
-            for episode in (early, other)
+            for episode in (early, later)
             if episode is not None
         ]
-        if other is None or None in rewards:
+        if later is None or None in rewards:
             continue
         metrics = early.trajectories[0].verdict.metrics
         answered.append(
             Answered(
                 kind=next((name for name in metrics if name.startswith(KIND)), ""),
                 question=early.trajectories[0].turns[0].observation[-1].text,
-                before=_said(early),
-                after=_said(other),
+                before=_spoken(early),
+                after=_spoken(later),
                 reward_before=float(rewards[0] or 0.0),
                 reward_after=float(rewards[1] or 0.0),
             )
@@ -326,17 +333,17 @@ def answered_twice(first: Sequence[Episode], last: Sequence[Episode]) -> list[An
     return answered
 
 
-def _said(episode: Episode) -> str:
-    """Return what an episode's turns said: calls as `tool(arguments)`, and texts."""
-    said: list[str] = []
+def _spoken(episode: Episode) -> str:
+    """Return what the policy wrote in an episode: calls as `tool(arguments)`, and texts."""
+    parts: list[str] = []
     for turn in episode.trajectories[0].turns:
         if turn.message is not None:
             calls = turn.message.tool_calls or []
-            said += [
+            parts += [
                 f"{call.name}({', '.join(map(str, call.arguments.values()))})" for call in calls
             ]
-            said.append(turn.message.text)
-    return ", ".join(filter(None, said))
+            parts.append(turn.message.text)
+    return ", ".join(filter(None, parts))
 
 
 def _show(pairs: Sequence[Answered], measured: dict[str, Estimate], out: Console) -> None:
@@ -346,20 +353,20 @@ def _show(pairs: Sequence[Answered], measured: dict[str, Estimate], out: Console
     out.print(f"[bold]3[/bold]  {len(pairs)} held-out questions, answered greedily")
     out.print(table)
     episodes = Table("question", "before", "", "after", "", box=None)
-    for one in one_of_each(pairs):
+    for answered in one_of_each(pairs):
         episodes.add_row(
-            escape(one.question),
-            escape(repr(one.before)),
-            f"{one.reward_before:g}",
-            escape(repr(one.after)),
-            f"{one.reward_after:g}",
+            escape(answered.question),
+            escape(repr(answered.before)),
+            f"{answered.reward_before:g}",
+            escape(repr(answered.after)),
+            f"{answered.reward_after:g}",
         )
     out.print(episodes)
 
 
 def one_of_each(pairs: Sequence[Answered]) -> list[Answered]:
     """Return the first question of each kind, whatever was answered."""
-    found: dict[str, Answered] = {}
-    for one in pairs:
-        found.setdefault(one.kind, one)
-    return list(found.values())
+    by_kind: dict[str, Answered] = {}
+    for answered in pairs:
+        by_kind.setdefault(answered.kind, answered)
+    return list(by_kind.values())

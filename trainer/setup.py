@@ -169,18 +169,18 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         evaluating = await open_engine(start_of_engines, beside=True)
         stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
-    hand_over(EngineText(engine, chat_format), [one.verifier for one in verifiers])
+    hand_over(EngineText(engine, chat_format), [weighted.verifier for weighted in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
     exploring, greedy = (
         TokenPolicy(
-            one,
+            sampling_engine,
             chat_format,
             Sampling(max_tokens=config.rollout.max_tokens, temperature=temperature),
             window=config.rollout.window or None,
             context=context,
         )
-        for one, temperature in (
+        for sampling_engine, temperature in (
             (engine, config.rollout.temperature),
             (evaluating, config.eval.temperature),
         )
@@ -203,7 +203,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         first_step=first_step,
         stream_state=stream_state,
         notes=(
-            *(f"the run continues with another setting: {one}" for one in changed),
+            *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note]),
             *plan.notes,
             *([told_correction(algorithm)] if config.overlap.max_staleness else []),

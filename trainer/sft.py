@@ -174,7 +174,7 @@ class _WarmUp:
         size = self.config.batch_size
         first = self.config.seed * SEEDS_APART + self.step * size
         episodes = [await self.demonstrate(seed) for seed in range(first, first + size)]
-        segments = [one for episode in episodes for one in episode.trajectories[0].segments]
+        segments = [segment for episode in episodes for segment in episode.trajectories[0].segments]
         rows = [row for segment in segments if (row := as_row(segment)) is not None]
         if not rows:
             raise ConfigError(f"{self.session.id}: its demonstrations hold no token to train on")

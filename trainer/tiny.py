@@ -58,11 +58,13 @@ def briefing_phrases(briefing: Briefing) -> list[str]:
     """Return the phrases that every episode repeats; as single tokens, these keep a small model's
     episodes short.
     """
-    told = "\n".join(part for part in (briefing.system_prompt, briefing.answer_format) if part)
+    parts = (briefing.system_prompt, briefing.answer_format)
+    instructions = "\n".join(part for part in parts if part)
     arguments = [name for tool in briefing.tools for name in tool.parameters.get("properties", {})]
     tools = [tool.name for tool in briefing.tools]
     roles = ["system\n", "user\n", "assistant\n"]
-    return list(dict.fromkeys(phrase for phrase in (told, *tools, *arguments, *roles) if phrase))
+    phrases = (instructions, *tools, *arguments, *roles)
+    return list(dict.fromkeys(phrase for phrase in phrases if phrase))
 
 
 def build_tokenizer(
@@ -115,9 +117,8 @@ def build_model(
             "num_key_value_heads": heads,
             "tie_word_embeddings": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
-            # The usual 0.02 is for thousands of channels; at this width copying is
-            # learned sooner with
-            # a variance of one over the width.
+            # The usual 0.02 is for thousands of channels; at this width copying is learned sooner
+            # with a variance of one over the width.
             "initializer_range": hidden**-0.5,
             **overrides,
         },
@@ -148,8 +149,8 @@ def tiny_or_folder(path: str, folder: Path, briefing: Callable[[], Briefing], *,
     """Return `path`, or the folder of a newly written tiny policy if `path` is "tiny"."""
     if path != TINY:
         return path
-    from .tiny_vision import write_tiny_vision_policy  # which is made of the functions above
+    from .tiny_vision import write_tiny_vision_policy  # imports this module itself
 
-    told = briefing()
-    write = write_tiny_vision_policy if told.shows_images else write_tiny_policy
-    return str(write(folder / "model", phrases=briefing_phrases(told), seed=seed))
+    opening = briefing()
+    write = write_tiny_vision_policy if opening.shows_images else write_tiny_policy
+    return str(write(folder / "model", phrases=briefing_phrases(opening), seed=seed))

@@ -212,7 +212,9 @@ class _Run:
         return metrics, fates_of_step(
             updater.algorithm.recipe,
             passing={groups[index].ordinal for index in updater.passing(groups)},
-            refused={one.ordinal for refusal in updater.refusals for one in refusal.episodes},
+            refused={
+                episode.ordinal for refusal in updater.refusals for episode in refusal.episodes
+            },
         )
 
     async def publish(self) -> None:

@@ -139,7 +139,7 @@ def _discard(writing: asyncio.Future[FileWeights]) -> None:
 def _write(path: Path, source: WeightSource, metadata: Sequence[TensorMeta]) -> None:
     offsets, end = {}, 0
     # Wide types first: each tensor then begins at a multiple of its type's size.
-    for meta in sorted(metadata, key=lambda one: -dtype_of(one).itemsize):
+    for meta in sorted(metadata, key=lambda described: -dtype_of(described).itemsize):
         offsets[meta.name] = end
         end += bytes_of(meta)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -177,8 +177,8 @@ def _read_header(path: Path) -> list[TensorMeta]:
     header.pop("__metadata__", None)
     try:
         return [
-            TensorMeta(name, types[one["dtype"]], tuple(one["shape"]))
-            for name, one in header.items()
+            TensorMeta(name, types[entry["dtype"]], tuple(entry["shape"]))
+            for name, entry in header.items()
         ]
     except KeyError as error:
         raise WeightsRefused(f"{str(path)!r} holds weights of type {error}") from error

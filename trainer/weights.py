@@ -105,10 +105,10 @@ def checked(source: WeightSource) -> Iterator[tuple[str, Tensor]]:
         for name, tensor in piece.items():
             if not isinstance(tensor, Tensor):
                 raise WeightsRefused(f"weight {name!r} is a {type(tensor).__name__}, not a tensor")
-            found, expected = described(name, tensor), next(announced, None)
-            if found != expected:
+            brought, expected = described(name, tensor), next(announced, None)
+            if brought != expected:
                 raise WeightsRefused(
-                    f"a source of weights brings {_told(found)} where its metadata announces "
+                    f"a source of weights brings {_told(brought)} where its metadata announces "
                     f"{_told(expected)}"
                 )
             yield name, tensor.detach()
@@ -136,19 +136,20 @@ def refuse_foreign(source: WeightSource, module: nn.Module) -> None:
         WeightsRefused: with the first names that differ.
     """
     expected = adapter_tensors(module) or dict(module.named_parameters())
-    mine = {name: tuple(one.shape) for name, one in expected.items()}
-    theirs = {meta.name: meta.shape for meta in source.metadata()}
-    if unknown := sorted(set(theirs) - set(mine)):
+    shapes_here = {name: tuple(weight.shape) for name, weight in expected.items()}
+    new_shapes = {meta.name: meta.shape for meta in source.metadata()}
+    if unknown := sorted(set(new_shapes) - set(shapes_here)):
         raise WeightsRefused(f"weights the engine's model does not have: {unknown[:3]}")
-    if missing := sorted(set(mine) - set(theirs)):
+    if missing := sorted(set(shapes_here) - set(new_shapes)):
         raise WeightsRefused(
             f"weights of the engine's model that are not among the new ones: {missing[:3]}; these "
             "would stay as they were"
         )
-    for name, shape in theirs.items():
-        if shape != mine[name]:
+    for name, shape in new_shapes.items():
+        if shape != shapes_here[name]:
             raise WeightsRefused(
-                f"weight {name!r} is {list(shape)}, in the engine's model it is {list(mine[name])}"
+                f"weight {name!r} is {list(shape)}, in the engine's model it is "
+                f"{list(shapes_here[name])}"
             )
 
 

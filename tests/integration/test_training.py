@@ -201,7 +201,7 @@ def sampled(path: Path) -> Any:
     ("arguments", "message"),
     [
         (["--trainer.lrr=1"], "unknown options: --trainer.lrr=1; did you mean --trainer.lr "),
-        (["--rollout.group_size=1"], "with sampling.group_size = 1 all are 0"),
+        (["--rollout.group_size=1"], "with sampling.group_size = 1 all advantages are 0"),
         (
             ["--trainer.lr=fast"],
             "cannot read --trainer.lr: could not convert string to float: 'fast'",

@@ -209,9 +209,9 @@ def aggregate(
     Args:
         losses: [B, T].
         mask: [B, T] in {0, 1}; also what the denominators count.
-        agg: how.
+        agg: how token losses become one number.
         weights: [B, T] or [B]; a weight of 0 drops a token from the sum and keeps it in the
-            denominator. To drop it from both, multiply the mask.
+            denominator. To drop a token from both, multiply the mask.
 
     >>> losses, mask = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 1]])
     >>> aggregate(losses, mask, weights=torch.tensor([[2.0, 0.0]]))
@@ -224,7 +224,8 @@ def aggregate(
 
 
 def divide(total: Tensor, weight: Tensor) -> Tensor:
-    """`total / weight`, and 0 when the weight is 0: a batch with nothing to train is no NaN.
+    """`total / weight`, and 0 when the weight is 0, since a batch that trains nothing must not give
+    NaN.
 
     >>> divide(torch.tensor(0.0), torch.tensor(0.0))
     tensor(0.)

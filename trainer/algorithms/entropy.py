@@ -47,7 +47,7 @@ def entropy_loss(
     Args:
         entropy: [B, T], nats, with its gradient.
         mask: [B, T] in {0, 1}.
-        coefficient: loss a nat.
+        coefficient: loss per nat.
         agg: how token values become one number.
 
     Source: Williams and Peng 1991; arXiv 1602.01783.

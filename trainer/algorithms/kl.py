@@ -2,8 +2,8 @@
 
 With `x = logp - ref_logp`: k1 = x, k2 = x^2 / 2, k3 = e^-x - 1 + x. Sampled from pi, k1 and k3 have
 the right mean value; but as a *loss* the expected gradient of k1 is 0, that of k3 is grad KL(ref ||
-pi), and only that of k2 is grad KL(pi || ref), the one wanted. So k1 belongs in the reward, k2 (or
-k3+) in the loss.
+pi), and only that of k2 is grad KL(pi || ref), which a penalty should have. So k1 belongs in the
+reward, and k2 (or k3+) in the loss.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def kl(
         estimator: "k1", "k2", "k3" or "k3+".
         old_logp: [B, T]; when given, each estimate is multiplied by `pi / old`, since the tokens
             came from old (DeepSeek-V3.2 with k3, open-instruct with k1).
-        detach_ratio: whether that ratio is a constant; in those trainers it is not.
+        detach_ratio: whether the ratio `pi / old` counts as a constant in the gradient; in the
+            trainers named above it does not.
         max_log_ratio: clamp x to +- this (20 in verl, none in TRL).
         max_value: clamp the estimate to +- this (10 in verl; slime only for "low_var_kl"; none in
             TRL).
@@ -113,6 +114,7 @@ def kl(
     x = blank(logp - ref_logp.detach(), mask)
     if max_log_ratio is not None:
         x = x.clamp(-max_log_ratio, max_log_ratio)
+    # The estimators see only the difference of their arguments; `x` is that difference, clamped.
     value = ESTIMATORS[estimator](x, torch.zeros_like(x))
     if max_value is not None:
         value = value.clamp(-max_value, max_value)
@@ -138,10 +140,10 @@ def kl_loss(
     """The divergence as a term of the loss: `coefficient * agg(kl)`, of [B, T] log-probabilities.
 
     Args:
-        logp: see `kl`, as are the others but these.
+        logp: see `kl`.
         ref_logp: see `kl`.
         mask: see `kl`.
-        coefficient: loss a nat.
+        coefficient: loss per nat.
         estimator: "k2" or "k3+" for the gradient of KL(pi || ref); "k1" has none on average.
         old_logp: see `kl`.
         detach_ratio: see `kl`.
@@ -178,7 +180,7 @@ def kl_penalised_rewards(
         logp: [B, T], of the policy that sampled.
         ref_logp: [B, T].
         mask: [B, T] in {0, 1}.
-        coefficient: reward a nat.
+        coefficient: reward per nat.
 
     Source: Ziegler et al. 2019, arXiv 1909.08593.
 
@@ -198,10 +200,10 @@ def adaptive_kl_coefficient(
     `coefficient * (1 + clip(divergence / target - 1, -0.2, 0.2) * steps / horizon)`.
 
     Args:
-        coefficient: the present one.
-        divergence: measured, nats.
-        target: wanted, nats.
-        horizon: samples over which a full correction would act.
+        coefficient: the present coefficient.
+        divergence: the measured divergence, nats.
+        target: the wanted divergence, nats.
+        horizon: the number of samples over which the coefficient changes by about 20 % at most.
         steps: samples since the last call.
 
     Source: Ziegler et al. 2019, arXiv 1909.08593.

@@ -14,7 +14,7 @@ def blank(values: Tensor, mask: Tensor) -> Tensor:
     """`values` with every untrained slot set to 0, in value and in gradient.
 
     Args:
-        values: [B, T], or [B] (one number a row, spread over its trained tokens).
+        values: [B, T], or [B] (one number per row, spread over its trained tokens).
         mask: [B, T] in {0, 1}.
 
     >>> blank(torch.tensor([[1.0, float("nan")]]), torch.tensor([[1, 0]]))
@@ -79,6 +79,8 @@ def whiten(
     count = mask.sum()
     centred = blank(values - masked_mean(values, mask), mask)
     variance = centred.square().sum() / (count - ddof).clamp(min=1)
+    # `safe` may be 0 where eps is 0 and all values are equal. The outer `where` discards that case,
+    # and the inner one keeps its infinity out of the gradient.
     safe = variance + eps if floor == "add" else variance.clamp(min=eps)
     return torch.where(
         variance > 0, centred * torch.where(safe > 0, safe, 1.0).rsqrt(), torch.zeros_like(centred)

@@ -40,6 +40,6 @@ def value_loss(
     errors = (prediction - target).square()
     if value_clip is not None:
         anchor = blank(old_values.detach(), mask)
-        held = anchor + (prediction - anchor).clamp(-value_clip, value_clip)
-        errors = torch.maximum(errors, (held - target).square())
+        clipped = anchor + (prediction - anchor).clamp(-value_clip, value_clip)
+        errors = torch.maximum(errors, (clipped - target).square())
     return aggregate(errors / 2, mask, agg)

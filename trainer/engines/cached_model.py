@@ -1,6 +1,6 @@
 """The forward passes of the local engine: a causal LM with the key-value cache of a batch.
 
-Axes: B rows, Q new tokens a row, T positions, D hidden size, V vocabulary.
+Axes: B rows, Q new tokens per row, T positions, D hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ class CachedModel:
             Each row's last logits, [B, V], and what is added to the index of each row's later
             tokens to have their rotary positions: not 0 after images.
         """
-        made = [
+        passes = [
             self._compute_rows(rows[part], first + part.start)
             for part in spans([len(row.new) for row in rows], self.prefill_tokens)
         ]
-        return torch.cat([logits for logits, _ in made]), [one for _, some in made for one in some]
+        deltas = [delta for _, of_pass in passes for delta in of_pass]
+        return torch.cat([logits for logits, _ in passes]), deltas
 
     def next_logits(
         self, tokens: Sequence[int], positions: Sequence[int], deltas: Sequence[int]
@@ -99,6 +100,7 @@ class CachedModel:
         width = max(len(row.new) for row in rows)
         step = max(1, self.prefill_tokens) if len(rows) == 1 else width
         starts = range(0, width, step)
+        # Only a single long row has several passes. The logits of all but the last are not needed.
         for start in starts[:-1]:
             self._compute(rows, first, start, start + step, shown)
         return self._compute(rows, first, starts[-1], width, shown), deltas
@@ -129,6 +131,7 @@ class CachedModel:
         padded = [[*new[start:stop], *([0] * (stop - start - len(new[start:])))] for new in news]
         bases = torch.tensor([row.base for row in rows])
         positions_BQ = bases.unsqueeze(1) + torch.arange(start, stop)
+        # The column of each row's last new id; padded columns stand behind it.
         last_B = torch.tensor([min(len(new), stop) - start - 1 for new in news])
         return self._forward(torch.tensor(padded), positions_BQ, first, last_B, shown)
 

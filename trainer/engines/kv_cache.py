@@ -20,8 +20,8 @@ from .requests import spans
 GROWTH = 64
 """Positions are allocated in multiples of this."""
 AT_ONCE = 16_384
-"""The most padded positions that are saved or loaded together, which bounds the temporary
-memory.
+"""The most padded positions that are saved or loaded together. They pass through a temporary block
+of that size, which this number bounds.
 """
 
 
@@ -97,6 +97,8 @@ class RowLayer(CacheLayerMixin):
 
 
 def _grown(old: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    # Zeros and not uninitialised memory: a row is read up to the longest row's length, and a masked
+    # value that happens to be NaN would stay NaN when it is multiplied by an attention of 0.
     new = old.new_zeros(rows, old.shape[1], length, old.shape[3])
     new[: old.shape[0], :, : old.shape[2]] = old
     return new
@@ -108,6 +110,7 @@ class RowCache(Cache):
     def __init__(self, layer_count: int) -> None:
         self.plan = CachePlan()
         self.rows: list[RowLayer] = [RowLayer(self.plan) for _ in range(layer_count)]
+        """The same objects as `Cache.layers`, one per layer of the model, with their own type."""
         super().__init__(layers=list(self.rows))
 
     def copy_rows(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
@@ -119,8 +122,8 @@ class RowCache(Cache):
         for layer in self.rows:
             layer.reserve(max(*sources, *targets) + 1, length)
             for stored in (layer.row_keys, layer.row_values):
-                seen = stored[:, :, :length]
-                seen[_index(targets, seen)] = seen[_index(sources, seen)]
+                prefixes = stored[:, :, :length]
+                prefixes[_index(targets, prefixes)] = prefixes[_index(sources, prefixes)]
 
     def save_rows(self, rows: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
         """Return a copy of the first positions of each row, [layers, 2, H, length, D]."""
@@ -134,8 +137,10 @@ class RowCache(Cache):
     def load_rows(
         self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
     ) -> None:
-        """Write saved positions to the rows from `first` onwards; rows whose entry is None are left
-        alone.
+        """Write saved positions to the rows from `first` onwards.
+
+        Rows whose entry is None may be overwritten with zeros, so all of their positions have to be
+        computed afterwards.
         """
         for part in spans(lengths, AT_ONCE):
             self._load(first + part.start, saved[part], lengths[part])
@@ -153,15 +158,16 @@ class RowCache(Cache):
     def _load(
         self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
     ) -> None:
-        known = next((one for one in saved if one is not None), None)
-        if known is None:
+        example = next((tensor for tensor in saved if tensor is not None), None)
+        if example is None:
             return
-        layers, _, heads, _, size = known.shape
+        layers, _, heads, _, size = example.shape
         width, stop = max(lengths), first + len(saved)
-        block = known.new_zeros(layers, 2, len(saved), heads, width, size)
-        for row, (one, length) in enumerate(zip(saved, lengths, strict=True)):
-            if one is not None:
-                block[:, :, row, :, :length] = one[:, :, :, :length]
+        # All rows are put into one block, so that each layer is written once and not once per row.
+        block = example.new_zeros(layers, 2, len(saved), heads, width, size)
+        for row, (tensor, length) in enumerate(zip(saved, lengths, strict=True)):
+            if tensor is not None:
+                block[:, :, row, :, :length] = tensor[:, :, :, :length]
         for layer, (keys, values) in zip(self.rows, block, strict=True):
             if not layer.is_initialized:
                 layer.lazy_initialization(keys, values)

@@ -113,14 +113,17 @@ class LocalEngine:
             version,
         )
         self._torn = ""
+        """Why the weights are a mixture of two versions; empty while they are not."""
         self._arrived: list[GenerationRequest] = []
+        """Requests that left the queue and are not in the batch yet."""
         self._waiting: queue.SimpleQueue[GenerationRequest] = queue.SimpleQueue()
         self._unscored: queue.SimpleQueue[Scoring] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._job: Future[Any] | None = None
+        """The job that the thread is running; `close` fails this job if the thread hangs in it."""
         self._gate = threading.Lock()  # nothing is queued once `_closed` is set
         self._wake = threading.Event()
-        self._running = threading.Event()
+        self._running = threading.Event()  # cleared by `pause`
         self._running.set()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="ludus-engine", daemon=True)
@@ -161,15 +164,17 @@ class LocalEngine:
     ) -> Generation:
         """Sample a continuation of `ids`; see `Engine.generate`."""
         if not ids:
-            raise ConfigError("cannot continue an empty prompt")
+            raise ConfigError("cannot continue an empty prompt; give at least one token")
         if len(ids) + sampling.max_tokens > self._max_length:
             raise ConfigError(
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
-                f"{self._max_length}"
+                f"{self._max_length}; shorten the prompt or lower max_tokens"
             )
         self._refuse_misplaced(ids, images)
         future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
         rng = random.Random(sampling.seed)
+        # Each sampled token takes one number. An answer that begins on another engine and continues
+        # here skips the numbers that were used there (decision 0704).
         for _ in range(sampling.drawn):
             rng.random()
         request = GenerationRequest(
@@ -239,13 +244,13 @@ class LocalEngine:
         result: T = await asyncio.wrap_future(future)
         return result
 
-    def _submit(self, line: queue.SimpleQueue[T], item: T) -> None:
+    def _submit(self, pending: queue.SimpleQueue[T], item: T) -> None:
         with self._gate:
-            # Checked under the gate: a request queued after the thread's last sweep would never
-            # end.
+            # The check needs the gate, because nobody would ever answer a request that is queued
+            # after the thread has emptied the queues for the last time.
             if self._closed or not self._thread.is_alive():
                 raise EngineClosed("the engine is closed and answers nothing; build a new one")
-            line.put(item)
+            pending.put(item)
         self._wake.set()
 
     # --- the engine's thread --------------------------------------------------
@@ -257,8 +262,9 @@ class LocalEngine:
         finally:
             with self._gate:
                 self._closed = True
+            # Requests for text end with the tokens they have; only jobs are left without an answer.
             self._abort()
-            self._give_up(EngineClosed("the engine was closed before it came to this"))
+            self._give_up(EngineClosed("the engine was closed before it began this call"))
 
     def _serve(self) -> None:
         while not self._closed:
@@ -274,12 +280,14 @@ class LocalEngine:
                 self._fail_all(error)
 
     def _tick(self) -> None:
-        # Those who join are kept where `_fail_all` finds them, should their first pass fail.
+        # New requests stay in `_arrived` until their first pass has succeeded: if the pass fails,
+        # `_fail_all` finds them there.
         room = self.max_rows - len(self._batch.active)
         if not self._batch.active:
             self._wait_for_company()  # the first request is rarely alone, and a pass can serve many
         wanted = (request for request in taken(self._waiting) if not request.future.cancelled())
         self._arrived = list(islice(wanted, room))
+        # This error is raised after the arrivals were taken, so that they fail at once too.
         if self._torn:
             raise StaleWeights(self._torn)
         if not self.keep_cache:
@@ -312,7 +320,9 @@ class LocalEngine:
             self._job = None
 
     def _score_waiting(self) -> None:
-        """Score every row that waits, so that later callers find the work done."""
+        """Score every row that waits in one go. Each caller queues this job, so the first job finds
+        the rows of all callers, and the others find nothing left to do.
+        """
         rows = list(taken(self._unscored))
         if self._torn:
             for row in rows:
@@ -323,7 +333,7 @@ class LocalEngine:
 
     def _copy_weights(self, source: WeightSource, version: int) -> None:
         refuse_foreign(source, self.model)
-        mine = dict(self.model.named_parameters())
+        parameters = dict(self.model.named_parameters())
         # Drop old keys before the first copy: a copy that fails half way must leave none behind.
         self._batch.outdate()
         self._torn = (
@@ -332,7 +342,7 @@ class LocalEngine:
         )
         try:
             for name, tensor in checked(source):
-                mine[name].copy_(tensor)
+                parameters[name].copy_(tensor)
         except Exception:
             self._fail_all(StaleWeights(self._torn))  # nobody goes on with a mixture of weights
             raise

@@ -19,11 +19,11 @@ HUB_TIMEOUT_S = 10.0
 def locate_model(path: str | Path) -> str:
     """Return the transformers folder, or the hub id, that a model path stands for.
 
-    A folder of that name goes before a released model. A GGUF file and a released model are
-    written as a folder at the first use; see `models_folder`.
+    A folder takes precedence over a released model of the same name. A GGUF file and a released
+    model are written as a folder at the first use; see `models_folder`.
 
     Raises:
-        ConfigError: the path is nothing of these; or the model is not in the hub's cache, and the
+        ConfigError: the path is none of these; or the model is not in the hub's cache, and the
             hub cannot be reached.
         MissingExtra: a package that the file or the released model needs is missing.
     """
@@ -63,8 +63,8 @@ def _nearest(path: Path) -> str:
     """Return how much of a path exists, and the names in the last folder, as a hint for a
     message.
     """
-    found = next(place for place in (*path.parents, Path()) if place.is_dir())
-    names = sorted(entry.name for entry in found.iterdir() if entry.is_dir())[-5:]
-    if found in (Path(), Path("/")) or not names:
+    existing = next(place for place in (*path.parents, Path()) if place.is_dir())
+    names = sorted(entry.name for entry in existing.iterdir() if entry.is_dir())[-5:]
+    if existing in (Path(), Path("/")) or not names:
         return ""
-    return f" ({str(found)!r} has {', '.join(names)})"
+    return f" ({str(existing)!r} has {', '.join(names)})"

@@ -125,7 +125,7 @@ def _refuse_altered_logits(model: CausalLM, path: str) -> None:
     if not torch.allclose(whole, parts, atol=1e-2, rtol=1e-2):
         raise ConfigError(
             f"the model in {path!r} changes its logits after the head (scaling or soft caps), "
-            "which this trainer does not compute"
+            "which this trainer does not compute; choose a model without"
         )
 
 
@@ -225,9 +225,10 @@ def save_model(
         model.config.save_pretrained(str(path))
         model.generation_config.save_pretrained(str(path))
     if not has_adapter(model) or not base_below(model).alone:
-        made = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
-        model.save_pretrained(str(path), state_dict=None if made is None else dict(made))
-    # Everywhere else a tokenizer is what ludus needs of it; here it is transformers' own.
+        merged = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
+        model.save_pretrained(str(path), state_dict=None if merged is None else dict(merged))
+    # Elsewhere a tokenizer is anything with the methods of `Tokenizer`; saving needs transformers'
+    # own class.
     cast("PreTrainedTokenizerBase", tokenizer).save_pretrained(str(path))
     if images is not None:
         images.save(path)

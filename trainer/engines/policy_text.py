@@ -67,19 +67,22 @@ class EngineText:
         ids = self.prompt(messages)
         room = min(max_tokens, self.max_length - len(ids))
         if room < 1:
-            raise NoRoomToAnswer(f"{len(ids)} tokens leave no room to answer in {self.max_length}")
+            raise NoRoomToAnswer(
+                f"a conversation of {len(ids)} tokens leaves no room to answer: the policy's "
+                f"engine takes {self.max_length} tokens of prompt and answer"
+            )
         sampling = Sampling(
             max_tokens=room,
             temperature=temperature,
             seed=seed,
             stop_token_ids=self.chat_format.stop_token_ids,
         )
-        said = await self.engine.generate(ids, sampling)
-        message = self.chat_format.parse(said.ids, complete=True, calls=False, marks=False)
-        return message.text, said.finish is Finish.STOP
+        generation = await self.engine.generate(ids, sampling)
+        message = self.chat_format.parse(generation.ids, complete=True, calls=False, marks=False)
+        return message.text, generation.finish is Finish.STOP
 
     async def close(self) -> None:
-        """Do nothing: the engine is the run's."""
+        """Do nothing: the engine belongs to the run, which closes it."""
 
 
 def hand_over(policy: EngineText, verifiers: Iterable[Verifier]) -> None:

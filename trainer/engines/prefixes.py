@@ -23,6 +23,7 @@ class PrefixStore:
         self._lengths: dict[int, int] = {}
         """How many saved rows have each length."""
         self._sorted: list[int] = []
+        """The lengths in ascending order, each once: `longest` tries one prefix of each length."""
 
     def put(self, ids: Sequence[int], saved: torch.Tensor) -> None:
         """Save the keys and values of `ids`, and drop old rows to stay within the bound."""
@@ -42,8 +43,11 @@ class PrefixStore:
         return ids in self._saved
 
     def longest(self, ids: Sequence[int]) -> tuple[int, torch.Tensor | None]:
-        """Return length and row of the longest saved prefix that leaves some id to compute;
-        (0, None) without a match.
+        """Return length and row of the longest saved prefix that is shorter than `ids`; (0, None)
+        without a match.
+
+        At least one id is left to compute: the next token is sampled from the logits after the last
+        id, and only keys and values are saved.
         """
         for index in range(bisect_left(self._sorted, len(ids)) - 1, -1, -1):
             length = self._sorted[index]

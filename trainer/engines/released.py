@@ -91,9 +91,9 @@ def _file_of(release: PackagedModel) -> Path:
     except PackageNotFoundError:
         listed = []
     for entry in listed:
-        found = Path(str(entry.locate()))
-        if found.name == release.file and found.is_file():
-            return found
+        path = Path(str(entry.locate()))
+        if path.name == release.file and path.is_file():
+            return path
     raise MissingExtra(
         f"{release.title} comes with the Python package {release.package}, which is not installed: "
         f"pip install 'ludus-rl[{release.extra}]', or, without the package's own dependencies "

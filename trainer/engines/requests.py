@@ -71,8 +71,8 @@ def cache_key(ids: Sequence[int], images: Sequence[PlacedImage]) -> tuple[int, .
     number from the image's digest, since every image has the same placeholders.
     """
     key = list(ids)
-    for one in images:
-        key[one.start] = -1 - int.from_bytes(digest_of(one.image)[:16])
+    for placed in images:
+        key[placed.start] = -1 - int.from_bytes(digest_of(placed.image)[:16])
     return tuple(key)
 
 
@@ -83,14 +83,14 @@ def check_placed(ids: Sequence[int], images: Sequence[PlacedImage], token_id: in
         ConfigError: an image lies outside the ids, on other tokens, or on another image.
     """
     free = 0
-    for one in images:
-        where = ids[one.start : one.end]
-        if one.start < free or len(where) != one.tokens or set(where) != {token_id}:
+    for placed in images:
+        where = ids[placed.start : placed.end]
+        if placed.start < free or len(where) != placed.tokens or set(where) != {token_id}:
             raise ConfigError(
-                f"an image of {one.tokens} tokens cannot stand at {one.start} in {len(ids)} ids: "
-                f"these positions must hold its placeholder {token_id} and no other image"
+                f"an image of {placed.tokens} tokens cannot stand at {placed.start} in {len(ids)} "
+                f"ids: these positions must hold its placeholder {token_id} and no other image"
             )
-        free = one.end
+        free = placed.end
 
 
 def draw(
@@ -145,8 +145,8 @@ def first_of_each(groups: Sequence[Sequence[T]]) -> tuple[list[T], list[int]]:
     >>> first_of_each(["abc", "d", "ef"])
     (['a', 'd', 'e', 'b', 'c', 'f'], [0, 1, 2, 0, 0, 2])
     """
-    others = [(one, index) for index, group in enumerate(groups) for one in group[1:]]
-    members = [group[0] for group in groups] + [one for one, _ in others]
+    others = [(member, index) for index, group in enumerate(groups) for member in group[1:]]
+    members = [group[0] for group in groups] + [member for member, _ in others]
     return members, [*range(len(groups)), *(index for _, index in others)]
 
 

@@ -36,8 +36,9 @@ class RunningBatch:
         """How many tokens of running requests were computed again after new weights."""
 
     def admit(self, arrived: Sequence[GenerationRequest]) -> None:
-        """Compute each distinct prompt once, and sample the first token of each row."""
-        # Rollouts of a group share their prompt: compute each distinct prompt once.
+        """Compute each distinct prompt once, since rollouts of a group share theirs, and sample the
+        first token of each row.
+        """
         sharing: dict[tuple[int, ...], list[GenerationRequest]] = {}
         for request in arrived:
             sharing.setdefault(request.key(request.prompt_length), []).append(request)
@@ -66,7 +67,9 @@ class RunningBatch:
         self._retire()
 
     def outdate(self) -> None:
-        """Note that the weights are about to change: no key of theirs may serve a later turn."""
+        """Note that the weights are about to change: drop the saved keys, and mark the running
+        requests, whose keys now belong to older weights.
+        """
         self.prefixes.clear()
         for request in self.active:
             request.stale = True
@@ -94,13 +97,13 @@ class RunningBatch:
         bases = [length for length, _ in matches]
         self.cached.cache.load_rows(first, [saved for _, saved in matches], bases)
         rows = [
-            PromptRow(tuple(some[0].ids), base, some[0].images)
-            for some, base in zip(sharing.values(), bases, strict=True)
+            PromptRow(tuple(alike[0].ids), base, alike[0].images)
+            for alike, base in zip(sharing.values(), bases, strict=True)
         ]
         self.computed_prompt_tokens += sum(len(row.new) for row in rows)
         logits_BV, deltas = self.cached.prompt_logits(rows, first)
-        for some, delta in zip(sharing.values(), deltas, strict=True):
-            for request in some:
+        for alike, delta in zip(sharing.values(), deltas, strict=True):
+            for request in alike:
                 request.rope_delta = delta
         return logits_BV, bases
 
@@ -143,13 +146,15 @@ class RunningBatch:
 
     def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
         """Move the last remaining rows into the places of finished rows."""
-        left = len(self.active) - len(gone)
-        # Finished rows at the end simply fall off; only gaps before `left` have to be filled.
-        targets = [row for row in gone if row < left]
-        sources = [row for row in range(left, len(ends)) if ends[row] is None]
+        remaining = len(self.active) - len(gone)
+        # The cache needs rows 0 to `remaining` without gaps. A finished row behind them is dropped
+        # by the cut below; a finished row among them is overwritten with a later, unfinished one.
+        targets = [row for row in gone if row < remaining]
+        sources = [row for row in range(remaining, len(ends)) if ends[row] is None]
         movers = [self.active[row] for row in sources]
+        # Of the last sampled token the cache has no keys yet.
         length = max((len(request.ids) for request in movers), default=1) - 1
         self.cached.cache.copy_rows(sources, targets, length)
         for row, mover in zip(targets, movers, strict=True):
             self.active[row] = mover
-        del self.active[left:]
+        del self.active[remaining:]

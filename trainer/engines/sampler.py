@@ -42,6 +42,9 @@ def sample(
 
 
 def _draw(probabilities_BV: torch.Tensor, uniform_B: torch.Tensor) -> torch.Tensor:
+    # In float64, since the rounding of a float32 sum over a large vocabulary is larger than the
+    # probabilities of rare tokens. The uniform is scaled to the sum, which top-p and top-k make
+    # smaller than 1.
     cumulative_BV = probabilities_BV.double().cumsum(dim=-1)
     target_B1 = uniform_B.double().unsqueeze(1) * cumulative_BV[:, -1:]
     ids_B = torch.searchsorted(cumulative_BV, target_B1, right=True).squeeze(1)
@@ -61,6 +64,7 @@ def _truncated(
     before_BV = sorted_BV.cumsum(dim=-1) - sorted_BV
     rank_V = torch.arange(sorted_BV.shape[1], device=sorted_BV.device)
     outside_k_BV = (top_k_B.unsqueeze(1) >= 0) & (rank_V >= top_k_B.clamp(min=1).unsqueeze(1))
+    # The likeliest token stays in the nucleus also where top-p is 0.
     outside_BV = outside_k_BV | ((before_BV >= top_p_B.unsqueeze(1)) & (rank_V > 0))
     kept_BV = sorted_BV.masked_fill(outside_BV, 0.0)
     return torch.zeros_like(kept_BV).scatter(1, order_BV, kept_BV)

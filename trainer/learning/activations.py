@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MARK = "_ludus_prepared"
+"""Attribute of a decoder layer: the set of preparations that were made."""
 
 
 def prepare_layers(model: PreTrainedModel, *, checkpoint: bool, compiled: bool) -> None:
@@ -48,7 +49,9 @@ _trim = trimmer()
 
 
 def _after_a_layer(layer: Any, *_: Any) -> None:
-    """Give back what a layer has freed; a pass without gradient keeps nothing in between."""
+    """Give the memory that a layer has freed back to the system (decision 0654). A pass without
+    gradient keeps no inputs of layers, between which freed memory would be lost.
+    """
     if torch.is_grad_enabled():
         _trim()
 
@@ -77,6 +80,7 @@ def use_liger(model: PreTrainedModel) -> None:
         raise MissingExtra.of("liger", needed_for="trainer.kernels = liger") from None
     if model.config.model_type not in known:
         raise ConfigError(
-            f"trainer.kernels is 'liger', which has no kernels for {model.config.model_type!r}"
+            f"trainer.kernels is 'liger', which has no kernels for {model.config.model_type!r}; "
+            "leave trainer.kernels at torch"
         )
     apply(model=model)

@@ -31,7 +31,7 @@ class WeightAverage:
     def __init__(self, parameters: Sequence[Parameter], decay: float) -> None:
         self._parameters = list(parameters) if decay else []
         self._decay = decay
-        self._values = [one.detach().float().clone() for one in self._parameters]
+        self._values = [weight.detach().float().clone() for weight in self._parameters]
 
     @property
     def used(self) -> bool:
@@ -41,13 +41,13 @@ class WeightAverage:
     @torch.no_grad()
     def update(self) -> None:
         """Take the weights after an update into the average."""
-        for value, one in zip(self._values, self._parameters, strict=True):
-            value.lerp_(one.float(), 1 - self._decay)
+        for value, weight in zip(self._values, self._parameters, strict=True):
+            value.lerp_(weight.float(), 1 - self._decay)
 
     @contextmanager
     def in_place(self) -> Generator[None]:
         """Put the average in the place of the weights inside the block."""
-        before = [one.detach().clone() for one in self._parameters]
+        before = [weight.detach().clone() for weight in self._parameters]
         self._write(self._values)
         try:
             yield
@@ -61,7 +61,7 @@ class WeightAverage:
     @torch.no_grad()
     def restore(self, state: Sequence[Tensor]) -> None:
         """Continue from the average that a checkpoint has kept; without any, from the weights.
-        Where no average is asked for, a kept one is left out.
+        A run without an average ignores the checkpoint's.
         """
         if not self.used:
             return
@@ -70,8 +70,8 @@ class WeightAverage:
 
     @torch.no_grad()
     def _write(self, values: Sequence[Tensor]) -> None:
-        for one, value in zip(self._parameters, values, strict=True):
-            one.copy_(value)
+        for weight, value in zip(self._parameters, values, strict=True):
+            weight.copy_(value)
 
 
 class AverageWriter:
@@ -89,7 +89,7 @@ class AverageWriter:
     def broken(self) -> list[str]:
         """Return the names of weights that are not finite."""
         named = self._learner.model.named_parameters()
-        return [name for name, one in named if not bool(one.isfinite().all())]
+        return [name for name, weight in named if not bool(weight.isfinite().all())]
 
     def write(self, folder: Path) -> None:
         """Write both into an existing folder."""

@@ -63,7 +63,7 @@ class Batch:
         return len(self.ids)
 
     def take(self, rows: Tensor) -> Batch:
-        """Return some rows, with surplus padding cut off."""
+        """Return the rows with the given numbers, padded to the longest of them."""
         width = int(self.lengths[rows].max())
 
         def cut(tensor: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def as_row(segment: Segment) -> Row | None:
         logprobs[start:end] = turn.logprobs or [0.0] * len(turn.out_ids)
         versions[start:end] = turn.versions or [-1] * len(turn.out_ids)
     if mask:
-        mask[0] = 0
+        mask[0] = 0  # no token stands before the first, so nothing has predicted it
     if not any(mask):
         return None
     return Row(ids, mask, logprobs, tuple(segment.images()), tuple(versions))
@@ -109,7 +109,7 @@ def pad(rows: Sequence[Row]) -> Batch:
 
     def stack(lists: Sequence[Sequence[float]], dtype: torch.dtype, filler: int = 0) -> Tensor:
         return torch.tensor(
-            [[*one, *([filler] * (width - len(one)))] for one in lists], dtype=dtype
+            [[*values, *([filler] * (width - len(values)))] for values in lists], dtype=dtype
         )
 
     return Batch(
@@ -134,6 +134,7 @@ def passes(
     number are never split, however long their pass gets.
     """
     part: list[int] = []
+    # Units come in order of their longest row, so the last unit has the longest row of the pass.
     for unit in units(lengths, rows, together):
         if part and (len(part) + len(unit)) * int(lengths[unit].max()) > tokens:
             yield torch.tensor(part)
@@ -150,6 +151,8 @@ def units(lengths: Tensor, rows: Tensor, together: Tensor | None) -> list[list[i
     ordered: list[int] = rows[lengths[rows].argsort()].tolist()
     if together is None:
         return [[row] for row in ordered]
+    # From the longest row down, a unit enters the dictionary with its longest row; reversed, the
+    # dictionary's order is that of `passes`.
     units: dict[int, list[int]] = {}
     for row in reversed(ordered):
         units.setdefault(int(together[row]), []).append(row)

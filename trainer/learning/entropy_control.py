@@ -28,7 +28,7 @@ class EntropyControl:
         """Set the weight for the step that learns from `batch`.
 
         Returns:
-            Metrics, where the recipe has a target: `entropy` (nats a token) and
+            Metrics, where the recipe has a target: `entropy` (nats per token) and
             `entropy_coefficient` (the weight that is applied).
         """
         tokens = float(batch.mask.sum())

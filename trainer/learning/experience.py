@@ -79,14 +79,16 @@ def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience
     rows: list[RewardedRow] = []
     owners: list[int] = []
     for number, (_, _, trajectory) in enumerate(kept):
-        made = rewarded_rows(trajectory)
-        rows += made
-        owners += [number] * len(made)
+        of_trajectory = rewarded_rows(trajectory)
+        rows += of_trajectory
+        owners += [number] * len(of_trajectory)
     if not rows:
         return None
-    batch = pad([one.row for one in rows])
-    cut = {
-        n: state for n, (_, _, one) in enumerate(kept) if (state := _state_after(one)) is not None
+    batch = pad([rewarded.row for rewarded in rows])
+    states = {
+        number: state
+        for number, (_, _, trajectory) in enumerate(kept)
+        if (state := _state_after(trajectory)) is not None
     }
     return Experience(
         rewards=torch.tensor([trajectory.verdict.unwrap() for _, _, trajectory in kept]),
@@ -95,10 +97,10 @@ def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience
         excluded=torch.tensor([trajectory.exclude_from_loss for _, _, trajectory in kept]),
         rollouts=torch.tensor(owners),
         batch=batch,
-        turn_rewards=_padded([one.rewards for one in rows], 0),
-        turns=_padded([one.turns for one in rows], UNTRAINED),
-        states=pad(list(cut.values())) if cut else None,
-        states_of=torch.tensor(list(cut), dtype=torch.long),
+        turn_rewards=_padded([rewarded.rewards for rewarded in rows], 0),
+        turns=_padded([rewarded.turns for rewarded in rows], UNTRAINED),
+        states=pad(list(states.values())) if states else None,
+        states_of=torch.tensor(list(states), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
         version=version,
@@ -135,6 +137,8 @@ def _state_after(trajectory: Trajectory) -> Row | None:
     images = trajectory.state_images if trajectory.state_ids else last.images()
     if not ids:
         return None
+    # A value is read before a trained token, hence the token behind the state; its id does not
+    # matter.
     return Row([*ids, 0], [*([0] * len(ids)), 1], [0.0] * (len(ids) + 1), tuple(images))
 
 
@@ -155,11 +159,11 @@ def prompt_tokens(mask: Tensor, experience: Experience) -> Tensor:
 def responses_of(experience: Experience, logp: Tensor) -> list[list[Row]]:
     """Return the rows of each of the N trajectories, with `logp` [B, T] as log-probabilities."""
     batch = experience.batch
-    found: list[list[Row]] = [[] for _ in experience.tasks]
+    responses: list[list[Row]] = [[] for _ in experience.tasks]
     owners, lengths = experience.rollouts.tolist(), batch.lengths.tolist()
     for row, (owner, length) in enumerate(zip(owners, lengths, strict=True)):
-        mask = [int(one) for one in batch.mask[row, :length].tolist()]
+        mask = [int(trained) for trained in batch.mask[row, :length].tolist()]
         ids, logprobs = batch.ids[row, :length].tolist(), logp[row, :length].tolist()
         images = batch.images[row] if batch.images else ()
-        found[owner].append(Row(ids, mask, logprobs, images))
-    return found
+        responses[owner].append(Row(ids, mask, logprobs, images))
+    return responses

@@ -32,15 +32,17 @@ class Refusal:
     @property
     def names(self) -> list[str]:
         """Names of the episodes: the group, and the number of the rollout within the group."""
-        return [f"{one.group or one.task} rollout {one.index}" for one in self.episodes]
+        return [
+            f"{episode.group or episode.task} rollout {episode.index}" for episode in self.episodes
+        ]
 
     def told(self, where: str) -> str:
-        """Return the refusal in words, with the episodes by task and rollout, and the file that
-        holds the rows.
+        """Return the refusal in words, with the episodes by task and rollout, and with `where`, the
+        file that holds the episodes.
         """
         shown = ", ".join(
-            f"task {one.task} (group {one.group}, rollout {one.index})"
-            for one in self.episodes[:MAX_NAMED]
+            f"task {episode.task} (group {episode.group}, rollout {episode.index})"
+            for episode in self.episodes[:MAX_NAMED]
         )
         more = len(self.episodes) - MAX_NAMED
         return f"{self.reason}; from {shown}{f' and {more} more' if more > 0 else ''}; see {where}"
@@ -63,8 +65,8 @@ def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: 
     for name, tensor in tensors.items():
         if tensor is None:
             continue
-        each = tensor[rollouts].unsqueeze(1) if tensor.dim() == 1 else tensor
-        broken = ~each.isfinite() & trained
+        by_row = tensor[rollouts].unsqueeze(1) if tensor.dim() == 1 else tensor
+        broken = ~by_row.isfinite() & trained
         if bool(broken.any()):
             reasons.append(f"{name} of {int(broken.sum())} of {int(trained.sum())} trained tokens")
             rows |= set(broken.any(1).nonzero().flatten().tolist())
@@ -74,7 +76,11 @@ def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: 
 
 def is_finite(parameters: Sequence[torch.nn.Parameter]) -> bool:
     """Whether every gradient is finite; parameters without a gradient do not count."""
-    return all(bool(one.grad.isfinite().all()) for one in parameters if one.grad is not None)
+    return all(
+        bool(parameter.grad.isfinite().all())
+        for parameter in parameters
+        if parameter.grad is not None
+    )
 
 
 def broken_units(
@@ -89,10 +95,9 @@ def broken_units(
 
     Returns:
         The rows of at most `most` units that break alone. If no unit breaks alone, the smallest set
-        that
-        was found to break together; empty if all units together do not break.
+        that was found to break together; empty if all units together do not break.
     """
-    found: list[int] = []
+    broken: list[int] = []
     count = 0
 
     def search(part: Sequence[list[int]]) -> bool:
@@ -102,17 +107,18 @@ def broken_units(
             return False
         if len(part) == 1:
             count += 1
-            found.extend(rows)
+            broken.extend(rows)
             return True
         middle = len(part) // 2
+        # A list, and not `or`: both halves are searched, since both may hold broken rows.
         halves = [search(part[:middle]), search(part[middle:])]
         if not any(halves):
             count += 1
-            found.extend(rows)  # only together are they too large
+            broken.extend(rows)  # neither half breaks by itself, but their sum is not finite
         return True
 
     search(units)
-    return sorted(found)
+    return sorted(broken)
 
 
 def told(loss: float, norm: float) -> str:

@@ -61,9 +61,9 @@ class UpdatePasses:
     entropy: bool = False
     """Whether the loss reads entropies."""
     afresh: Callable[[], None] = lambda: None
-    """Called whenever the gradient is computed from its first pass, which happens again where
-    memory ran out or a scaled loss overflowed: what the loss has noted of earlier passes does not
-    count.
+    """Called before the first pass of each attempt at the gradient. An update makes another attempt
+    after memory ran out or a scaled loss overflowed, and several while it searches for broken rows.
+    A loss that collects statistics discards here what earlier attempts have added.
     """
 
 
@@ -131,46 +131,50 @@ class Learner(PolicyReader):
         """
         how = how or UpdatePasses()
         idle = torch.zeros(len(batch), dtype=torch.bool) if how.idle is None else how.idle
-        left = rows[~idle[rows]]
+        computed_rows = rows[~idle[rows]]
 
-        def backward(those: Tensor) -> tuple[float, float]:
+        def backward(some_rows: Tensor) -> tuple[float, float]:
             """Compute the gradient of the given rows afresh; return the sum and the weight of the
             loss.
             """
             self.optimizer.zero_grad(set_to_none=True)
             how.afresh()
             total, weight = 0.0, 0.0
-            for part in self._passes(batch, those, how.together):
+            for part in self._passes(batch, some_rows, how.together):
                 with self._watching(batch, part):
-                    one = batch.take(part).to(self.model.device)
-                    said = self.predict(one, entropy=how.entropy)
-                    part_sum, part_weight = loss(one, said)
-                    self._backward(part_sum * self.scale.factor, said)
+                    part_batch = batch.take(part).to(self.model.device)
+                    predicted = self.predict(part_batch, entropy=how.entropy)
+                    part_sum, part_weight = loss(part_batch, predicted)
+                    self._backward(part_sum * self.scale.factor, predicted)
                     total, weight = total + float(part_sum.detach()), weight + float(part_weight)
-                    del one, said, part_sum
+                    # The names would keep these tensors alive during the next forward pass.
+                    del part_batch, predicted, part_sum
             return self._over_ranks(total, weight)
 
-        short = self.shortage.count
-        resting, resting_weight = self._resting(batch, rows[idle[rows]], loss)
+        shortages_before = self.shortage.count
+        idle_sum, idle_weight = self._idle_sum(batch, rows[idle[rows]], loss)
         while True:
-            total, weight = self._fitting(lambda: backward(left))
-            total, weight = total + resting, weight + resting_weight
-            made = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
+            total, weight = self._fitting(lambda: backward(computed_rows))
+            total, weight = total + idle_sum, weight + idle_weight
+            metrics = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
             if weight == 0:
-                return {"loss": 0.0, "grad_norm": 0.0, **made}
+                return {"loss": 0.0, "grad_norm": 0.0, **metrics}
             norm = self._clipped_norm(weight)
+            # `total` is the sum of the loss before scaling. If `total` is finite and the gradient
+            # is not, the factor may be the cause, and the same rows are computed again with half
+            # the factor. If `total` is not finite either, no factor helps (decision 0653).
             overflown = math.isfinite(total) and not math.isfinite(norm)
             if not (overflown and self.scale.lower()):
                 break
         if fault := told(total / weight, norm):
 
-            def breaks(those: list[int]) -> bool:
-                loss_sum, _ = backward(torch.tensor(those))
+            def breaks(some_rows: list[int]) -> bool:
+                loss_sum, _ = backward(torch.tensor(some_rows))
                 return not (math.isfinite(loss_sum) and self._gradient_is_finite())
 
-            found = broken_units(units(batch.lengths, left, how.together), breaks)
+            broken_rows = broken_units(units(batch.lengths, computed_rows, how.together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
-            raise UpdateRefused(fault, found)
+            raise UpdateRefused(fault, broken_rows)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()
@@ -179,10 +183,10 @@ class Learner(PolicyReader):
         self.scale.made()
         self.updates += 1
         if self.scale.used:
-            made["loss_scale"] = self.scale.factor
-        if self.shortage.count > short:
-            made["out_of_memory"] = float(self.shortage.count - short)
-        return {"loss": total / weight, "grad_norm": norm, **made}
+            metrics["loss_scale"] = self.scale.factor
+        if self.shortage.count > shortages_before:
+            metrics["out_of_memory"] = float(self.shortage.count - shortages_before)
+        return {"loss": total / weight, "grad_norm": norm, **metrics}
 
     @property
     def lr(self) -> float:
@@ -206,6 +210,8 @@ class Learner(PolicyReader):
         """
         with self.steady.changing():
             with self.average.in_place():
+                # The average is kept of the float32 copies, so the model's own weights change only
+                # when these copies are rounded into them, before the block and again after it.
                 self.masters.write_back()
                 yield
             self.masters.write_back()
@@ -217,7 +223,8 @@ class Learner(PolicyReader):
         if not self.average.used or self.config.ema_use != "evaluate":
             return self.source()
         with self.averaged():
-            return MemoryWeights({name: one.clone() for name, one in checked(self.source())})
+            # Copies, since the average leaves the model's tensors at the end of this block.
+            return MemoryWeights({name: tensor.clone() for name, tensor in checked(self.source())})
 
     def source(self) -> WeightSource:
         """Return the weights for an engine, not copied: they stay as they are until read. An
@@ -277,24 +284,26 @@ class Learner(PolicyReader):
         if self.value_head is not None:
             self.value_head.load_state_dict(state["value_head"])
         if self.critic is not None:
+            # Not strict, because the state has the critic's trained weights only.
             self.critic.load_state_dict(state["critic"], strict=False)
         self.masters.restore(state.get("masters", ()))
         self.average.restore(state.get("average", ()))
         self.scale.restore(state.get("loss_scale", {}))
 
     def _read_shards(self, folder: Path | None) -> None:
-        from ..ranks.shards import read_shards  # which knows this module
+        from ..ranks.shards import read_shards  # imports this module itself
 
         if folder is None:
             raise ConfigError("the state was written by ranks; its checkpoint's folder is missing")
         read_shards(folder, self)
 
-    # What several ranks do in another way; see `ludus.trainer.ranks`.
+    # The methods from here to `_gradient_is_finite` are overridden by `ranks.ShardedLearner`, in
+    # which several processes take part in an update.
 
     def _place(self) -> None:
         """Put the modules where they are trained, before the optimizer is made."""
 
-    def _backward(self, part_sum: Tensor, said: Predicted) -> None:
+    def _backward(self, part_sum: Tensor, predicted: Predicted) -> None:
         """Add the gradient of a pass's sum."""
         if part_sum.requires_grad:
             part_sum.backward()
@@ -308,18 +317,23 @@ class Learner(PolicyReader):
 
     def _parameters(self) -> list[Parameter]:
         """Return what the optimizer moves."""
-        return [self.masters.of(one) for one in self._held()]
+        return [self.masters.of(parameter) for parameter in self._held()]
 
     def _held(self) -> list[Parameter]:
         """Return the trained weights: the policy's, the critic's, the value head's."""
         modules = [self.model, self.critic, self.value_head]
-        every = [one for module in modules if module is not None for one in module.parameters()]
-        return [one for one in every if one.requires_grad]
+        return [
+            parameter
+            for module in modules
+            if module is not None
+            for parameter in module.parameters()
+            if parameter.requires_grad
+        ]
 
     def _policy(self) -> list[Parameter]:
         """Return what the optimizer moves of the policy alone."""
-        held = [one for one in self.model.parameters() if one.requires_grad]
-        return [self.masters.of(one) for one in held]
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return [self.masters.of(parameter) for parameter in trained]
 
     def _groups(self) -> list[dict[str, Any]]:
         """Return the parameter groups: one, or two where the critic has a rate of its own."""
@@ -327,25 +341,28 @@ class Learner(PolicyReader):
         if not self.config.critic_lr or self.value_head is None:
             return [{"params": every}]
         factor = self.config.critic_lr / self.config.lr
-        mine = {id(one) for one in policy}
-        values = [one for one in every if id(one) not in mine]
+        of_policy = {id(parameter) for parameter in policy}
+        values = [parameter for parameter in every if id(parameter) not in of_policy]
         return [{"params": policy, "factor": 1.0}, {"params": values, "factor": factor}]
 
-    def _resting(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
-        """Return the sum and weight of rows that the model is not run on."""
+    def _idle_sum(self, batch: Batch, rows: Tensor, loss: Loss) -> tuple[float, float]:
+        """Return the sum and weight of the loss over rows that the model is not run on."""
         if not len(rows):
             return 0.0, 0.0
-        one = batch.take(rows).to(self.model.device)
-        zero = torch.zeros_like(one.mask)
-        part_sum, part_weight = loss(one, Predicted(zero, zero))
+        idle_batch = batch.take(rows).to(self.model.device)
+        zero = torch.zeros_like(idle_batch.mask)
+        part_sum, part_weight = loss(idle_batch, Predicted(zero, zero))
         return float(part_sum), float(part_weight)
 
     def _clipped_norm(self, weight: float) -> float:
         """Divide the gradient by `weight` and clip the result; return the norm before clipping.
 
-        While only values are trained, the policy has no gradient.
+        During the first `value_updates` updates, which train the value head and critic alone, the
+        gradients of the policy are removed.
         """
         parameters = self._parameters()
+        # None and not zeros: AdamW skips a parameter without a gradient, but decays the weight and
+        # the moments of a parameter whose gradient is 0.
         if self.value_head is not None and self.updates < self.config.value_updates:
             for parameter in self._policy():
                 parameter.grad = None

@@ -50,13 +50,13 @@ def read_logits(
         return reading(logp, logp.gather(1, tokens.unsqueeze(1)).squeeze(1))
 
     with torch.no_grad():
-        width = int(head(hidden_ND[:1]).shape[-1])
+        width = int(head(hidden_ND[:1]).shape[-1])  # the size of the vocabulary
     rows = max(1, at_once // width)
     if len(tokens_N) <= rows:
         return read(hidden_ND, tokens_N)
     slices = zip(hidden_ND.split(rows), tokens_N.split(rows), strict=True)
     again = torch.is_grad_enabled() and hidden_ND.requires_grad
-    made: list[Any] = [
+    results: list[Any] = [
         checkpoint(read, *part, use_reentrant=False) if again else read(*part) for part in slices
     ]
-    return torch.cat(made)
+    return torch.cat(results)

@@ -25,11 +25,15 @@ class MasterWeights:
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         self._copies = {
-            id(one): Parameter(one.detach().float()) for one in parameters if one.dtype in HALF
+            id(parameter): Parameter(parameter.detach().float())
+            for parameter in parameters
+            if parameter.dtype in HALF
         }
-        self._held = [one for one in parameters if id(one) in self._copies]
-        for one in self._held:
-            one.register_post_accumulate_grad_hook(self._take)
+        self._held = [parameter for parameter in parameters if id(parameter) in self._copies]
+        # Taking each gradient as soon as it is complete means that no second set of gradients, in
+        # half precision, is held besides that of the copies.
+        for parameter in self._held:
+            parameter.register_post_accumulate_grad_hook(self._take)
 
     def of(self, parameter: Parameter) -> Parameter:
         """Return what the optimizer moves in place of a weight."""
@@ -38,18 +42,18 @@ class MasterWeights:
     @torch.no_grad()
     def write_back(self) -> None:
         """Round the copies into the model's weights."""
-        for one in self._held:
-            one.copy_(self._copies[id(one)])
+        for parameter in self._held:
+            parameter.copy_(self._copies[id(parameter)])
 
     def state(self) -> list[Tensor]:
         """Return what a checkpoint keeps, in the order of the weights."""
-        return [self._copies[id(one)].detach() for one in self._held]
+        return [self._copies[id(parameter)].detach() for parameter in self._held]
 
     @torch.no_grad()
     def restore(self, state: Sequence[Tensor]) -> None:
         """Continue from the copies that a checkpoint has kept; without any, from the weights."""
-        for one, kept in zip(self._held, state, strict=bool(state)):
-            self._copies[id(one)].copy_(kept)
+        for parameter, kept in zip(self._held, state, strict=bool(state)):
+            self._copies[id(parameter)].copy_(kept)
         self.write_back()
 
     def _take(self, parameter: Tensor) -> None:

@@ -73,7 +73,9 @@ class RowTree:
     """Number of tokens of the packed sequence so far."""
     nodes: list[_Node] = field(default_factory=list[_Node])
     _path: list[_Node] = field(default_factory=list[_Node])
+    """The nodes of the row that was added last, from the root."""
     _last: Ids | None = None
+    """The ids of the row that was added last."""
 
     def add(self, ids: Ids) -> tuple[_Node | None, int]:
         """Add a row.
@@ -82,14 +84,19 @@ class RowTree:
             The node in which the row ends (None for an empty row), and how many of its tokens are
             new.
         """
+        # In lexicographic order no earlier row shares more with this row than the last one does.
         shared = 0 if self._last is None else common(self._last, ids)
         self._last = ids
         while self._path and self._path[-1].depth >= shared:
             self._path.pop()
+        # The common part ends inside of a node, which is cut in two there. A head that is too short
+        # is not shared, and the new row computes its tokens once more.
         if self._path and shared < self._path[-1].depth + self._path[-1].size:
             node = self._path.pop()
             head = shared - node.depth
             if head >= self.min_shared:
+                # The existing object becomes the tail, because rows end in it and children name it
+                # as their parent.
                 first = _Node(node.start, node.depth, head, node.parent)
                 node.start, node.depth, node.size = node.start + head, shared, node.size - head
                 node.parent = first
@@ -163,6 +170,9 @@ def packs(
     parts = [[row] for row in ordered] if together is None else units(lengths, rows, together)
     part: list[int] = []
     tree = RowTree(min_shared)
+    # How many tokens a unit adds is known only after it was added to the tree; where these are too
+    # many, the unit begins the next pass with a tree of its own. Units that must stay together are
+    # in order of length, not of ids, so that a pass may share more than is counted here.
     for unit in parts:
         inner = in_order(arrays, unit)
         for row in inner:
@@ -187,9 +197,10 @@ def packed_size(ids: Tensor, lengths: Tensor, rows: Tensor, *, min_shared: int =
 
 
 def in_order(rows: Sequence[Ids], some: Iterable[int] | None = None) -> list[int]:
-    """Return numbers of rows in lexicographic order of their ids."""
-    keys = range(len(rows)) if some is None else some
-    return sorted(keys, key=lambda row: rows[row].astype(">u8").tobytes())
+    """Return the numbers of all rows, or of `some`, in lexicographic order of the rows' ids."""
+    numbers = range(len(rows)) if some is None else some
+    # With the highest byte of each id first, the order of the bytes is the order of the ids.
+    return sorted(numbers, key=lambda row: rows[row].astype(">u8").tobytes())
 
 
 def _arrays(ids: Tensor, lengths: Tensor) -> list[Ids]:

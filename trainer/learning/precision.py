@@ -76,7 +76,7 @@ def slowdown(dtype: str, rows: int) -> float:
     CPU.
     """
     times_s: dict[str, list[float]] = {"float32": [], dtype: []}
-    made = {
+    layers = {
         name: (
             torch.ones(rows, SIDE, dtype=DTYPES[name]),
             torch.ones(SIDE, SIDE, dtype=DTYPES[name]),
@@ -84,11 +84,11 @@ def slowdown(dtype: str, rows: int) -> float:
         for name in times_s
     }
     for _ in range(ROUNDS + 1):
-        for name, (tokens, weight) in made.items():
+        for name, (tokens, weight) in layers.items():
             started = time.perf_counter()
             torch.nn.functional.linear(tokens, weight)
             times_s[name].append(time.perf_counter() - started)
-    # the first round includes what is loaded once
+    # The first round also loads and prepares kernels, and is left out.
     return median(times_s[dtype][1:]) / median(times_s["float32"][1:])
 
 

@@ -31,6 +31,7 @@ from .shortage import Shortage
 
 PACKING_OFF = "trainer.packing is none"
 NEVER_SHARED = 1 << 40
+"""A least length of shared beginnings that no row reaches."""
 CHECKPOINTED = 8
 """Factor by which slices of logits are smaller where layers are computed again."""
 
@@ -53,7 +54,7 @@ class ReadingOptions:
     """How a policy is read, besides the settings of the passes."""
 
     temperature: float = 1.0
-    """The sampling temperature of the policy; log-probabilities are computed at the same one."""
+    """The sampling temperature of the policy, at which log-probabilities are computed too."""
     values: bool = False
     """Whether there is a value head on the last hidden state; it starts at 0 everywhere."""
     autocast: torch.dtype | None = None
@@ -86,7 +87,8 @@ class PolicyReader:
         self.config = config
         self.temperature = options.temperature
         self.autocast = options.autocast
-        # logits that are kept would outweigh layers that are not
+        # With checkpointed layers the logits would be the largest tensors of a pass, so fewer of
+        # them are held at a time.
         shrink = CHECKPOINTED if config.checkpoint_layers else 1
         self.logits_at_once = options.logits_at_once // shrink
         self.images = options.images
@@ -97,11 +99,11 @@ class PolicyReader:
         self._min_shared = MIN_SHARED if config.packing == "shared" else NEVER_SHARED
         self.value_head = new_value_head(model) if options.values else None
         self.critic = Critic(model) if options.values and config.critic == "separate" else None
-        """The model below the value head; None where that is the policy's own."""
+        """The model whose hidden states the value head reads; None where these are the policy's."""
         self.shortage = Shortage()
         """How often memory ran out, and the bound that was found."""
-        for one in (model, *([] if self.critic is None else [self.critic.model])):
-            prepare_layers(one, checkpoint=config.checkpoint_layers, compiled=config.compile)
+        for prepared in (model, *([] if self.critic is None else [self.critic.model])):
+            prepare_layers(prepared, checkpoint=config.checkpoint_layers, compiled=config.compile)
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
         """Return log-probabilities, and entropies if asked for, of the trained tokens.
@@ -130,9 +132,9 @@ class PolicyReader:
         """
 
         def values(part: Batch) -> Tensor:
-            found = self.predict(part).values
-            assert found is not None, "made without a value head"
-            return found
+            predicted = self.predict(part).values
+            assert predicted is not None, "the reader has no value head"
+            return predicted
 
         return self._over(batch, values)
 
@@ -140,9 +142,9 @@ class PolicyReader:
         """Return entropies [B, T] in nats at each trained token, without gradient, on the CPU."""
 
         def entropy(part: Batch) -> Tensor:
-            found = self.predict(part, entropy=True).entropy
-            assert found is not None, "asked for"
-            return found
+            predicted = self.predict(part, entropy=True).entropy
+            assert predicted is not None, "entropies were asked for"
+            return predicted
 
         return self._over(batch, entropy)
 
@@ -189,21 +191,21 @@ class PolicyReader:
 
     def notes(self) -> tuple[str, ...]:
         """Return what a user should know about how this model is trained, one line each."""
-        found: list[str] = []
+        notes: list[str] = []
         if self.unpacked and self.config.packing != "none":
-            found.append(f"rows are padded, since this model cannot be packed: {self.unpacked}")
+            notes.append(f"rows are padded, since this model cannot be packed: {self.unpacked}")
         if self.config.compile:
-            found.append(
+            notes.append(
                 "trainer.compile is on: the first passes of a run compile the layers. On a CPU it "
                 "gained 1 % of the time; what it gains on a GPU has not been measured"
             )
         usual = TrainerConfig()
         for name in ("critic", "critic_lr", "value_updates"):
             if self.value_head is None and getattr(self.config, name) != getattr(usual, name):
-                found.append(
+                notes.append(
                     f"trainer.{name} is set, but the recipe trains no values: it changes nothing"
                 )
-        return tuple(found)
+        return tuple(notes)
 
     def _passes(
         self, batch: Batch, rows: Tensor, together: Tensor | None = None
@@ -214,17 +216,17 @@ class PolicyReader:
     @torch.no_grad()
     def _over(self, batch: Batch, of: Callable[[Batch], Tensor]) -> Tensor:
         """Apply `of` to every row, pass by pass, and return the results on the CPU."""
-        found = torch.zeros_like(batch.mask)
+        results = torch.zeros_like(batch.mask)
         every = torch.arange(len(batch))
 
         def work() -> None:
             for part in self._passes(batch, every):
                 with self._watching(batch, part):
                     values = of(batch.take(part).to(self.model.device)).cpu()
-                found[part, : values.shape[1]] = values.to(found.dtype)
+                results[part, : values.shape[1]] = values.to(results.dtype)
 
         self._fitting(work)
-        return found
+        return results
 
     def _watching(self, batch: Batch, part: Tensor) -> AbstractContextManager[None]:
         """Watch a pass for a refused allocation."""
@@ -232,8 +234,8 @@ class PolicyReader:
         def size() -> tuple[int, int]:
             if not self._packs(batch):
                 return len(part), len(part) * int(batch.lengths[part].max())
-            found = packed_size(batch.ids, batch.lengths, part, min_shared=self._min_shared)
-            return len(part), found
+            tokens = packed_size(batch.ids, batch.lengths, part, min_shared=self._min_shared)
+            return len(part), tokens
 
         return self.shortage.watching(size)
 

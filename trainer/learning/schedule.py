@@ -32,5 +32,5 @@ def learning_rate(
     if decay == "constant" or total <= warmup:
         return peak
     done = min(update, total - 1) - warmup
-    left = 1 - done / (total - warmup)
-    return peak * (left if decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left))
+    remaining = 1 - done / (total - warmup)
+    return peak * (remaining if decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * remaining))

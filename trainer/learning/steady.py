@@ -33,11 +33,14 @@ class SteadyWeights:
 
     @contextmanager
     def changing(self, *, to: int | None = None) -> Generator[None]:
-        """Change the weights inside the block, after those who read them now.
+        """Change the weights inside the block, which begins when present readers are done. After an
+        error in the block the version stays None.
 
         Args:
             to: their version afterwards; None where the block puts them back as they were.
         """
+        # None before the lock is taken: a reader that comes while an earlier reader holds the lock
+        # gives up at once, and does not wait for the whole change.
         before, self.version = self.version, None
         with self._lock:
             yield
@@ -50,6 +53,7 @@ class SteadyWeights:
             yield False
             return
         try:
+            # Looked at again, since a change may have come between the first look and the lock.
             yield self.version == version
         finally:
             self._lock.release()

@@ -31,28 +31,30 @@ def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
     else to the first one after the turn, so that the rewards of the rows sum up to those of the
     turns.
     """
-    made: list[RewardedRow] = []
+    rows: list[RewardedRow] = []
+    # `waiting` is the reward of turns before the first trained token; `last` is the row and the
+    # position of the last trained token so far.
     number, waiting = -1, 0.0
     last: tuple[RewardedRow, int] | None = None
     for segment in trajectory.segments:
         row = as_row(segment)
         if row is not None:
             length = len(row.ids)
-            made.append(RewardedRow(row, [0.0] * length, [UNTRAINED] * length))
+            rows.append(RewardedRow(row, [0.0] * length, [UNTRAINED] * length))
         for start, turn in _in_order(segment):
             places = [] if row is None else _trained(row, start, turn)
             if places:
                 number += 1
-                here = made[-1]
+                rewarded = rows[-1]
                 for place in places:
-                    here.turns[place] = number
-                here.rewards[places[0]] += waiting
-                waiting, last = 0.0, (here, places[-1])
+                    rewarded.turns[place] = number
+                rewarded.rewards[places[0]] += waiting
+                waiting, last = 0.0, (rewarded, places[-1])
             if last is None:
                 waiting += turn.reward
             else:
                 last[0].rewards[last[1]] += turn.reward
-    return made
+    return rows
 
 
 def _trained(row: Row, start: int | None, turn: Turn) -> list[int]:

@@ -29,13 +29,13 @@ def dropped_shares(
     reasons = {"filter": ~kept, "excluded": experience.excluded}
     if not overlong_in_loss:
         reasons["overlong"] = experience.truncated
-    left, shares = torch.ones_like(kept), dict[str, float]()
-    for name, out in reasons.items():
-        shares[name] = float(every[(left & out)[rollouts]].sum() / every.sum())
-        left = left & ~out
+    remaining, shares = torch.ones_like(kept), dict[str, float]()
+    for name, dropped in reasons.items():
+        shares[name] = float(every[(remaining & dropped)[rollouts]].sum() / every.sum())
+        remaining = remaining & ~dropped
     weights = ready.mask if ready.inputs.weights is None else ready.inputs.weights
     counted = (ready.mask * (weights > 0)).sum()
-    shares["correction"] = float((every[left[rollouts]].sum() - counted) / every.sum())
+    shares["correction"] = float((every[remaining[rollouts]].sum() - counted) / every.sum())
     return {f"dropped_{name}": share for name, share in shares.items() if share}
 
 
@@ -48,9 +48,9 @@ def signal_shares(batch: Batch) -> dict[str, float]:
     credited = need(batch.inputs.advantages, "advantages", "signal")[batch.mask.bool()]
     if not len(credited):
         return {}
-    some = credited[credited != 0]
-    found = {"signal": len(some) / len(credited)}
-    return found | ({"positive": float((some > 0).float().mean())} if len(some) else {})
+    nonzero = credited[credited != 0]
+    shares = {"signal": len(nonzero) / len(credited)}
+    return shares | ({"positive": float((nonzero > 0).float().mean())} if len(nonzero) else {})
 
 
 def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[float, ...]:
@@ -67,28 +67,29 @@ def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[floa
     if batch.versions is not None and version is not None:
         fresh = batch.mask * (batch.versions == version)
     sums = (distance.sum(), batch.mask.sum(), (distance * fresh).sum(), fresh.sum())
-    return tuple(float(one) for one in sums)
+    return tuple(float(number) for number in sums)
 
 
 def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
-    """Return the mean distance a token as `old_sampler_gap`, and as `fresh_sampler_gap` that of the
-    tokens which the learner's own version has sampled; each only where something was measured.
+    """Return the mean distance per token as `old_sampler_gap`, and as `fresh_sampler_gap` that of
+    the tokens which the learner's own version has sampled; each only where something was measured.
 
     >>> mean_gap([(1.0, 3.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)])
     {'old_sampler_gap': 0.25}
     >>> mean_gap([(1.0, 4.0, 0.5, 1.0)])
     {'old_sampler_gap': 0.25, 'fresh_sampler_gap': 0.5}
     """
-    found = dict[str, float]()
+    means = dict[str, float]()
+    # Each tuple is that of `gap_of`: a sum of distances, then the number of tokens, twice.
     for place, name in ((0, "old_sampler_gap"), (2, "fresh_sampler_gap")):
-        if tokens := sum(one[place + 1] for one in gaps):
-            found[name] = sum(one[place] for one in gaps) / tokens
-    return found
+        if tokens := sum(sums[place + 1] for sums in gaps):
+            means[name] = sum(sums[place] for sums in gaps) / tokens
+    return means
 
 
 def movement_of(moved: RatioStatistics, batch: Batch) -> tuple[float, ...]:
     """Return the ratio and clip statistics of a pass as numbers, and the tokens they count."""
-    return (*(float(one) for one in moved), float(batch.mask.sum()))
+    return (*(float(number) for number in moved), float(batch.mask.sum()))
 
 
 def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
@@ -100,7 +101,8 @@ def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
     >>> found["ratio_mean"], found["ratio_min"], found["ratio_max"]
     (1.75, 0.5, 4.0)
     """
-    counted = [one for one in moves if one[-1]]
+    # A pass without trained tokens has placeholders for its extremes, and does not count.
+    counted = [numbers for numbers in moves if numbers[-1]]
     if not counted:
         return {}
     *columns, counts = zip(*counted, strict=True)

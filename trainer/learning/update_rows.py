@@ -53,8 +53,8 @@ def rows_of_updates(
     """Return the indices of the rows of each update.
 
     Groups are not split, so that segments, and rollouts that a loss compares, stay together.
-    Groups that train no token have no share, since an update of such groups alone would change
-    nothing; only where all groups are such is one of them a share.
+    Groups that train no token are left out, since an update of such groups alone would change
+    nothing. If no group trains a token, there is one update, of a single group.
 
     Args:
         batch: the rows, with the groups they belong to.

@@ -91,7 +91,7 @@ def _penalties(algorithm: Algorithm, run: Circumstances) -> Iterator[tuple[str, 
         )
     bonus = settings.entropy
     if bonus.counts:
-        moved = f", moved by {bonus.change:g} a step to keep {bonus.target:g} nats a token"
+        moved = f", moved by {bonus.change:g} a step to keep {bonus.target:g} nats per token"
         yield "entropy bonus", f"coefficient {bonus.coefficient:g}{moved if bonus.target else ''}"
     if settings.value is not None:
         yield "value head", f"coefficient {settings.value.coefficient:g}; starts at 0 everywhere"

@@ -43,8 +43,8 @@ def step_lines(facts: PlanFacts) -> Lines:
     rollout = facts.config.rollout
     expected = "unknown before the first step"
     if facts.expected is not None:
-        one = min(facts.expected[0], facts.most_tokens)
-        expected = f"about {one * facts.rollouts:,.0f} ({facts.expected[1]})"
+        per_rollout = min(facts.expected[0], facts.most_tokens)
+        expected = f"about {per_rollout * facts.rollouts:,.0f} ({facts.expected[1]})"
     more = facts.most_rollouts - facts.rollouts
     refill = f", and up to {more} more in the place of dropped ones" if more else ""
     groups = f"{rollout.tasks_per_step} tasks x {rollout.group_size} = {facts.rollouts}"
@@ -84,8 +84,8 @@ def staleness_told(overlap: AsyncConfig) -> str:
 def whole_lines(facts: PlanFacts) -> Lines:
     """Describe the whole run: steps, tasks, evaluations, checkpoints."""
     config = facts.config
-    left = max(0, config.steps - facts.first_step)
-    played = left * config.rollout.tasks_per_step
+    steps = max(0, config.steps - facts.first_step)
+    played = steps * config.rollout.tasks_per_step
     tasks = "endless" if facts.tasks is None else f"{facts.tasks:,}"
     passes = "" if not facts.tasks else f", {played / facts.tasks:.2g} passes over the split"
     evaluations = 2 + ((config.steps - 1) // config.eval.every if config.eval.every else 0)
@@ -93,58 +93,59 @@ def whole_lines(facts: PlanFacts) -> Lines:
     beside = {"no": "training waits", "own": "beside training, one version each"}.get(
         config.eval.beside, "beside training, versions may change meanwhile"
     )
-    one = checkpoint_bytes(config, facts.size)
+    size = checkpoint_bytes(config, facts.size)
     return [
-        ("steps and updates", f"{left:,} steps, {left * facts.updates.settings.count:,} updates"),
+        ("steps and updates", f"{steps:,} steps, {steps * facts.updates.settings.count:,} updates"),
         ("tasks", f"{played:,} of split {config.split!r} ({tasks}){passes}"),
-        ("sampled tokens, at most", f"{left * facts.most_rollouts * facts.most_tokens:,}"),
+        ("sampled tokens, at most", f"{steps * facts.most_rollouts * facts.most_tokens:,}"),
         ("evaluations", f"{evaluations} of {episodes} episodes each; {beside}"),
         (
             "checkpoints",
             f"{checkpoints_written(config)} written, {checkpoints_kept(config)} on the disk at "
             "most; "
-            f"{_bytes(one)} each, {_bytes(one * checkpoints_kept(config))} in all",
+            f"{_bytes(size)} each, {_bytes(size * checkpoints_kept(config))} in all",
         ),
     ]
 
 
 def memory_lines(facts: PlanFacts) -> Lines:
     """List what the run holds in memory."""
-    found = facts.memory
-    lines = [(name, _bytes(count)) for name, count in found.rows()]
-    whose = f" on rank 0 of {found.ranks}" if found.ranks > 1 else ""
-    peak = f"{_bytes(found.total)}{whose}; {_bytes(found.free)} are free"
+    memory = facts.memory
+    lines = [(name, _bytes(count)) for name, count in memory.rows()]
+    whose = f" on rank 0 of {memory.ranks}" if memory.ranks > 1 else ""
+    peak = f"{_bytes(memory.total)}{whose}; {_bytes(memory.free)} are free"
     return [*lines, ("at the peak", peak)]
 
 
 def worries(facts: PlanFacts, path: Path) -> list[str]:
     """Return what may go wrong for want of room, and what repeats itself."""
-    config, found = facts.config, list[str]()
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    room = shutil.disk_usage(there).free
+    config, concerns = facts.config, list[str]()
+    # The run's folder need not exist yet; its disk is that of the nearest folder above it.
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    room = shutil.disk_usage(existing).free
     disk = checkpoint_bytes(config, facts.size) * checkpoints_kept(config)
     if disk > room:
-        found.append(
+        concerns.append(
             f"disk: checkpoints take about {_bytes(disk)} and {_bytes(room)} are free at "
-            f"{str(there)!r}; lower run.keep, or name another run.folder"
+            f"{str(existing)!r}; lower run.keep, or name another run.folder"
         )
     if facts.tasks is not None and facts.tasks < config.rollout.tasks_per_step:
-        found.append(
+        concerns.append(
             f"split {config.split!r} has {facts.tasks} tasks, and a step plays "
             f"{config.rollout.tasks_per_step}: tasks repeat within a step"
         )
     if facts.held_out is not None and facts.held_out < config.eval.tasks:
-        found.append(
+        concerns.append(
             f"split {config.eval.split!r} has {facts.held_out} tasks, and eval.tasks is "
             f"{config.eval.tasks}: {facts.held_out} are played"
         )
     if facts.opening.tokens + config.rollout.max_tokens > facts.window:
-        found.append(
+        concerns.append(
             f"the first task's prompt of {facts.opening.tokens} tokens leaves less than "
             f"rollout.max_tokens = {config.rollout.max_tokens} in a window of {facts.window}: "
             "answers are cut, or episodes end at once (context_full)"
         )
-    return found
+    return concerns
 
 
 def _bytes(count: float) -> str:

@@ -1,6 +1,6 @@
 """A model of the memory of a run: what each rank holds, whether that fits, and what would.
 
-The parts and their sizes, for P weights (T of them trained), W ranks and t tokens a pass:
+The parts and their sizes, for P weights (T of them trained), W ranks and t tokens per pass:
 
     weights 4P/W, gradient 4T/W, moments 8T/W      float32; the gradient stays until the next pass
     gathered weights                               of two layers and of what is outside the layers
@@ -140,16 +140,16 @@ def require_fit(config: TrainConfig, outline: PreTrainedModel, **known: Any) -> 
     Raises:
         ConfigError: the run does not fit; the message names a setting with which it would.
     """
-    found = estimate_memory(config, outline, **known)
-    if found.fits:
-        return found
-    largest = sorted(found.rows(), key=lambda row: -row[1])[:3]
-    told = ", ".join(f"{name} {_gigabytes(count)}" for name, count in largest)
+    estimate = estimate_memory(config, outline, **known)
+    if estimate.fits:
+        return estimate
+    largest = sorted(estimate.rows(), key=lambda row: -row[1])[:3]
+    parts = ", ".join(f"{name} {_gigabytes(count)}" for name, count in largest)
     raise ConfigError(
-        f"the run needs about {_gigabytes(found.total)} of memory"
-        f"{f' on rank 0 of {found.ranks}' if found.ranks > 1 else ''} and "
-        f"{_gigabytes(found.free)} are free (most of it: {told}); "
-        f"{_advice(config, outline, found, known)}"
+        f"the run needs about {_gigabytes(estimate.total)} of memory"
+        f"{f' on rank 0 of {estimate.ranks}' if estimate.ranks > 1 else ''} and "
+        f"{_gigabytes(estimate.free)} are free (most of it: {parts}); "
+        f"{_advice(config, outline, estimate, known)}"
     )
 
 
@@ -159,16 +159,19 @@ def _engine(
     if config.engine != "local":
         return []
     copies = max(1, config.local.engines) + (config.eval.beside == "own")
-    kept = config.local.kept_tokens
-    if kept is None:
+    kept_tokens = config.local.kept_tokens
+    if kept_tokens is None:
         # The engine's own copy computes in `kind`, whatever type the outline has.
         engines_model: Any = _Computing(outline.config, kind, outline.device)
-        kept = fitting_cache(engines_model, free)
-    each = cached_bytes(outline.config, kind)
+        kept_tokens = fitting_cache(engines_model, free)
+    per_token = cached_bytes(outline.config, kind)
     whole = size.total if not config.trainer.lora.rank else size.total - size.trained
     return [
         MemoryPart("the engine's weights", copies * kind.itemsize * whole),
-        MemoryPart(f"keys and values of {kept:,} kept tokens, at most", copies * kept * each),
+        MemoryPart(
+            f"keys and values of {kept_tokens:,} kept tokens, at most",
+            copies * kept_tokens * per_token,
+        ),
     ]
 
 
@@ -183,7 +186,7 @@ def _sampling(
     length = min(
         config.rollout.window or text.max_position_embeddings, text.max_position_embeddings
     )
-    # without a window, rows are seldom as long as the model allows
+    # Without a window, rows are seldom as long as the model allows.
     likely = length if config.rollout.window else min(length, 4 * config.rollout.max_tokens)
     prefill = config.local.prefill_tokens or MIN_PASS
     return [
@@ -204,21 +207,23 @@ def _update(
     config: TrainConfig, outline: PreTrainedModel, tokens: int, *, ranks: int, trained: int
 ) -> list[MemoryPart]:
     text, kind = outline.config.get_text_config(), DTYPES[config.model.dtype]
-    layers, total = int(text.num_hidden_layers), sum(one.numel() for one in outline.parameters())
+    layers = int(text.num_hidden_layers)
+    total = sum(weight.numel() for weight in outline.parameters())
     whole = tokens * training_bytes(outline.config, kind)
     logits = LOGIT_COPIES * 4 * min(tokens * int(text.vocab_size), LOGITS_AT_ONCE)
-    made = [MemoryPart(f"activations of a pass of {tokens:,} tokens", whole, lasting=False)]
+    parts = [MemoryPart(f"activations of a pass of {tokens:,} tokens", whole, lasting=False)]
     if config.trainer.checkpoint_layers:
         inputs = tokens * layers * int(text.hidden_size) * kind.itemsize
-        # the logits are gone before the layers are computed again
-        made = [
+        # The logits are freed before the layers are computed again, so that only the larger of the
+        # two counts.
+        parts = [
             MemoryPart(f"inputs of layers, {tokens:,} tokens", inputs, lasting=False),
             MemoryPart(
                 "a layer computed again, or logits", max(whole // layers, logits), lasting=False
             ),
         ]
     else:
-        made.append(MemoryPart("logits", logits, lasting=False))
+        parts.append(MemoryPart("logits", logits, lasting=False))
     if ranks > 1:
         decoder = getattr(outline.base_model, "language_model", outline.base_model)
         inside = sum(
@@ -226,23 +231,24 @@ def _update(
             for layer in getattr(decoder, "layers", ())
             for weight in layer.parameters()
         )
-        # weights of two layers (one is fetched ahead) and of the rest, and the rest's gradient
+        # The weights of two layers, of which one is fetched ahead, and the weights outside of the
+        # layers; then the gradients before they are reduced.
         gathered = kind.itemsize * (2 * inside // layers + total - inside)
         unreduced = 4 * (total - inside + inside // layers) * trained // max(total, 1)
-        made.append(MemoryPart("gathered weights", gathered + unreduced, lasting=False))
+        parts.append(MemoryPart("gathered weights", gathered + unreduced, lasting=False))
     elif kind is not torch.float32:
-        made.append(
+        parts.append(
             MemoryPart("weights in the type of computing", kind.itemsize * total, lasting=False)
         )
-    return made
+    return parts
 
 
 def _advice(
-    config: TrainConfig, outline: PreTrainedModel, found: MemoryEstimate, known: dict[str, Any]
+    config: TrainConfig, outline: PreTrainedModel, estimate: MemoryEstimate, known: dict[str, Any]
 ) -> str:
     """Return the mildest change of settings with which the run would fit."""
     trainer = config.trainer
-    small = replace(trainer, tokens_per_pass=min(found.tokens_per_pass, MIN_PASS))
+    small = replace(trainer, tokens_per_pass=min(estimate.tokens_per_pass, MIN_PASS))
     again = replace(small, checkpoint_layers=True)
     adapter = replace(again, lora=LoraConfig(rank=LORA_RANK))
     none_kept = replace(config.local, kept_tokens=0)
@@ -259,13 +265,13 @@ def _advice(
             config, trainer=adapter, local=none_kept
         ),
     }
-    for told, changed in choices.items():
+    for options, changed in choices.items():
         if estimate_memory(changed, outline, **known).fits:
-            return f"it would fit with {told}"
+            return f"it would fit with {options}"
     least = replace(config, trainer=again, local=none_kept)
-    for ranks in range(found.ranks + 1, MAX_RANKS + 1):
-        more: dict[str, Any] = {**known, "free": found.free, "ranks": ranks}
-        if estimate_memory(least, outline, **more).fits:
+    for ranks in range(estimate.ranks + 1, MAX_RANKS + 1):
+        on_ranks: dict[str, Any] = {**known, "free": estimate.free, "ranks": ranks}
+        if estimate_memory(least, outline, **on_ranks).fits:
             return (
                 f"it would fit on {ranks} devices like this one: torchrun --nproc_per_node {ranks} "
                 f"-m ludus train ..., with --trainer.checkpoint-layers --trainer.tokens-per-pass "

@@ -25,8 +25,10 @@ from ludus.errors import RankLost
 END_S = 8.0
 """Seconds after the loss of a rank in which this process may end by itself."""
 CONNECT_S = 30.0
+"""Seconds in which all ranks must have connected to rank 0."""
 _SIZE = struct.Struct("!I")
 _MAX_BYTES = 1 << 20
+"""The longest message that is read; a longer one is not from a rank."""
 
 
 class RankMember(msgspec.Struct, frozen=True):
@@ -93,9 +95,9 @@ class Control:
         self._lock = threading.Lock()
         self._watchers: list[Callable[[str], None]] = []
 
-    def watch(self, told: Callable[[str], None]) -> None:
-        """Call `told`, on another thread, when a rank is lost."""
-        self._watchers.append(told)
+    def watch(self, callback: Callable[[str], None]) -> None:
+        """Call `callback`, on another thread, with the reason when a rank is lost."""
+        self._watchers.append(callback)
 
     def refuse_lost(self, wait_s: float = 0.0) -> None:
         """Raise if a rank is lost, or if the news comes within `wait_s` seconds.
@@ -119,9 +121,10 @@ class Control:
             self._known.set()
         sys.stderr.write(f"ludus: {why}; this rank ends\n")
         sys.stderr.flush()
+        # Not under the lock, since a message that cannot be sent calls `lose` again.
         self._spread(why)
-        for told in self._watchers:
-            told(why)
+        for callback in self._watchers:
+            callback(why)
         # A collective call that hangs cannot be interrupted: the process is ended from outside it.
         timer = threading.Timer(END_S, self._exit)
         timer.daemon = True
@@ -173,12 +176,18 @@ class Lead(Control):
                 self._server.settimeout(max(0.01, end - time.monotonic()))
                 connection, _ = self._server.accept()
             except TimeoutError:
-                absent = [str(one) for one in self.members[1:] if one.rank not in self._connections]
-                raise RankLost(f"{', '.join(absent)} did not connect to rank 0") from None
+                absent = [
+                    str(member)
+                    for member in self.members[1:]
+                    if member.rank not in self._connections
+                ]
+                raise RankLost(
+                    f"{', '.join(absent)} did not connect to rank 0 within {CONNECT_S:g} s"
+                ) from None
             connection.settimeout(CONNECT_S)
             hello = _receive(connection)
             if not isinstance(hello, RankHello) or hello.token != self.address.token:
-                connection.close()  # a stranger
+                connection.close()  # another program, which does not know the group's token
                 continue
             connection.settimeout(None)
             self._connections[hello.member.rank] = connection
@@ -211,6 +220,7 @@ class Lead(Control):
         super().end(error)
 
     def _listen(self, member: RankMember, connection: socket.socket) -> None:
+        # A rank sends a single message, when it ends; without it the connection just closes.
         with connection:
             message = _receive(connection)
         if isinstance(message, Ended):
@@ -285,7 +295,7 @@ def _send(connection: socket.socket, message: _Message) -> None:
 
 
 def _receive(connection: socket.socket) -> _Message | None:
-    """Return the next message; None where the other end is gone, or speaks another language."""
+    """Return the next message; None where the other end is gone, or has sent anything else."""
     try:
         (size,) = _SIZE.unpack(_read(connection, _SIZE.size))
         if size > _MAX_BYTES:

@@ -106,7 +106,11 @@ class Ranks:
         itself.
         """
         self._ordered = threading.RLock()
+        """Held during an order: all ranks must make the same collective calls in the same order, so
+        that threads of rank 0 give orders one after the other.
+        """
         self._depth = 0
+        """How many blocks of `together` the thread that holds the lock is in."""
 
     @property
     def me(self) -> RankMember:
@@ -120,9 +124,9 @@ class Ranks:
             RankLost: a rank does not connect.
         """
         lead = Lead(self.members, os.environ["MASTER_ADDR"]) if self.rank == 0 else None
-        told = self.broadcast(None if lead is None else msgspec.msgpack.encode(lead.address))
+        encoded = self.broadcast(None if lead is None else msgspec.msgpack.encode(lead.address))
         if lead is None:
-            address = msgspec.msgpack.decode(told, type=Address)
+            address = msgspec.msgpack.decode(encoded, type=Address)
             self.control = Follower(self.members, self.me, address)
         else:
             lead.accept()
@@ -148,6 +152,8 @@ class Ranks:
         with self._ordered:
             self._depth += 1
             try:
+                # A block inside another one is a call that the other ranks make by themselves when
+                # they obey the outer order.
                 if self._depth == 1:
                     lead.send(Order(name, arguments))
                     self.broadcast(payload)
@@ -175,8 +181,8 @@ class Ranks:
     def fail(self, error: BaseException) -> None:
         """Tell the other ranks that this one ends by an error, and leave the group."""
         if self.control is not None:
-            told = f"{type(error).__name__}: {error}"
-            self.control.end(told if str(error) else type(error).__name__)
+            message = f"{type(error).__name__}: {error}"
+            self.control.end(message if str(error) else type(error).__name__)
         dist.destroy_process_group()
 
     def close(self) -> None:
@@ -196,6 +202,7 @@ class Ranks:
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks in the order of ranks; values are plain data."""
+        # `all_gather` takes tensors of one size, so the encoded values are padded to the longest.
         mine = torch.frombuffer(bytearray(msgspec.msgpack.encode(value)), dtype=torch.uint8)
         sizes = torch.zeros(self.world, dtype=torch.long)
         sizes[self.rank] = len(mine)
@@ -213,7 +220,7 @@ class Ranks:
         """Return on every rank the bytes that rank 0 gives."""
         size = torch.tensor([0 if data is None else len(data)])
         dist.broadcast(size, 0)
-        held = bytearray(int(size)) if data is None else bytearray(data)
-        if held:
-            dist.broadcast(torch.frombuffer(held, dtype=torch.uint8), 0)
-        return bytes(held)
+        buffer = bytearray(int(size)) if data is None else bytearray(data)
+        if buffer:
+            dist.broadcast(torch.frombuffer(buffer, dtype=torch.uint8), 0)
+        return bytes(buffer)

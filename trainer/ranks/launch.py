@@ -94,7 +94,7 @@ def follow_training(config: TrainConfig) -> None:
         ConfigError: the settings cannot work.
         RankLost: a rank died or failed.
     """
-    from ..setup import open_follower  # which imports this module
+    from ..setup import open_follower  # imports this module itself
     from .follower import follow
 
     for ignored in (signal.SIGINT, signal.SIGTERM):
@@ -106,7 +106,7 @@ def follow_training(config: TrainConfig) -> None:
         order = control.receive()
         if order is None:
             return  # rank 0 has ended before there was anything to train
-        ranks.broadcast(None)
+        ranks.broadcast(None)  # each order comes with a payload; that of "open" is empty
         start = order.arguments["start"]
         updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
         follow(ranks, updater)

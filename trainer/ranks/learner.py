@@ -73,10 +73,13 @@ class ShardedLearner(Learner):
         """Return what `Learner.predict` returns; see there."""
 
         def work() -> Predicted:
-            said = super(ShardedLearner, self).predict(batch, entropy=entropy)
-            # rows without images leave the vision tower out, on some ranks and not on others
+            predicted = super(ShardedLearner, self).predict(batch, entropy=entropy)
+            # A pass without images does not run the vision tower, on some ranks and not on others.
+            # Empty sums give the weights outside of the layers, the tower's among them, a gradient
+            # of 0 then, since the reductions of gradients must be the same on all ranks.
             unread = self.root.outside_layers() if self.images is not None else ()
-            return said._replace(logp=said.logp + sum(one.flatten()[:0].sum() for one in unread))
+            nothing = sum(weight.flatten()[:0].sum() for weight in unread)
+            return predicted._replace(logp=predicted.logp + nothing)
 
         return self._within(work)
 
@@ -155,7 +158,8 @@ class ShardedLearner(Learner):
                         f"is {list(value.shape)} there and {list(parameter.shape)} here"
                     )
                 self.optimizer.state[parameter][name] = placed(value, parameter)
-        # weights that were held in half precision have exact copies, which stand first
+        # For weights that were held in half precision the checkpoint has exact float32 copies. They
+        # come first in the order of parameters, hence a `zip` that ends with them.
         for weight, copy in zip(parameters, state.get("masters", ()), strict=False):
             local(weight).copy_(local(placed(copy, weight)))
         for module, kept in ((self.critic, "critic"), (self.value_head, "value_head")):
@@ -208,8 +212,8 @@ class ShardedLearner(Learner):
             if part is not None:
                 yield part
             elif grad:
-                said = self.predict(_filler(self.model.device))
-                self._backward(said.logp.new_zeros(()), said)
+                predicted = self.predict(_filler(self.model.device))
+                self._backward(predicted.logp.new_zeros(()), predicted)
             else:
                 self._score(_filler(self.model.device))
 
@@ -219,12 +223,14 @@ class ShardedLearner(Learner):
             return len(part) * int(batch.lengths[part].max())
         return packed_size(batch.ids, batch.lengths, part, min_shared=self._min_shared)
 
-    def _backward(self, part_sum: Tensor, said: Predicted) -> None:
-        """Add the gradient of a pass's sum; every weight gets one, or the ranks' reductions would
-        not be the same.
+    def _backward(self, part_sum: Tensor, predicted: Predicted) -> None:
+        """Add the gradient of a pass's sum; every weight gets a gradient, because the ranks'
+        reductions would otherwise not be the same.
         """
-        read = (said.logp, said.entropy, said.values)
-        (part_sum + sum(one[:, :0].sum() for one in read if one is not None)).backward()
+        # Empty sums are 0 and connect the loss to outputs that it does not read.
+        outputs = (predicted.logp, predicted.entropy, predicted.values)
+        unread = sum(output[:, :0].sum() for output in outputs if output is not None)
+        (part_sum + unread).backward()
 
     def _over_ranks(self, total: float, weight: float) -> tuple[float, float]:
         summed = self.ranks.sums(total, weight)

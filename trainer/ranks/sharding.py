@@ -45,8 +45,10 @@ class Root(nn.Module):
 
     def outside_layers(self) -> Iterator[nn.Parameter]:
         """Yield the trained parameters that belong to no layer."""
-        inside = {id(one) for layer in self.layers() for one in layer.parameters()}
-        yield from (one for one in self.parameters() if one.requires_grad and id(one) not in inside)
+        inside = {id(weight) for layer in self.layers() for weight in layer.parameters()}
+        for weight in self.parameters():
+            if weight.requires_grad and id(weight) not in inside:
+                yield weight
 
 
 def unshare(module: nn.Module, other: nn.Module) -> None:
@@ -70,25 +72,25 @@ def layers_of(model: nn.Module) -> nn.ModuleList:
     Raises:
         ConfigError: there is no such list.
     """
-    found = [
+    candidates = [
         module
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers"
     ]
-    if not found:
+    if not candidates:
         raise ConfigError(
             f"{type(model).__name__} has no list of modules named layers, by which ranks share a "
             "model out; train it in one process"
         )
-    return max(found, key=lambda one: sum(weight.numel() for weight in one.parameters()))
+    return max(candidates, key=lambda layers: sum(weight.numel() for weight in layers.parameters()))
 
 
 def shard_modules(
     root: Root, mesh: DeviceMesh, *, dtype: torch.dtype | None = None, offload: bool = False
 ) -> None:
-    """Share the weights of each layer out, then those of the rest together.
+    """Shard the weights of each layer by itself, then all other weights together.
 
-    The layers stay one model: tied weights are in the root once, and stay tied.
+    Tied weights are among the other weights, where they are sharded once and stay tied.
 
     Args:
         root: the module to shard in place.
@@ -104,11 +106,13 @@ def shard_modules(
     place = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy()
     for layer in root.layers():
         fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=place)
+    # The value head computes in float32 whatever the model's type is.
     if root.value_head is not None:
         fully_shard(root.value_head, mesh=mesh, mp_policy=exact, offload_policy=place)
     fully_shard(root, mesh=mesh, mp_policy=policy, offload_policy=place)
     for module in root.modules():
         if isinstance(module, FSDPModule):
-            # sums, not means; gloo has no scaled sum, so that both settings are needed
+            # Gradients are summed over the ranks and not averaged, since they are divided once by
+            # the weight of the whole batch. gloo has no scaled sum, so both settings are needed.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The optimizer's state in a checkpoint, one file a rank (torch.distributed.checkpoint).
+"""The optimizer's state in a checkpoint, one file per rank (torch.distributed.checkpoint).
 
     step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
     step-000050/ranks/    .metadata, __0_0.distcp, __1_0.distcp, ...
@@ -62,13 +62,14 @@ def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
         rank, failure = next(iter(error.failures.items()))
         cause = failure[0]
         code = cause.errno if isinstance(cause, OSError) and cause.errno else errno.EIO
-        # torch's own writer of tensors says where it stopped, but not the system's reason
-        said = (
+        # Where torch's own writer of tensors fails, its error does not have the system's reason,
+        # such as a full disk.
+        reason = (
             cause.strerror
             if isinstance(cause, OSError)
             else f"a file could not be written whole; is there room left? ({cause})"
         )
-        raise SaveFailed(code, f"{ranks.members[rank]}: {said}") from error
+        raise SaveFailed(code, f"{ranks.members[rank]}: {reason}") from error
 
 
 def read_shards(folder: Path, learner: Learner) -> None:
@@ -86,14 +87,18 @@ def read_shards(folder: Path, learner: Learner) -> None:
         )
     place = folder / FOLDER
     try:
-        kept = FileSystemReader(place).read_metadata().state_dict_metadata
+        metadata = FileSystemReader(place).read_metadata().state_dict_metadata
     except (OSError, EOFError, ValueError) as error:
         raise ConfigError(f"{str(folder)!r} holds no readable shards of ranks: {error}") from error
-    sizes = {name: tuple(getattr(one, "size", ())) for name, one in kept.items()}
+    sizes = {name: tuple(getattr(entry, "size", ())) for name, entry in metadata.items()}
     named = named_weights(learner)
     _refuse_other_model(folder, sizes, named, set(outside_model(learner)))
     averages = _averages(learner, named)
-    learner.average.restore(())  # where the checkpoint keeps none, it begins as the weights
+    # A checkpoint without an average lets the average begin as the weights; where it has one, that
+    # is read over these values below.
+    learner.average.restore(())
+    # `load` writes into the tensors that it is given. Weights and averages are therefore read in
+    # place; moments are read into new tensors, sharded like their weights.
     state: dict[str, Tensor] = {}
     for key, size in sizes.items():
         name, _, what = key.rpartition("/")
@@ -110,7 +115,8 @@ def read_shards(folder: Path, learner: Learner) -> None:
             state[key] = torch.zeros(())
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # as meant
+            # A learner in one process reads without torch.distributed, which torch warns of.
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             load(state, checkpoint_id=place, no_dist=not dist.is_initialized())
     except CheckpointException as error:
         cause = next(iter(error.failures.values()))[0]
@@ -135,9 +141,11 @@ def placed(full: Tensor, like: Tensor) -> Tensor:
 
 def named_weights(learner: Learner) -> dict[str, nn.Parameter]:
     """Return the trained weights by name, equal for a learner in one process and on ranks."""
-    found = {f"model.{name}": one for name, one in learner.model.named_parameters()}
+    of_model = {f"model.{name}": weight for name, weight in learner.model.named_parameters()}
     return {
-        name: one for name, one in (found | outside_model(learner)).items() if one.requires_grad
+        name: weight
+        for name, weight in (of_model | outside_model(learner)).items()
+        if weight.requires_grad
     }
 
 
@@ -163,24 +171,26 @@ def _averages(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, 
 
 
 def _state(learner: Learner) -> dict[str, Tensor]:
-    named, found = named_weights(learner), dict[str, Tensor]()
+    named, state = named_weights(learner), dict[str, Tensor]()
     for name in outside_model(learner):
-        found[f"{name}/{_WEIGHT}"] = named[name].detach()
+        state[f"{name}/{_WEIGHT}"] = named[name].detach()
     for name, value in _averages(learner, named).items():
-        found[f"{name}/{_AVERAGE}"] = value
+        state[f"{name}/{_AVERAGE}"] = value
     for name, weight in named.items():
         for what, value in learner.optimizer.state.get(weight, {}).items():
-            found[f"{name}/{what}"] = torch.as_tensor(value)
-    return found
+            state[f"{name}/{what}"] = torch.as_tensor(value)
+    return state
 
 
 def _refuse_other_model(
     folder: Path, sizes: Mapping[str, tuple[int, ...]], named: Mapping[str, Any], outside: set[str]
 ) -> None:
     kept = {key.rpartition("/")[0] for key in sizes}
-    begun = kept - outside  # before the first update there are no moments
+    # Before the first update there are no moments. A checkpoint without an average then has nothing
+    # of the model's weights in these files, and lacks nothing.
+    of_model = kept - outside
     unknown = sorted(kept - set(named))
-    missing = sorted((set(named) if begun else outside) - kept)
+    missing = sorted((set(named) if of_model else outside) - kept)
     for which, names, here in (("holds", unknown, "has none"), ("lacks", missing, "trains one")):
         owners = {name.partition(".")[0] for name in names}
         if owners and owners <= {"critic", "value_head"}:

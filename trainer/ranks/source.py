@@ -33,16 +33,16 @@ class ShardedWeights:
         self.ranks = ranks
         self.adapter = adapter
         self._layers = dict(model.named_modules()) if has_adapter(model) else {}
-        own = adapter_tensors(model)
+        matrices = adapter_tensors(model)
         self._named = [
-            (name, one)
-            for name, one in (own if adapter else dict(model.named_parameters())).items()
-            if adapter or name not in own
+            (name, weight)
+            for name, weight in (matrices if adapter else dict(model.named_parameters())).items()
+            if adapter or name not in matrices
         ]
 
     def metadata(self) -> list[TensorMeta]:
         """Return name, type and shape of each whole tensor; see `WeightSource.metadata`."""
-        return [described(plain_name(name), one) for name, one in self._named]
+        return [described(plain_name(name), weight) for name, weight in self._named]
 
     def pieces(self) -> Iterator[dict[str, Tensor]]:
         """Return whole tensors in pieces; see `WeightSource.pieces`.
@@ -61,7 +61,9 @@ class ShardedWeights:
 
         Engines read weights in inference mode, in which shards cannot be gathered.
         """
-        return {plain_name(name): self._merged(name, one) for name, one in self._named[first:last]}
+        return {
+            plain_name(name): self._merged(name, weight) for name, weight in self._named[first:last]
+        }
 
     def _merged(self, name: str, weight: Tensor) -> Tensor:
         owner, below, rest = name.partition(BELOW)

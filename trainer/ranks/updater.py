@@ -44,8 +44,10 @@ class LeadUpdater(Updater):
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from the experience of a step; see `Updater.step`."""
-        # of whole episodes, the others need names alone
-        named = [msgspec.structs.replace(one, trajectories=[]) for one in experience.episodes]
+        # The other ranks need the names of episodes only, for refused updates.
+        named = [
+            msgspec.structs.replace(episode, trajectories=[]) for episode in experience.episodes
+        ]
         tracked = None if self.tracker is None else self.tracker.state()
         data = StepData(
             experience=replace(experience, episodes=tuple(named)),

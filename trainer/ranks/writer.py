@@ -35,8 +35,8 @@ class ShardWriter:
         named = dict(self.learner.model.named_parameters())
         ranks = self.learner.ranks
         with ranks.together("broken"):
-            found = [not bool(local(one).isfinite().all()) for one in named.values()]
-            counts = ranks.summed(torch.tensor(found, dtype=torch.float32)).tolist()
+            broken = [not bool(local(weight).isfinite().all()) for weight in named.values()]
+            counts = ranks.summed(torch.tensor(broken, dtype=torch.float32)).tolist()
         return [name for name, count in zip(named, counts, strict=True) if count]
 
     def write(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ class ShardWriter:
         return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks))
 
     def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
-        return {name: one.cpu() for piece in source.pieces() for name, one in piece.items()}
+        return {name: tensor.cpu() for piece in source.pieces() for name, tensor in piece.items()}
 
     def write_shards(self, folder: Path) -> None:
         """Write the shards alone; collective."""

@@ -2,7 +2,7 @@
 
     algorithm = resolve(load_recipe("dapo"), max_tokens=256)
     played = Inputs(rewards=..., groups=..., lengths=..., rollouts=..., mask=...)
-    shaped = replace(played, rewards=algorithm.shape(played))       # [N], one a rollout
+    shaped = replace(played, rewards=algorithm.shape(played))       # [N], one per rollout
     kept = algorithm.keep(shaped, raw=rewards)                      # [N] bool
     credit = algorithm.advantages(shaped, kept=kept)                # [B, T]
     trained = mask * kept[rollouts].unsqueeze(1)

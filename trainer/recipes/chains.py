@@ -46,7 +46,7 @@ class Chains:
         before, after = trained.cumsum(1), trained.flip(1).cumsum(1).flip(1)
         inside = (before > 0) & (after > 0)
         lengths = inside.sum(1)
-        starts = earlier(lengths, owners)  # of each row in its chain
+        starts = earlier(lengths, owners)  # where each row begins in its chain
         rows, columns = inside.nonzero(as_tuple=True)
         places = starts[rows] + (inside.cumsum(1) - 1)[rows, columns]
         return cls(rows, columns, owners[rows], places, count)
@@ -64,9 +64,9 @@ class Chains:
 
     def split(self, values: Tensor, mask: Tensor) -> Tensor:
         """Convert [N, L] back to the shape of `mask` [B, T], with 0 in untrained slots."""
-        found = values.new_zeros(mask.shape)
-        found[self.rows, self.columns] = values[self.owners, self.places]
-        return found.masked_fill(mask == 0, 0)
+        by_row = values.new_zeros(mask.shape)
+        by_row[self.rows, self.columns] = values[self.owners, self.places]
+        return by_row.masked_fill(mask == 0, 0)
 
 
 def earlier(counts: Tensor, owners: Tensor) -> Tensor:
@@ -75,11 +75,13 @@ def earlier(counts: Tensor, owners: Tensor) -> Tensor:
     >>> earlier(torch.tensor([3, 5, 2, 4]), torch.tensor([0, 1, 0, 0]))
     tensor([0, 0, 3, 5])
     """
+    # Sorted by owner, the sum over an owner's earlier rows is the sum over all rows before, less
+    # the sum before the owner's first row, which `searchsorted` finds.
     order = owners.argsort(stable=True)
     grouped, sums = owners[order], counts[order].cumsum(0) - counts[order]
-    found = torch.empty_like(sums)
-    found[order] = sums - sums[torch.searchsorted(grouped, grouped)]
-    return found
+    before = torch.empty_like(sums)
+    before[order] = sums - sums[torch.searchsorted(grouped, grouped)]
+    return before
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Turns:
     @property
     def starts(self) -> Tensor:
         """[N, L] bool: the first trained token of each turn, at which the state's value is read."""
+        # A turn starts where its number is greater than that of every trained token before.
         trained = self.mask.bool()
         latest = torch.where(trained, self._numbers, -1).cummax(1).values
         earlier = torch.nn.functional.pad(latest[:, :-1], (1, 0), value=-1)
@@ -107,8 +110,8 @@ class Turns:
     def sums(self, values: Tensor) -> Tensor:
         """Convert [N, L] to [N, K]: the sum over the trained tokens of each turn."""
         count = int(self._numbers.max()) + 1 if self._numbers.numel() else 0
-        kept = torch.where(self.mask.bool(), values, values.new_zeros(()))
-        return values.new_zeros(len(values), count).scatter_add(1, self._numbers, kept)
+        trained = torch.where(self.mask.bool(), values, values.new_zeros(()))
+        return values.new_zeros(len(values), count).scatter_add(1, self._numbers, trained)
 
     def at_starts(self, values: Tensor) -> Tensor:
         """Convert [N, L] to [N, K]: the value at the first trained token of each turn."""
@@ -120,4 +123,5 @@ class Turns:
 
     @property
     def _numbers(self) -> Tensor:
+        """[N, L] int: the turn of each trained token, and 0, which is a valid index, elsewhere."""
         return torch.where(self.mask.bool(), self.turns, 0)

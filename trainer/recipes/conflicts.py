@@ -9,7 +9,7 @@ from ludus.errors import ConfigError
 from .recipe import Recipe
 
 SEQUENCE_LOSSES = frozenset({"gspo_loss", "gmpo_loss", "luspo_loss"})
-"""Losses with one ratio a sequence. A mean over tokens would weight sequences by length."""
+"""Losses with one ratio per sequence. A mean over tokens would weight sequences by length."""
 CORRECTED_LOSSES = frozenset({"decoupled_ppo_loss", "minirl_loss"})
 """Losses that already weight tokens by the sampler's probabilities."""
 GROUP_ESTIMATORS = frozenset(
@@ -74,13 +74,18 @@ def _groups(recipe: Recipe) -> Iterator[str]:
     if size < 1:
         yield f"sampling.group_size must be at least 1, got {size}"
     if size == 1 and advantage in GROUP_ESTIMATORS:
-        yield f"{advantage} compares rollouts of one task; with sampling.group_size = 1 all are 0"
+        yield (
+            f"{advantage} compares rollouts of one task; with sampling.group_size = 1 all "
+            "advantages are 0"
+        )
     if size == 1 and recipe.sampling.filter:
         yield f"sampling.filter = {recipe.sampling.filter!r} compares rollouts; group_size is 1"
     if size == 1 and recipe.algorithm.loss in WITHOUT_AGG:
         yield f"{recipe.algorithm.loss} compares rollouts of one task; sampling.group_size is 1"
     if size > 1 and advantage == TRACKED:
-        yield "single-stream SPO has one rollout a task and a tracker; set sampling.group_size = 1"
+        yield (
+            "single-stream SPO has one rollout per task and a tracker; set sampling.group_size = 1"
+        )
 
 
 def _sampling_and_updates(recipe: Recipe) -> Iterator[str]:
@@ -88,7 +93,10 @@ def _sampling_and_updates(recipe: Recipe) -> Iterator[str]:
     if sampling.temperature <= 0:
         yield f"sampling.temperature = {sampling.temperature}: greedy rollouts are all alike"
     if sampling.refill and not sampling.filter:
-        yield "sampling.refill replaces what sampling.filter drops, and there is no filter"
+        yield (
+            "sampling.refill replaces what sampling.filter drops, and there is no filter; set one, "
+            "or leave out refill"
+        )
     if sampling.prioritise and sampling.tracker is None:
         yield "sampling.prioritise needs tracked success rates: add [sampling.tracker]"
     if not 0 <= sampling.drop_solved_at <= 1:
@@ -109,9 +117,12 @@ def _tracking(recipe: Recipe) -> Iterator[str]:
             yield f"{TRACKED} needs success rates: add [sampling.tracker]"
         return
     if not tracked and not recipe.sampling.prioritise:
-        yield "[sampling.tracker] keeps success rates that nothing reads"
+        yield (
+            f"[sampling.tracker] keeps success rates that nothing reads; {TRACKED} or "
+            "sampling.prioritise would"
+        )
     if recipe.shaping:
-        yield "[sampling.tracker] counts successes; shaped rewards are none"
+        yield "[sampling.tracker] counts successes, and shaped rewards are no successes"
     if tracker.pool < 1 or tracker.prior_rollouts < 0:
         yield (
             f"sampling.tracker: pool must be at least 1 and prior_rollouts not negative, got "
@@ -137,7 +148,7 @@ def _aggregation(recipe: Recipe) -> Iterator[str]:
         "prompt_mean",
     ):
         yield (
-            f"{settings.loss} has one ratio a sequence, and agg = {settings.agg!r} would weigh "
+            f"{settings.loss} has one ratio per sequence, and agg = {settings.agg!r} would weigh "
             "sequences by their length (luspo_loss does that on purpose); use sequence_mean"
         )
     if settings.agg == "fixed_length" and "length" not in settings.agg_options:
@@ -199,7 +210,7 @@ def _credit(recipe: Recipe) -> Iterator[str]:
     if settings.credit.discount == "turn" and settings.advantage not in TOKEN_REWARDED:
         yield (
             f"credit.discount = 'turn' says what gamma counts, and {settings.advantage} takes one "
-            "reward a rollout"
+            "reward per rollout"
         )
     for name in ("gamma", "lam"):
         value = settings.advantage_options.get(name)
@@ -225,7 +236,7 @@ def _divergence(recipe: Recipe) -> Iterator[str]:
 def _entropy(recipe: Recipe) -> Iterator[str]:
     bonus = recipe.algorithm.entropy
     if bonus.target < 0:
-        yield f"algorithm.entropy.target is in nats a token, at least 0, got {bonus.target}"
+        yield f"algorithm.entropy.target is in nats per token, at least 0, got {bonus.target}"
     if bonus.target > 0 and (bonus.coefficient < 0 or bonus.change <= 0):
         yield (
             "algorithm.entropy: with a target the coefficient must not be negative and change must "
@@ -245,9 +256,12 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
             "overlong.in_statistics = false with in_loss = true: what is trained needs an "
             "advantage, and so a place in the statistics"
         )
-    for each in settings.corrections.filters:
-        if each.name in OF_ROLLOUTS:
-            yield f"{each.name} chooses rollouts by one advantage each; a correction sees tokens"
+    for token_filter in settings.corrections.filters:
+        if token_filter.name in OF_ROLLOUTS:
+            yield (
+                f"{token_filter.name} chooses rollouts by one advantage each; a correction sees "
+                "tokens"
+            )
 
 
 RULES: tuple[Rule, ...] = (

@@ -24,9 +24,10 @@ def effective(recipe: Recipe) -> dict[str, object]:
         ConfigError: the recipe names an unknown function, or contradicts itself.
     """
     settings = recipe.algorithm
-    own = resolve(recipe, max_tokens=1).agg  # any length will do to learn the name
+    # The length is needed to resolve shares of it; the aggregation's name does not depend on it.
+    agg = resolve(recipe, max_tokens=1).agg
     flat = _flatten(msgspec.to_builtins(recipe))
-    flat["algorithm.agg"] = settings.agg or (own.name if own is not None else "rows")
+    flat["algorithm.agg"] = settings.agg or (agg.name if agg is not None else "rows")
     for key, name in _called(recipe):
         if ":" not in name:
             flat = {
@@ -44,12 +45,12 @@ def compare(left: Recipe, right: Recipe) -> list[tuple[str, object, object]]:
     >>> ("algorithm.loss.eps_high", 0.2, 0.28) in compare(load_recipe("grpo"), load_recipe("dapo"))
     True
     """
-    one, other = effective(left), effective(right)
+    left_settings, right_settings = effective(left), effective(right)
     described = {"name", "summary", "source"}
     return [
-        (key, one.get(key), other.get(key))
-        for key in sorted({*one, *other} - described)
-        if one.get(key) != other.get(key)
+        (key, left_settings.get(key), right_settings.get(key))
+        for key in sorted({*left_settings, *right_settings} - described)
+        if left_settings.get(key) != right_settings.get(key)
     ]
 
 
@@ -60,8 +61,8 @@ def _called(recipe: Recipe) -> Iterator[tuple[str, str]]:
     yield "algorithm.loss", settings.loss
     if settings.corrections.weights:
         yield "algorithm.corrections.weights", settings.corrections.weights
-    for each in settings.corrections.filters:
-        yield f"algorithm.corrections.filters.{each.name}", each.name
+    for token_filter in settings.corrections.filters:
+        yield f"algorithm.corrections.filters.{token_filter.name}", token_filter.name
     if recipe.sampling.filter:
         yield "sampling.filter", recipe.sampling.filter
     for step in recipe.shaping:

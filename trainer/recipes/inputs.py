@@ -27,9 +27,9 @@ from ludus.errors import ConfigError
 class Axis(Enum):
     """How many values a tensor has."""
 
-    ROLLOUT = "[N], one a rollout; in a loss [B], repeated for each row of the rollout"
-    ROW = "[B], one a row"
-    TOKEN = "[B, T], one a token"
+    ROLLOUT = "[N], one per rollout; in a loss [B], repeated for each row of the rollout"
+    ROW = "[B], one per row"
+    TOKEN = "[B, T], one per token"
 
 
 class Place(StrEnum):
@@ -159,15 +159,15 @@ class Inputs:
 
     def given(self) -> dict[str, Tensor]:
         """Return the tensors that were given, by name."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+        by_name = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in by_name.items() if value is not None}
 
     def each(self, change: Callable[[Tensor], Tensor], *axes: Axis) -> Self:
         """Return the struct with `change` applied to the tensors on `axes`, or to all."""
         chosen = self.given()
         if axes:
             declared = declarations(type(self))
-            chosen = {name: one for name, one in chosen.items() if declared[name].axis in axes}
+            chosen = {name: value for name, value in chosen.items() if declared[name].axis in axes}
         return replace(self, **{name: change(value) for name, value in chosen.items()})
 
     def only(self, axis: Axis) -> Self:

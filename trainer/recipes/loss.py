@@ -101,7 +101,7 @@ def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
     logp, old_logp = need(inputs.logp, "logp", _LOSS), need(inputs.old_logp, "old_logp", _LOSS)
     mask = need(inputs.mask, "mask", _LOSS)
     if surrogate.name in WHOLE_RATIOS:
-        # one ratio a sequence: the geometric mean of its tokens', on each of them
+        # One ratio per sequence: the geometric mean of its tokens' ratios, given to each token.
         mean = algorithms.sequence_ratio(logp, old_logp, mask).log()
         logp, old_logp = mean.unsqueeze(1).expand_as(logp), old_logp.new_zeros(old_logp.shape)
     advantages = need(inputs.advantages, "advantages", _LOSS)

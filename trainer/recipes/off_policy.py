@@ -10,8 +10,8 @@ from .recipe import Recipe
 from .resolve import resolve
 
 DEFAULT_WEIGHTS = "tis_weights"
-"""Truncated importance weights, at most 2 a token. Times a clipped ratio to the learner before the
-update, the product is decoupled PPO (AReaL, arXiv 2505.24298) with a truncated first factor.
+"""Truncated importance weights, at most 2 per token. Multiplied by a clipped ratio to the learner
+before the update, they are decoupled PPO (AReaL, arXiv 2505.24298) with a truncated first factor.
 """
 
 

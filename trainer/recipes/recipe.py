@@ -92,10 +92,10 @@ class EntropyBonus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     step. Without a target 0 leaves the entropy out.
     """
     target: float = 0.0
-    """The entropy to keep, in nats a token; 0 leaves the coefficient as it is. Before each step the
-    coefficient rises by `change` where the step's rollouts have at most this entropy, and falls by
-    as much, to 0 at least, where they have more. The bonus counts only in steps of the first
-    kind. Source: Skywork-OR1, arXiv 2505.22312.
+    """The entropy to keep, in nats per token; 0 leaves the coefficient as it is. Before each step
+    the coefficient rises by `change` if the step's rollouts have at most this entropy, and
+    otherwise falls by `change`, to 0 at least. The bonus counts only in steps that raise the
+    coefficient. Source: Skywork-OR1, arXiv 2505.22312.
     """
     change: float = 0.005
     """How far the coefficient moves in a step; without a target it has no effect."""
@@ -178,7 +178,7 @@ class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The smallest memory; the prior weighs N0 = 1 / (1 - rho_low) rollouts."""
     rho_high: float = 0.96
     half_life: float = 0.06
-    """How far, in nats a token, the policy moves until half of the past is forgotten."""
+    """How far, in nats per token, the policy moves until half of the past is forgotten."""
     floor: float = 0.05
     """A constant added to the sampling weight of every task."""
 

@@ -24,7 +24,9 @@ from .source import EnvSource
 from .stages import NOWHERE, StagedSession, Stages
 
 RETRIED = frozenset({Stop.ENV_ERROR, Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.POLICY_ERROR})
+"""The ends of an episode that are no fault of the policy, after which it is played again."""
 BACKOFF_S = 0.25
+"""Half of the wait before the second attempt; each further wait is twice as long."""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +157,8 @@ class Collector:
         try:
             while running:
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for one in finished:
-                    yield one.result()
+                for task in finished:
+                    yield task.result()
         finally:
             await cancelled(running)
 
@@ -178,7 +180,7 @@ class Collector:
             cut: ends the group early, with the rollouts that have finished by then.
             stages: is told where each rollout stands.
         """
-        places = stages or NOWHERE
+        stages = stages or NOWHERE
         # The rollouts of a group are compared with each other, so all of them begin alike.
         env_seed = ticket.task.rng(0).randrange(1 << 31)
         playing = [
@@ -188,7 +190,7 @@ class Collector:
                     env_seed,
                     _Rollout(drawing.seed, index, drawing.group_size),
                     done,
-                    places,
+                    stages,
                 )
             )
             for index in range(drawing.group_size)
@@ -197,16 +199,16 @@ class Collector:
             late = await (cut or Cut()).wait(playing)
         finally:
             await cancelled(playing)
-            places.leave(ticket.ordinal)
-        rollouts = [one.result() for index, one in enumerate(playing) if index not in late]
+            stages.leave(ticket.ordinal)
+        rollouts = [task.result() for index, task in enumerate(playing) if index not in late]
         episodes = [episode for episode, _ in rollouts]
         longest_s = max((episode.wall_s for episode in episodes), default=0.0)
         left_s = self.limits.episode_timeout_s - longest_s
-        places.enter(ticket.ordinal, -1, "group verifiers")
+        stages.enter(ticket.ordinal, -1, "group verifiers")  # -1 is the group as a whole
         try:
             await self.scorer.score_group(episodes, left_s=left_s)
         finally:
-            places.leave(ticket.ordinal)
+            stages.leave(ticket.ordinal)
         return Group(
             ticket.task,
             episodes,

@@ -41,24 +41,24 @@ class Cut:
         started = clock.time()
         asked = asyncio.ensure_future(self._asked.wait())
         try:
-            left: set[asyncio.Task[Any]] = set(rollouts)
-            while left and not self.asked:
+            unfinished: set[asyncio.Task[Any]] = set(rollouts)
+            while unfinished and not self.asked:
                 patience = (
                     None
                     if self.deadline_s is None
                     else max(0.0, started + self.deadline_s - clock.time())
                 )
                 done, _ = await asyncio.wait(
-                    {*left, asked}, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                    {*unfinished, asked}, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
-                for one in done - {asked}:
-                    one.result()
-                left -= done
+                for task in done - {asked}:
+                    task.result()  # raises the rollout's error at once
+                unfinished -= done
                 if not done and patience is not None:
-                    self._asked.set()
+                    self._asked.set()  # the deadline has passed
         finally:
             await cancelled([asked])
-        late = {n: clock.time() - started for n, one in enumerate(rollouts) if not one.done()}
+        late = {n: clock.time() - started for n, task in enumerate(rollouts) if not task.done()}
         await cancelled([rollouts[n] for n in late])
         return late
 

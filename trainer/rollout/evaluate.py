@@ -68,8 +68,8 @@ class HeldOutScores:
         means, mean = [sum(rewards) / len(rewards) for rewards in self.by_task], self.mean
         if mean is None or len(means) < 2:
             return None
-        spread = sum((task_mean - mean) ** 2 for task_mean in means) / (len(means) - 1)
-        return math.sqrt(spread / len(means))
+        variance = sum((task_mean - mean) ** 2 for task_mean in means) / (len(means) - 1)
+        return math.sqrt(variance / len(means))
 
     @property
     def pass_at(self) -> dict[int, Estimate]:
@@ -100,8 +100,8 @@ class HeldOutScores:
         if self.mean is None:
             return f"unknown (0 episodes{failed})"
         error = self.standard_error
-        spread = "error unknown from one episode" if error is None else f"± {error:.3f}"
-        text = f"{self.mean:.3f} {spread} ({count} episode{'s' * (count != 1)}{failed})"
+        uncertainty = "error unknown from one episode" if error is None else f"± {error:.3f}"
+        text = f"{self.mean:.3f} {uncertainty} ({count} episode{'s' * (count != 1)}{failed})"
         for k, rate in list(self.pass_at.items())[-1:]:
             value, interval = rate.cells()
             text += f", pass@{k} {value} ({interval})"
@@ -182,7 +182,9 @@ async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[
 
 
 def _order(size: int | None, count: int) -> Iterator[int]:
-    """Yield the indices to look at: evenly spread indices first, then the rest."""
+    """Yield the indices to look at: evenly spread indices first, then the rest, which replace tasks
+    that turn out to be the same problem.
+    """
     if size is None:
         return iter(range(LOOKED * count))
     stride = max(1, size // count)

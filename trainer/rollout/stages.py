@@ -29,6 +29,9 @@ class Stages:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._at: dict[tuple[int, int], str] = {}
+        """The stage of each rollout by the group's ordinal and the rollout's index; stages of the
+        run itself have the ordinal -1.
+        """
         self._moved = clock()
         self.moves = 0
         """How often anything has moved."""
@@ -71,12 +74,12 @@ class Stages:
 
     def told(self) -> str:
         """Say what is waited for, the commonest first, with the first groups concerned."""
-        found: dict[str, list[int]] = {}
+        by_stage: dict[str, list[int]] = {}
         for (ordinal, _), stage in sorted(self._at.items()):
-            found.setdefault(stage, []).append(ordinal)
+            by_stage.setdefault(stage, []).append(ordinal)
         return "; ".join(
             f"{stage}: {_named(ordinals)}"
-            for stage, ordinals in sorted(found.items(), key=lambda one: -len(one[1]))
+            for stage, ordinals in sorted(by_stage.items(), key=lambda item: -len(item[1]))
         )
 
 

@@ -74,18 +74,18 @@ class TaskPool:
         members = await self.members()
         if all(task.id in self._retired for task in members):
             self._retired.clear()
-        left = [task for task in members if task.id not in self._retired]
-        weights = torch.ones(len(left))
+        drawable = [task for task in members if task.id not in self._retired]
+        weights = torch.ones(len(drawable))
         if self._prioritise:
-            weights = self.tracker.weights([task.id for task in left])
+            weights = self.tracker.weights([task.id for task in drawable])
         taken: list[Task] = []
         while len(taken) < count:
             # Each draw has a generator of its own, so that a resumed run draws the same tasks.
             generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._draws)
             self._draws += 1
-            drawn = min(count - len(taken), len(left))
+            drawn = min(count - len(taken), len(drawable))
             picks = prioritised_sample(weights, drawn, generator=generator).tolist()
-            taken += [left[pick] for pick in picks]
+            taken += [drawable[pick] for pick in picks]
         return taken
 
     def retire(self, tasks: Iterable[str]) -> None:

@@ -124,13 +124,13 @@ class SuccessTracker:
         for task, reward in zip(tasks, rewards.tolist(), strict=True):
             if not 0 <= reward <= 1:
                 raise TrainingFailed(_not_a_rate(task, reward))
-        chosen = self.settings
+        settings = self.settings
         rho = single_stream_spo_memory(
-            drift, half_life=chosen.half_life, low=chosen.rho_low, high=chosen.rho_high
+            drift, half_life=settings.half_life, low=settings.rho_low, high=settings.rho_high
         )
         alpha, beta = single_stream_spo_update(rewards, *self.counts(tasks), rho)
-        found = zip(tasks, alpha.tolist(), beta.tolist(), responses, strict=True)
-        self._memories |= {task: TaskMemory(a, b, tuple(rows)) for task, a, b, rows in found}
+        updated = zip(tasks, alpha.tolist(), beta.tolist(), responses, strict=True)
+        self._memories |= {task: TaskMemory(a, b, tuple(rows)) for task, a, b, rows in updated}
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint, in plain lists."""

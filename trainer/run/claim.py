@@ -52,11 +52,11 @@ class RunClaim:
         try:
             _refuse(folder, resume=resume)  # again: now nobody else can change the folder
             tidy(folder / "checkpoints")
-            found = checkpoints(folder / "checkpoints") if resume else []
+            resumable = checkpoints(folder / "checkpoints") if resume else []
         except BaseException:
             self.release()
             raise
-        self.start = found[-1] if found else None
+        self.start = resumable[-1] if resumable else None
         """The checkpoint to continue from; None starts from the beginning."""
         self.first_step = step_of(self.start) if self.start else 0
         self.note = ANEW if resume and self.start is None else ""

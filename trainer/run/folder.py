@@ -139,7 +139,7 @@ class RunFolder:
 
     def keep_refused(self, step: int, refusals: Sequence[Refusal]) -> Path:
         """Write the rows of refused updates to `refused/step-NNNNNN.pt`, and the episodes to
-        `episodes/refused-NNNNNN.jsonl`.
+        `episodes/refused-NNNNNN.jsonl`; return the path of the latter.
         """
         rows = [
             {
@@ -160,7 +160,7 @@ class RunFolder:
         try:
             self.refused.mkdir(exist_ok=True)
             torch.save(rows, self.refused / f"step-{step:06d}.pt")
-        except (OSError, RuntimeError) as error:  # torch has its own
+        except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
             reason = str(error).strip().partition("\n")[0]
             self._faults["unwritten refusal"] = (
                 f"the rows of the update that was refused at step {step} could not be written: "

@@ -51,21 +51,21 @@ class Journal:
         Raises:
             UpdateRefused: `trainer.max_refused` updates in a row were refused.
         """
-        refusals, kept = self._updater.refusals, ""
+        refusals, episodes_file = self._updater.refusals, ""
         if refusals:  # refused updates are kept for inspection
-            kept = str(self._folder.keep_refused(step, refusals))
-        found = notices_of(
+            episodes_file = str(self._folder.keep_refused(step, refusals))
+        notices = notices_of(
             StepFacts(
                 numbers=numbers,
                 config=self._config,
                 recipe=self._updater.algorithm.recipe,
                 reasons=reasons_without_reward(groups),
-                refusals=tuple(refusal.told(kept) for refusal in refusals),
+                refusals=tuple(refusal.told(episodes_file) for refusal in refusals),
             )
         )
-        logged = {**numbers, **{f"{PREFIX}{name}": 1.0 for name in found}}
+        logged = {**numbers, **{f"{PREFIX}{name}": 1.0 for name in notices}}
         self._folder.log(step, logged)
-        self._board.post(step, found)
+        self._board.post(step, notices)
         return logged
 
     def refuse_more(self, step: int) -> None:

@@ -68,7 +68,9 @@ def refuse_held(folder: Path) -> None:
     if not (folder / FILE).exists():
         return
     status = folder.stat()
-    if (status.st_dev, status.st_ino) in _held:  # opening and closing the file would end the lock
+    # Asked first: a process loses its record locks on a file when it closes any descriptor of the
+    # file, so that opening and closing it here would end this process's own lock.
+    if (status.st_dev, status.st_ino) in _held:
         raise ConfigError(_in_use(folder, "another run of this process"))
     opened = os.open(folder / FILE, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -88,7 +90,7 @@ def _in_use(folder: Path, holder: str) -> str:
 
 def _holder(folder: Path) -> str:
     try:
-        found = msgspec.json.decode((folder / FILE).read_bytes(), type=LockHolder)
-    except (OSError, msgspec.DecodeError):  # between another run's lock and its first line
+        holder = msgspec.json.decode((folder / FILE).read_bytes(), type=LockHolder)
+    except (OSError, msgspec.DecodeError):  # the other run has locked and not written its name yet
         return "another run"
-    return f"the run of process {found.pid} on {found.host}"
+    return f"the run of process {holder.pid} on {holder.host}"

@@ -212,7 +212,7 @@ def repeated_tasks(facts: StepFacts) -> str | None:
         return None
     return (
         f"the {groups:.0f} groups of the step play {tasks:.0f} different tasks: the split "
-        f"{facts.config.split!r} has no more that are not retired; take fewer tasks a step "
+        f"{facts.config.split!r} has no more that are not retired; take fewer tasks per step "
         "(rollout.tasks_per_step)"
     )
 
@@ -279,7 +279,7 @@ def samplers_gap(facts: StepFacts) -> str | None:
     probe = facts.numbers.get("engine/probe_gap")
     probed = "" if probe is None else f" (the last probe of the server found {probe:.2g} nats)"
     return (
-        f"learner and sampler differ by {gap:.3f} nats a token{which}, more than rounding does: "
+        f"learner and sampler differ by {gap:.3f} nats per token{which}, more than rounding does: "
         "the engine may sample other weights, another temperature or another precision "
         f"(model.dtype){probed}"
     )

@@ -73,6 +73,7 @@ class VLLMConfig:
     """Largest number of tokens of prompt and answer; the model's own maximum bounds the value too.
     """
     startup_timeout_s: float = 600.0
+    """Seconds to wait until a server is ready, also after a server was lost."""
     request_timeout_s: float = 600.0
     """Seconds to wait for an answer, and for weights to be loaded."""
     weights_folder: str = ""

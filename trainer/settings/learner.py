@@ -97,14 +97,19 @@ class TrainerConfig:
     """Settings of the optimizer and of updates."""
 
     lr: float = 1e-6
+    """Learning rate at its highest, after the warm-up and before the decay."""
     weight_decay: float = 0.0
+    """Weight decay of AdamW."""
     beta1: float = 0.9
+    """Decay of AdamW's mean of gradients."""
     beta2: float = 0.99
+    """Decay of AdamW's mean of squared gradients."""
     warmup_steps: int = 0
     """Number of updates over which the learning rate rises linearly."""
     lr_decay: Decay = "constant"
     """Course of the learning rate after the warm-up: linear and cosine end near 0."""
     max_grad_norm: float = 1.0
+    """Norm to which a longer gradient is shortened before an update."""
     updates_per_step: int = 0
     """Optimizer updates on each batch of rollouts, which share its groups; 0 takes the recipe's
     value (ludus recipes), with no more mini-batches than rollout.tasks_per_step.

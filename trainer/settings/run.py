@@ -28,6 +28,7 @@ class RunConfig:
     episodes_every: int = 10
     """Steps between files of whole episodes."""
     tensorboard: bool = True
+    """Whether the metrics are also written as TensorBoard files, if tensorboard is installed."""
 
     def __post_init__(self) -> None:
         positive("run.keep", self.keep)

@@ -97,12 +97,13 @@ class Accounts:
             AccountsBroken: the group was not issued or is final already, or the records are not
                 those of its rollouts.
         """
-        found = sorted(records, key=lambda record: record.ordinal)
+        ordered = sorted(records, key=lambda record: record.ordinal)
         first = group * self.group_size
         expected = list(range(first, first + self.group_size))
-        if group not in self._open or [one.ordinal for one in found] != expected:
+        if group not in self._open or [record.ordinal for record in ordered] != expected:
             raise AccountsBroken(
-                f"group {group} was to be closed with rollouts {[one.ordinal for one in found]}; "
+                f"group {group} was to be closed with rollouts "
+                f"{[record.ordinal for record in ordered]}; "
                 + (
                     f"its rollouts are {expected}"
                     if group in self._open
@@ -110,13 +111,13 @@ class Accounts:
                 )
             )
         self._open.remove(group)
-        for one in found:
-            if one.fate == "trained":
+        for record in ordered:
+            if record.fate == "trained":
                 self.trained += 1
             else:
-                self.masked[one.reason] += 1
+                self.masked[record.reason] += 1
         if self.lines is not None:
-            self.lines.append(b"\n".join(msgspec.json.encode(one) for one in found))
+            self.lines.append(b"\n".join(msgspec.json.encode(record) for record in ordered))
 
     def check(self, *, waiting: Iterable[int], in_flight: Iterable[int]) -> dict[str, float]:
         """Hold the law, and return its terms in rollouts as `rollouts/*`.
@@ -132,12 +133,12 @@ class Accounts:
         here = Counter([*waiting, *playing])
         flying = len(set(playing))
         twice = sorted(group for group, times in here.items() if times > 1)
-        strangers = sorted(set(here) - self._open)
+        closed = sorted(set(here) - self._open)
         lost = sorted(self._open - set(here))
         for what, groups in (
             ("are lost: issued, and neither trained, masked, waiting nor in flight", lost),
             ("are in two places at once", twice),
-            ("are waiting or in flight after their end", strangers),
+            ("are waiting or in flight after their end", closed),
         ):
             if groups:
                 raise AccountsBroken(f"groups {_some(groups)} {what}")
@@ -184,11 +185,13 @@ class Accounts:
             return []
         path = self.lines.path
         known = [
-            one for one in read_rollouts(path) if one.group < issued and one.group not in self._open
+            record
+            for record in read_rollouts(path)
+            if record.group < issued and record.group not in self._open
         ]
         partial = path.with_suffix(".partial")
         # Written beside and renamed: a crash leaves either the old file or the new one.
-        partial.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in known))
+        partial.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in known))
         partial.replace(path)
         return known
 

@@ -40,16 +40,20 @@ def fates_of_step(recipe: Recipe, *, passing: Collection[int], refused: Collecti
     """
 
     def fate_of(group: Group, episode: Episode) -> str:
-        own = episode.trajectories[0]
-        if not own.verdict.ok:
-            return f"{FAILED}: {own.stop if own.stop in FAILURES else own.verdict.status}"
+        first = episode.trajectories[0]
+        if not first.verdict.ok:
+            return f"{FAILED}: {first.stop if first.stop in FAILURES else first.verdict.status}"
         if group.ordinal not in passing:
             return FILTER
-        if all(one.exclude_from_loss or one.exclude_from_baseline for one in episode.trajectories):
+        if all(
+            trajectory.exclude_from_loss or trajectory.exclude_from_baseline
+            for trajectory in episode.trajectories
+        ):
             return EXCLUDED
-        if own.stop in CUT and not recipe.algorithm.overlong.in_loss:
+        if first.stop in CUT and not recipe.algorithm.overlong.in_loss:
             return OVERLONG
-        if not any(turn.out_ids for one in episode.trajectories for turn in one.turns):
+        turns = [turn for trajectory in episode.trajectories for turn in trajectory.turns]
+        if not any(turn.out_ids for turn in turns):
             return EMPTY
         return REFUSED if episode.ordinal in refused else ""
 
@@ -65,10 +69,10 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
         step: the step that the records are for.
         fate_of: the reason for which a finished rollout was masked; empty if trained.
     """
-    first, made = group.ordinal * group_size, list[RolloutRecord]()
+    first, records = group.ordinal * group_size, list[RolloutRecord]()
     for episode in group.episodes:
         reason, versions = fate_of(group, episode), versions_of(episode)
-        made.append(
+        records.append(
             RolloutRecord(
                 ordinal=first + episode.index,
                 group=group.ordinal,
@@ -79,11 +83,11 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
                 issued=group.version,
                 oldest=min(versions, default=None),
                 newest=max(versions, default=None),
-                tokens=sum(one.sampled_tokens for one in episode.trajectories),
+                tokens=sum(trajectory.sampled_tokens for trajectory in episode.trajectories),
                 seconds=episode.wall_s,
             )
         )
-    made += [
+    records += [
         RolloutRecord(
             ordinal=first + index,
             group=group.ordinal,
@@ -96,4 +100,4 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
         )
         for index, seconds in group.late.items()
     ]
-    return made
+    return records

@@ -50,8 +50,8 @@ class Outage:
 
 def unreachable(group: Group) -> str:
     """Return why no rollout of a group has reached a server; empty if one has."""
-    verdicts = [one.trajectories[0].verdict for one in group.episodes]
-    stops = [one.trajectories[0].stop for one in group.episodes]
+    verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
+    stops = [episode.trajectories[0].stop for episode in group.episodes]
     name = ServerUnreachable.__name__
     lost = all(
         stop is Stop.ENV_ERROR and verdict.detail.startswith(name)
@@ -67,7 +67,7 @@ def refuse_without_engine(group: Group) -> None:
     Raises:
         TrainingFailed: with the fate of each engine.
     """
-    verdicts = [one.trajectories[0].verdict for one in group.episodes]
+    verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
     for verdict in verdicts:
         if verdict.detail.startswith(NoEngineLeft.__name__):
             raise TrainingFailed(

@@ -27,11 +27,11 @@ def staleness_numbers(groups: Sequence[Group], version: int) -> dict[str, float]
     newest: list[int] = []
     for group in groups:
         for episode in group.episodes:
-            found = versions_of(episode)
-            if found:
-                ages.update({version - one: count for one, count in found.items()})
-                oldest.append(version - min(found))
-                newest.append(version - max(found))
+            versions = versions_of(episode)
+            if versions:
+                ages.update({version - sampled: count for sampled, count in versions.items()})
+                oldest.append(version - min(versions))
+                newest.append(version - max(versions))
     tokens = ages.total()
     if not tokens:
         return {}
@@ -48,8 +48,8 @@ def staleness_numbers(groups: Sequence[Group], version: int) -> dict[str, float]
 
 def versions_of(episode: Episode) -> Counter[int]:
     """Return how many tokens of an episode each version of the weights has sampled."""
-    found: Counter[int] = Counter()
+    versions: Counter[int] = Counter()
     for trajectory in episode.trajectories:
         for turn in trajectory.turns:
-            found.update(turn.versions)
-    return found
+            versions.update(turn.versions)
+    return versions

@@ -267,6 +267,8 @@ class RolloutStream:
             return 0
         shelf, plan = self._shelf, self.plan
         outstanding = len(shelf.playing) + len(shelf.waiting) + len(shelf.training)
+        # The rule takes the groups of a step as used once `version` counts the step, which is after
+        # the step's weights were published.
         outstanding += self._unpublished
         # A dropped group is replaced, as long as fewer than `refills` times a step's groups were:
         # those beyond count as outstanding, so that a step ends though its filter drops everything.
@@ -367,7 +369,8 @@ class RolloutStream:
             for running in late if plan.late != "wait" else ():
                 running.cut.ask()
             return not late
-        # A step with fewer groups begins where nothing is in flight and nothing can be issued.
+        # If nothing is in flight and nothing can be issued, the step begins with fewer groups,
+        # since waiting would bring no more.
         return not shelf.playing and not self._unfinished and not self._room()
 
     def _late_groups(self) -> list[GroupInFlight]:

@@ -293,7 +293,7 @@ async def test_closing_answers_requests_and_jobs_that_are_under_way() -> None:
     gate.opened.set()
     await asyncio.wait_for(closing, 5)
     assert [(await one).finish for one in (running, queued)] == [Finish.ABORT] * 2
-    with pytest.raises(EngineClosed, match="before it came to this"):
+    with pytest.raises(EngineClosed, match="before it began this call"):
         await asyncio.wait_for(job, 1)
 
 

@@ -482,7 +482,7 @@ async def test_requests_that_cannot_be_served_are_refused_here():
 
 async def test_a_server_started_otherwise_is_refused_with_the_way_to_start_it():
     for changes, why in (
-        ({"mode": "raw_logprobs"}, "reports raw_logprobs, at temperature 1"),
+        ({"mode": "raw_logprobs"}, "reports raw_logprobs, not processed_logprobs"),
         ({"extension": ""}, "cannot load published weights"),
     ):
         documented = Documented()

@@ -82,7 +82,7 @@ CASES: dict[str, tuple[dict[str, float], list[str]]] = {
     "one_sided": ({"update/positive": 1.0}, ["every advantage that reached the loss is positive"]),
     "no_gradient": ({"update/grad_norm": 0.0}, ["exactly zero", "70% of the trained tokens"]),
     "no_rate": ({"update/lr": 0.0}, ["the learning rate is 0"]),
-    "samplers_gap": ({"update/old_sampler_gap": 0.4}, ["differ by 0.400 nats a token"]),
+    "samplers_gap": ({"update/old_sampler_gap": 0.4}, ["differ by 0.400 nats per token"]),
 }
 
 
@@ -206,4 +206,4 @@ def test_a_distance_to_the_sampler_is_told_beside_older_tokens_by_those_of_the_o
     assert "samplers_gap" not in notices_of(facts(**stale))
     assert "samplers_gap" not in notices_of(facts(**stale, **{"update/fresh_sampler_gap": 0.01}))
     told = notices_of(facts(**stale, **{"update/fresh_sampler_gap": 0.3}))["samplers_gap"]
-    assert "differ by 0.300 nats a token on the tokens that its own weights have sampled" in told
+    assert "differ by 0.300 nats per token on the tokens that its own weights have sampled" in told

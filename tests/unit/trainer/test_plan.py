@@ -225,7 +225,7 @@ async def test_the_bound_on_tokens_counts_what_a_filter_and_a_context_manager_ad
         ({"env": "ludus/arithmetik-v0"}, "did you mean 'ludus/arithmetic-v0'"),
         ({"model": ModelConfig(path="/nowhere")}, "cannot load"),
         ({"split": "tets"}, "tets"),
-        ({"rollout": RolloutConfig(group_size=1)}, "group_size = 1 all are 0"),
+        ({"rollout": RolloutConfig(group_size=1)}, "group_size = 1 all advantages are 0"),
         ({"rollout": RolloutConfig(window=100_000)}, "rollout.window is 100000, but the engine"),
         ({"run": RunConfig(folder="{folder}", resume=True)}, "nothing to resume"),
     ],

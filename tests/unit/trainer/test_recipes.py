@@ -442,7 +442,7 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
     ("name", "overrides", "reason"),
     [
         ("gspo", {"algorithm": {"agg": "token_mean"}}, "would weigh sequences by their length"),
-        ("grpo", {"sampling": {"group_size": 1}}, "group_size = 1 all are 0"),
+        ("grpo", {"sampling": {"group_size": 1}}, "group_size = 1 all advantages are 0"),
         ("spo", {"sampling": {"group_size": 4}}, "set sampling.group_size = 1"),
         ("ppo", {"algorithm": {"value": None}}, "gae_advantages needs a value head"),
         ("grpo", {"algorithm": {"value": {}}}, "grpo_advantages never reads"),

@@ -159,7 +159,7 @@ def test_the_demo_writes_anew_only_what_it_wrote(tmp_path: Path) -> None:
 
 async def test_the_demo_refuses_a_folder_of_anything_else(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("mine")
-    with pytest.raises(ConfigError, match="holds something no demo wrote"):
+    with pytest.raises(ConfigError, match="holds files that no demo wrote"):
         await run_demo(DemoConfig(folder=str(tmp_path)))
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     with pytest.raises(ConfigError, match="cannot write the demo's folder"):

@@ -512,7 +512,7 @@ def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(discount: st
 @pytest.mark.parametrize(
     ("recipe", "credit", "why"),
     [
-        ("grpo", {"discount": "turn"}, "takes one reward a rollout"),
+        ("grpo", {"discount": "turn"}, "takes one reward per rollout"),
         ("grpo", {"truncation": "value"}, "gae_advantages does"),
         ("reinforce_pp", {"truncation": "value"}, "reinforce_pp_advantages does not take"),
     ],

@@ -325,7 +325,7 @@ def test_a_step_without_a_gradient_measures_no_distance() -> None:
 
 
 def test_the_bonus_follows_a_target_of_entropy() -> None:
-    # every token was sampled with a log-probability of -3, so that a step has 3 nats a token
+    # every token was sampled with a log-probability of -3, so that a step has 3 nats per token
     groups = [group(trajectory(1.0), trajectory(1.0, seed=1))]  # no signal but the bonus
 
     def numbers_of(**bonus: float) -> list[tuple[float, float, float]]:

@@ -36,7 +36,8 @@ def grpo_advantages(
         rewards: [B].
         groups: [B] int.
         ddof: 1 (verl, TRL) or 0 (open-instruct) in the standard deviation.
-        eps: added to it: 1e-6 verl, 1e-4 TRL, 1e-8 open-instruct, 1e-9 OpenRLHF.
+        eps: added to the standard deviation: 1e-6 verl, 1e-4 TRL, 1e-8 open-instruct, 1e-9
+            OpenRLHF.
         singleton: a group of one gets "zero" (TRL, open-instruct) or its "raw" reward over 1 + eps
             (verl).
 
@@ -48,6 +49,7 @@ def grpo_advantages(
     """
     scale = group_std(rewards, groups, ddof=ddof) + eps
     centred = group_statistics(rewards, groups).centred
+    # With eps = 0 a group of equal rewards would divide 0 by 0.
     advantages = torch.where(centred == 0, 0.0, centred / torch.where(scale > 0, scale, 1.0))
     return settle_singletons(advantages, floating(rewards) / (1 + eps), groups, singleton)
 
@@ -55,8 +57,8 @@ def grpo_advantages(
 def dr_grpo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton = "zero") -> Tensor:
     """Dr. GRPO: the reward minus the group's mean, not divided by the standard deviation.
 
-    `A_i = r_i - mean_g`. The method's other half is the constant normaliser, `fixed_length` in
-    aggregation.
+    `A_i = r_i - mean_g`. The method also divides the loss by a constant instead of the number of
+    tokens; that is the aggregation `fixed_length`.
 
     Args:
         rewards: [B].
@@ -80,8 +82,8 @@ def rloo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton = "
     Args:
         rewards: [B].
         groups: [B] int.
-        singleton: a group of one gets "zero", or its "raw" reward (verl's loop leaves it raw, its
-            vectorised twin 0).
+        singleton: a group of one gets "zero" (verl's vectorised implementation), or its "raw"
+            reward (verl's loop).
 
     Source: Back to basics, arXiv 2402.14740.
 
@@ -109,11 +111,12 @@ def lite_ppo_advantages(
     Args:
         rewards: [B].
         groups: [B] int.
-        std_of: the spread of the "raw" rewards (ROLL, TRL) or of the "centred" ones (ScaleRL,
-            arXiv 2510.13786, section 4): two different estimators.
+        std_of: take the standard deviation of the "raw" rewards (ROLL, TRL), or of the "centred"
+            rewards (ScaleRL, arXiv 2510.13786, section 4), which leaves out the differences between
+            groups.
         ddof: 1 or 0 in the standard deviation.
-        eps: added to it: 1e-6 ROLL, 1e-4 TRL.
-        singleton: a group of one gets "zero", or its "raw" reward over the same spread.
+        eps: added to the standard deviation: 1e-6 ROLL, 1e-4 TRL.
+        singleton: a group of one gets "zero", or its "raw" reward over the same standard deviation.
 
     Source: Tricks or traps, arXiv 2508.08221.
 
@@ -126,8 +129,9 @@ def lite_ppo_advantages(
     centred = group_statistics(rewards, groups).centred
     if std_of not in ("raw", "centred"):
         raise ValueError(f"std_of is 'raw' or 'centred', got {std_of!r}")
-    spread_of = floating(rewards).detach() if std_of == "raw" else centred
-    scale = _safe(group_std(spread_of, torch.zeros_like(groups), ddof=ddof) + eps)
+    compared = floating(rewards).detach() if std_of == "raw" else centred
+    # The batch counts as a single group here.
+    scale = _safe(group_std(compared, torch.zeros_like(groups), ddof=ddof) + eps)
     return settle_singletons(centred / scale, floating(rewards) / scale, groups, singleton)
 
 
@@ -151,7 +155,7 @@ def reinforce_advantages(rewards: Tensor, *, baseline: float | Tensor = 0.0) -> 
 def opo_advantages(
     rewards: Tensor, groups: Tensor, lengths: Tensor, *, singleton: Singleton = "zero"
 ) -> Tensor:
-    """OPO: a baseline that weighs rewards by length, a stand-in for the squared gradient norm.
+    """OPO: a baseline that weighs rewards by length, which approximates the squared gradient norm.
 
     `A_i = r_i - sum_j n_j r_j / sum_j n_j` over the group; the plain mean where all lengths are 0.
 
@@ -169,6 +173,8 @@ def opo_advantages(
     statistics = group_statistics(rewards, groups)
     weights = lengths.to(statistics.mean.dtype)
     total = group_sum(weights, groups)
+    # The baseline relative to the mean: from centred rewards, which are exactly 0 in a group of
+    # equal rewards, so that such a group has no advantage left over from rounding.
     shift = group_sum(weights * statistics.centred, groups) / _safe(total)
     advantages = statistics.centred - torch.where(total > 0, shift, 0.0)
     return settle_singletons(advantages, rewards, groups, singleton)
@@ -226,8 +232,8 @@ def pass_at_k_advantages(
         rewards: [B].
         groups: [B] int.
         normalise: divide by the group's standard deviation.
-        ddof: 1 or 0 in it.
-        eps: added to it.
+        ddof: 1 or 0 in the standard deviation.
+        eps: added to the standard deviation.
 
     Source: the pass@k estimator of verl ("grpo_passk"), after arXiv 2503.19595.
 
@@ -265,7 +271,7 @@ def supo_advantages(
     its group.
 
     Args:
-        rewards: [N], one a rollout.
+        rewards: [N], one per rollout.
         groups: [N] int.
         segments: [S] int, for each training row the rollout (0..N-1) it is part of.
         statistics_over: "rollouts" (the paper's Eq. 3), or "segments" (Eq. 4), in which a rollout
@@ -275,7 +281,7 @@ def supo_advantages(
         singleton: as in `grpo_advantages`.
 
     Returns:
-        [S], one a row. Rollouts that ran out of steps or summaries are masked from the loss and
+        [S], one per row. Rollouts that ran out of steps or summaries are masked from the loss and
         stay in the statistics.
 
     Source: arXiv 2510.06727, Eq. 3 and 4; no official code, so `ddof` and `eps` are GRPO's.

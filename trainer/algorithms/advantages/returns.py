@@ -33,7 +33,7 @@ def returns_to_go(token_rewards: Tensor, mask: Tensor, *, gamma: float = 1.0) ->
     Args:
         token_rewards: [B, T].
         mask: [B, T] in {0, 1}; holes are skipped.
-        gamma: discount a trained token.
+        gamma: discount per trained token.
 
     Returns:
         [B, T], 0 in untrained slots.
@@ -74,7 +74,7 @@ def reinforce_pp_advantages(
     Args:
         token_rewards: [B, T].
         mask: [B, T] in {0, 1}.
-        gamma: discount a trained token.
+        gamma: discount per trained token.
         ddof: as in `whiten`: 1 verl, 0 OpenRLHF.
         eps: as in `whiten`.
         floor: as in `whiten`: "add" verl, "clamp" OpenRLHF.
@@ -130,9 +130,9 @@ def reinforce_pp_baseline_advantages(
     if rollouts is None:
         rollouts = torch.arange(len(groups), device=groups.device)
     first = first_rows(rollouts)
-    each, of_group = rewards[first], groups[first]
-    centred = group_statistics(each, of_group).centred
-    settled = settle_singletons(centred, each, of_group, singleton)[group_index(rollouts)]
+    of_rollouts, of_group = rewards[first], groups[first]
+    centred = group_statistics(of_rollouts, of_group).centred
+    settled = settle_singletons(centred, of_rollouts, of_group, singleton)[group_index(rollouts)]
     return whiten(blank(settled, mask), mask, ddof=ddof, eps=eps, floor=floor)
 
 
@@ -154,16 +154,16 @@ def gae_advantages(
         token_rewards: [B, T].
         values: [B, T], of the state before each token; detached.
         mask: [B, T] in {0, 1}.
-        gamma: discount a step.
-        lam: 0.95 in papers, 1.0 in verl's configuration.
+        gamma: discount per step.
+        lam: the weight of longer estimates; 0.95 in papers, 1.0 in verl's configuration.
         holes: "skip" (verl) or "step" (OpenRLHF): untrained slots between trained ones are no
             steps, or steps of reward 0 and value 0.
         bootstrap: [B], the value after the last trained token; 0 when not given (the episode ended
             there).
 
     Returns:
-        Two tensors [B, T], 0 in untrained slots. Advantages are not whitened: that is `whiten`, and
-        only for them.
+        Two tensors [B, T], 0 in untrained slots. The advantages are not whitened; `whiten` does
+        that, and is not meant for the returns.
 
     Source: arXiv 1506.02438.
 
@@ -199,7 +199,7 @@ def egae_advantages(
         values: [B, T].
         mask: [B, T] in {0, 1}.
         truncated: [B] bool, rows whose answer goes on beyond the window.
-        gamma: discount a step.
+        gamma: discount per step.
         lam: see `gae_advantages`.
         holes: see `gae_advantages`.
 
@@ -242,7 +242,7 @@ def compaction_advantages(
         values: [B, T], of the state before each token; detached.
         mask: [B, T] in {0, 1}; holes are skipped.
         rollouts: [B] int, the rollout each row is a segment of; the rows of one are in time order.
-        gamma: discount a step.
+        gamma: discount per step.
         lam: a fixed lambda for all segments; 0, the default, takes lam_s, as the paper has it.
         length_factor: 1.5 in the paper.
 
@@ -272,12 +272,14 @@ def compaction_advantages(
     scale = floating(values)
     own = (1 - 1 / (length_factor * tokens.clamp(min=1).to(scale.dtype))).clamp(min=0)
     traces = torch.full_like(own, lam) if lam else own
+    # Counted from the end of the row, the last trained token is the first.
     is_last = trained & (trained.flip(1).cumsum(1).flip(1) == 1)
     token_rewards = blank(rewards.to(scale.dtype).unsqueeze(1).expand_as(scale), is_last)
     local, returns = _estimated(
         token_rewards, values, mask, trained, gamma=gamma, lam=traces, bootstrap=None
     )
     order = torch.arange(len(rollouts), device=rollouts.device)
+    # [B, B]: whether the column's row is a later segment of the same rollout as the row's.
     is_later = (rollouts.unsqueeze(1) == rollouts) & (order.unsqueeze(1) < order)
     after = (is_later * tokens).sum(1)
     return local * (gamma * traces).pow(after).unsqueeze(1), returns
@@ -315,12 +317,13 @@ def _steps(mask: Tensor, holes: str) -> Tensor:
         return trained
     if holes != "step":
         raise ValueError(f"holes is 'skip' or 'step', got {holes!r}")
-    # padding behind the last trained token is not a step in either reading
+    # Every slot up to the last trained token is a step; the padding behind it is not.
     return trained.flip(1).cumsum(1).flip(1) > 0
 
 
 def _last(values: Tensor, mask: Tensor) -> Tensor:
     if not mask.shape[1]:
         return values.new_zeros(len(values))
+    # The greatest place of a trained token; 0, where `values` are blank, in a row without any.
     places = torch.arange(mask.shape[1], device=mask.device) * mask.bool()
     return values.gather(1, places.argmax(1, keepdim=True)).squeeze(1)

@@ -39,7 +39,7 @@ def spo_chain_segments(
     Args:
         old_logp: [B, T], of the sampling policy.
         mask: [B, T] in {0, 1}.
-        interval: low-probability tokens a segment.
+        interval: low-probability tokens per segment.
         threshold: probabilities below this are low.
 
     Returns:

@@ -5,8 +5,9 @@ rollouts as the baseline.
     rho = single_stream_spo_memory(drift)
     alpha, beta = single_stream_spo_update(rewards, alpha, beta, rho)
 
-Not segment policy optimisation, nor self-play preference optimisation, which share the name. A
-prompt that comes twice in a batch is read twice in its old state; whose update is stored last wins.
+Not segment policy optimisation, nor self-play preference optimisation, which share the name. Where
+a prompt comes twice in a batch, both rollouts are compared with the posterior before the batch, and
+only the update that is stored last is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from ..groups import floating
 def single_stream_spo_prior(
     successes: Tensor, attempts: int, *, rho_min: float = 0.875
 ) -> tuple[Tensor, Tensor]:
-    """The initial (alpha, beta) from offline samples, with the weight that the memory allows.
+    """The initial (alpha, beta) from offline samples, which count as N0 rollouts together: as many
+    as the least memory retains.
 
     `N0 = 1 / (1 - rho_min)`, `alpha = N0 (S + 0.5) / (n + 1)`, `beta = N0 (n - S + 0.5) / (n + 1)`.
 
@@ -52,7 +54,7 @@ def single_stream_spo_advantages(
         alpha: [B].
         beta: [B].
         ddof: 1 or 0 in the batch's standard deviation.
-        eps: added to it.
+        eps: added to the standard deviation.
 
     Returns:
         [B]; 0 for a batch of one.
@@ -79,7 +81,7 @@ def single_stream_spo_memory(
     Args:
         drift: [B], D: mean over tokens of |logp_before - logp_now| on the prompt's last response (a
             mean absolute log ratio, which the paper calls KL); 0 the first time.
-        half_life: nats a token.
+        half_life: nats per token.
         low: least memory.
         high: greatest memory.
 

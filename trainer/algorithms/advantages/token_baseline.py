@@ -91,8 +91,8 @@ def otb_advantages(
     returns = blank(values, mask) if values.dim() == 1 else returns_to_go(values, mask)
     scaled = proxies.detach() if weights is None else proxies.detach() * weights.detach().square()
     scaled = blank(scaled, mask).to(returns.dtype)
-    find = _compacted if compact else _baseline
-    baseline = find(returns, groups, mask, scaled, eps, zero_tail)
+    baseline_of = _compacted if compact else _baseline
+    baseline = baseline_of(returns, groups, mask, scaled, eps, zero_tail)
     alone = (group_size(groups) == 1).unsqueeze(1)
     lone = returns if singleton == "raw" else torch.zeros_like(returns)
     return blank(torch.where(alone, lone, returns - baseline), mask)
@@ -102,10 +102,11 @@ def _compacted(
     returns: Tensor, groups: Tensor, mask: Tensor, proxies: Tensor, eps: float, zero_tail: bool
 ) -> Tensor:
     """Compute the baseline over trained tokens only, and put the values back into the slots."""
+    # A stable sort by "untrained" puts the trained tokens first and keeps their order.
     order = torch.argsort(mask.bool().logical_not().long(), dim=1, stable=True)
     packed = [tensor.gather(1, order) for tensor in (returns, mask, proxies)]
-    found = _baseline(packed[0], groups, packed[1], packed[2], eps, zero_tail)
-    return torch.zeros_like(found).scatter(1, order, found)
+    baseline = _baseline(packed[0], groups, packed[1], packed[2], eps, zero_tail)
+    return torch.zeros_like(baseline).scatter(1, order, baseline)
 
 
 def _baseline(
@@ -131,8 +132,8 @@ def hapo_advantages(
     eps: float = 1e-6,
     fallback: float | None = 5.0,
 ) -> Tensor:
-    """HAPO (heterogeneous adaptive): GRPO whose mean and spread are over the group's tokens, not
-    its rows.
+    """HAPO (heterogeneous adaptive): GRPO whose mean and standard deviation are over the group's
+    tokens, not its rows.
 
     `A_i = (r_i - mean) / (std + eps)`, `mean = sum n_j r_j / sum n_j`, std over tokens likewise:
     long rows weigh more.
@@ -142,8 +143,9 @@ def hapo_advantages(
         groups: [B] int.
         lengths: [B], trained tokens of each row.
         ddof: 0 (the authors') or 1, in tokens.
-        eps: added to the spread.
-        fallback: a group with any |A| this large gets `grpo_advantages` instead; None never.
+        eps: added to the standard deviation.
+        fallback: a group in which any |A| is at least this large gets `grpo_advantages` instead;
+            with None no group does.
 
     Returns:
         [B]; 0 for rows without tokens. (The authors' code leaves padding unmasked; a loss here
@@ -158,6 +160,8 @@ def hapo_advantages(
     values, weight = floating(rewards).detach(), lengths.to(floating(rewards).dtype)
     total = group_sum(weight, groups)
     live = lengths > 0
+    # Rewards are centred by rows first, which gives exactly 0 in a group of equal rewards; the mean
+    # over tokens is then taken of what is left.
     anchored = group_statistics(values, groups).centred
     centred = anchored - group_sum(weight * anchored, groups) / total.clamp(min=1)
     variance = group_sum(weight * centred.square(), groups) / (total - ddof).clamp(min=1)
@@ -165,8 +169,8 @@ def hapo_advantages(
     averaged = torch.where(live & (variance > 0), centred / torch.where(scale > 0, scale, 1.0), 0.0)
     if fallback is None:
         return averaged
-    wild = group_sum((live & (averaged.abs() >= fallback)).to(values.dtype), groups) > 0
-    return torch.where(wild & live, grpo_advantages(values, groups, eps=1e-6), averaged)
+    extreme = group_sum((live & (averaged.abs() >= fallback)).to(values.dtype), groups) > 0
+    return torch.where(extreme & live, grpo_advantages(values, groups, eps=1e-6), averaged)
 
 
 def _column_sums(values: Tensor, groups: Tensor) -> Tensor:
@@ -178,12 +182,14 @@ def _column_sums(values: Tensor, groups: Tensor) -> Tensor:
 def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
     """Return the second greatest length in each row's group, equal to the greatest in a tie.
 
-    Of no meaning in a group of one.
+    The value means nothing in a group of one.
     """
     index = group_index(groups)
+    # Two stable sorts order the rows by group, and by falling length within a group.
     order = torch.argsort(lengths, descending=True, stable=True)
     order = order[torch.argsort(index[order], stable=True)]
     ids = index[first_rows(groups)]
+    # The row behind a group's first row.
     seconds = (torch.searchsorted(index[order], ids) + 1).clamp(max=len(lengths) - 1)
-    found = torch.where(index[order][seconds] == ids, lengths[order][seconds], -1)
-    return found[index]
+    second_lengths = torch.where(index[order][seconds] == ids, lengths[order][seconds], -1)
+    return second_lengths[index]

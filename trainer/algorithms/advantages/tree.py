@@ -43,6 +43,7 @@ def tree_values(rewards: Tensor, parents: Tensor) -> Tensor:
     tensor([0.7500, 0.5000, 1.0000, 1.0000, 0.0000])
     """
     depths, values = node_depths(parents), floating(rewards).detach().clone()
+    # From the deepest level upwards, so that the values of all children are known.
     for depth in range(int(depths.max()) if len(depths) else 0, 0, -1):
         at = depths == depth
         total = torch.zeros_like(values).index_add(0, parents[at], values[at])
@@ -62,12 +63,12 @@ def spo_tree_advantages(
     Args:
         rewards: [N], read at leaves.
         parents: [N] int.
-        normalise: divide by the spread of the parent's children.
-        ddof: 0 or 1 in that spread.
-        eps: added to it.
+        normalise: divide by the standard deviation over the parent's children.
+        ddof: 0 or 1 in that standard deviation.
+        eps: added to that standard deviation.
 
     Returns:
-        [N], one a node.
+        [N], one per node.
 
     Source: Segment policy optimization, arXiv 2505.23564.
 
@@ -78,6 +79,7 @@ def spo_tree_advantages(
     steps = torch.where(parents >= 0, values - values[parents.clamp(min=0)], 0.0)
     if not normalise:
         return steps
+    # Siblings have the same parent, whose number serves as the number of their group.
     scale = group_std(values, parents, ddof=ddof) + eps
     return torch.where(steps == 0, 0.0, steps / torch.where(scale > 0, scale, 1.0))
 
@@ -89,8 +91,7 @@ def treepo_leaf_rewards(
     weigh_by: Literal["size", "one"] = "size",
     drop_constant: bool = False,
 ) -> Tensor:
-    """TreePO: a leaf's reward compared with the leaves below each ancestor, [N]; inner
-    nodes get 0.
+    """TreePO: a leaf's reward compared with the leaves below each ancestor, [N]; inner nodes get 0.
 
     `r_j' = sum_h w_h (r_j - mean_h) / sum_h w_h`, h running over the leaf itself (which adds 0 with
     weight 1) and all its ancestors, mean_h over the leaves below h.
@@ -110,18 +111,19 @@ def treepo_leaf_rewards(
     tensor([ 0.0000,  0.0000,  0.3333, -0.5000,  0.2500])
     """
     values, leaves = floating(rewards).detach(), torch.ones_like(parents, dtype=torch.bool)
-    leaves[parents[parents >= 0]] = False  # what is a parent is no leaf
-    below = _below(values, parents, leaves)
-    top, weight = torch.zeros_like(values), torch.zeros_like(values)
+    leaves[parents[parents >= 0]] = False
+    sizes, means, constant = _below(values, parents, leaves)
+    total, weight = torch.zeros_like(values), torch.zeros_like(values)
+    # All nodes climb one level per round, each from itself to its root; then `ancestors` is -1.
     ancestors = torch.arange(len(parents), device=parents.device)
     for _ in range(int(node_depths(parents).max()) + 1 if len(parents) else 0):
-        there, at = ancestors >= 0, ancestors.clamp(min=0)
-        share = below[0][at] if weigh_by == "size" else torch.ones_like(values)
-        counted = there & ~below[2][at] if drop_constant else there
+        exists, index = ancestors >= 0, ancestors.clamp(min=0)
+        share = sizes[index] if weigh_by == "size" else torch.ones_like(values)
+        counted = exists & ~constant[index] if drop_constant else exists
         share = torch.where(counted, share, 0.0)
-        top, weight = top + share * (values - below[1][at]), weight + share
+        total, weight = total + share * (values - means[index]), weight + share
         ancestors = _climb(ancestors, parents)
-    return torch.where(leaves & (weight > 0), top / torch.where(weight > 0, weight, 1.0), 0.0)
+    return torch.where(leaves & (weight > 0), total / torch.where(weight > 0, weight, 1.0), 0.0)
 
 
 def treepo_advantages(
@@ -146,7 +148,7 @@ def treepo_advantages(
         eta: decay of the parent's part with depth; 1 (the authors' default) is none.
 
     Returns:
-        [N], one a node.
+        [N], one per node.
 
     Source: arXiv 2508.17445.
 
@@ -170,11 +172,11 @@ def _below(values: Tensor, parents: Tensor, leaves: Tensor) -> tuple[Tensor, Ten
     least, greatest = torch.full_like(values, torch.inf), torch.full_like(values, -torch.inf)
     ancestors = torch.where(leaves, torch.arange(len(parents), device=parents.device), -1)
     while bool((ancestors >= 0).any()):
-        there = ancestors >= 0
-        at, reward = ancestors[there], values[there]
-        count = count.index_add(0, at, torch.ones_like(reward))
-        total = total.index_add(0, at, reward)
-        least = least.scatter_reduce(0, at, reward, "amin")
-        greatest = greatest.scatter_reduce(0, at, reward, "amax")
+        exists = ancestors >= 0
+        index, reward = ancestors[exists], values[exists]
+        count = count.index_add(0, index, torch.ones_like(reward))
+        total = total.index_add(0, index, reward)
+        least = least.scatter_reduce(0, index, reward, "amin")
+        greatest = greatest.scatter_reduce(0, index, reward, "amax")
         ancestors = _climb(ancestors, parents)
     return count, total / count.clamp(min=1), least == greatest

@@ -85,10 +85,10 @@ def ratio_band_mask(
     """Keep the sequences whose ratio old / mu lies in [low, high]; the bounds are on trainer over
     engine.
 
-    `(prod_t w_t)^(1/n)` ("geometric", Geo-RS) or `prod_t w_t` ("sequence"). Combine it with
-    `tis_weights` (OpenRLHF "seq-mask-tis") or with none (verl). Bounds of a mean log ratio are
-    easily tested with the sign flipped, which swaps low and high: here a row more likely under the
-    trainer has a ratio above 1.
+    The ratio is `(prod_t w_t)^(1/n)` ("geometric", Geo-RS) or `prod_t w_t` ("sequence"). The mask
+    is used together with `tis_weights` (OpenRLHF "seq-mask-tis") or without any weights (verl). A
+    row that is more likely under the trainer has a ratio above 1; bounds on engine over trainer
+    become `1 / high` and `1 / low` here.
 
     Args:
         old_logp: [B, T], of the trainer.
@@ -125,7 +125,7 @@ def opsm_mask(
         sampler_logp: [B, T], of the engine.
         advantages: [B], or [B, T] (its row mean counts).
         mask: [B, T] in {0, 1}.
-        delta: nats a token.
+        delta: nats per token.
 
     Returns:
         [B] bool.
@@ -144,8 +144,8 @@ def opsm_mask(
 def dppo_mask(
     logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, *, delta: float
 ) -> Tensor:
-    """DPPO: stop a token whose *probability* (not ratio) has already moved by delta on the
-    advantage's side.
+    """DPPO: stop training a token whose *probability* (not ratio) has already moved by delta in the
+    direction of the advantage.
 
     Dropped when A > 0 and `pi - mu > delta`, or A < 0 and `mu - pi > delta` (binary total
     variation).
@@ -199,7 +199,8 @@ def mpt_mask(
     sigma: float,
     probability: float = 0.99,
 ) -> Tensor:
-    """Mastered positive tokens (UloRL): do not train what a right answer already has for certain.
+    """Mastered positive tokens (UloRL): do not train tokens of a right answer that the policy is
+    already certain of.
 
     Dropped when the token's probability is at least `probability`, the reward is 1 and the row's
     mean entropy is below `sigma`.

@@ -107,8 +107,9 @@ def mis_weights(
     """Masked importance sampling (IcePop): the weight inside [low, high], 0 outside:
     `w 1[low <= w <= high]`.
 
-    A weight of 0 keeps the token in the denominator (TRL, AReaL). Peers that average over what is
-    left (verl, slime) also multiply the mask by `weights > 0`: the two differ by N / N_kept.
+    A weight of 0 keeps the token in the denominator (TRL, AReaL). Trainers that average over the
+    kept tokens only (verl, slime) also multiply the mask by `weights > 0`; their loss is larger by
+    the factor N / N_kept.
 
     Args:
         old_logp: [B, T], of the trainer.

@@ -38,7 +38,7 @@ def gigpo_advantages_as_read(
         eps: added to both; not verified.
 
     Returns:
-        [S], one a step. A step that is alone in its state has no step part.
+        [S], one per step. A step that is alone in its state has no step part.
 
     Source: arXiv 2505.10978, from memory.
 

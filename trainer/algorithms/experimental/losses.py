@@ -46,12 +46,14 @@ def dhpo_loss_as_read(
     >>> dhpo_loss_as_read(pi, old, one, mask, mixing=0.5, eps_token=eps, eps_sequence=eps)
     (tensor(-0.6687), tensor(1.))
     """
-    spread = blank(advantages.detach(), mask)
+    token_advantages = blank(advantages.detach(), mask)
     token = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
     whole = sequence_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio).unsqueeze(1)
     weight = mixing.detach() if isinstance(mixing, Tensor) else mixing
-    of_token = torch.maximum(-spread * token, -spread * clip(token, *eps_token))
-    of_sequence = torch.maximum(-spread * whole, -spread * clip(whole, *eps_sequence))
+    of_token = torch.maximum(-token_advantages * token, -token_advantages * clip(token, *eps_token))
+    of_sequence = torch.maximum(
+        -token_advantages * whole, -token_advantages * clip(whole, *eps_sequence)
+    )
     return aggregate(weight * of_token + (1 - weight) * of_sequence, mask, agg)
 
 

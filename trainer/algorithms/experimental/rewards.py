@@ -17,16 +17,17 @@ from ..groups import floating, group_size, group_sum
 def hapo_history_rewards_as_read(
     correct: Tensor, lengths: Tensor, shortest: Tensor, *, weight: float
 ) -> Tensor:
-    """HAPO (history-aware): longer or shorter than the best so far: `1 + w f` right, `w min(f, 0)`
-    wrong.
+    """HAPO (history-aware): a reward for being shorter than the shortest right answer so far:
+    `1 + w f` for a right answer, `w min(f, 0)` for a wrong one.
 
-    `f = cos(min(pi L / (2 h), pi))`, h the shortest right answer to the problem so far.
+    `f = cos(min(pi L / (2 h), pi))`, h the length of the shortest right answer to the problem so
+    far: f is positive up to L = h, negative beyond.
 
     Args:
         correct: [B] in {0, 1}.
         lengths: [B], tokens.
-        shortest: [B], h; NaN where there is none yet, and then f = 0.
-        weight: w; the paper's is not verified.
+        shortest: [B], h; NaN where no answer was right yet, and then f = 0.
+        weight: w; the paper's value is not verified.
 
     Returns:
         [B]. Update h after the step (`hapo_history_update_as_read`). Not the heterogeneous HAPO of
@@ -44,7 +45,7 @@ def hapo_history_rewards_as_read(
 
 
 def hapo_history_update_as_read(shortest: float, correct: Tensor, lengths: Tensor) -> float:
-    """The shortest right answer after a step; NaN before the first.
+    """The length of the shortest right answer after a step; NaN before the first right answer.
 
     >>> hapo_history_update_as_read(float("nan"), torch.tensor([1, 0]), torch.tensor([90.0, 10.0]))
     90.0

@@ -29,6 +29,7 @@ def d3s_samples_mask_as_read(advantages: Tensor, *, keep: int) -> Tensor:
     """
     order = advantages.argsort(stable=True)
     size, keep = len(order), min(keep, len(order))
+    # Each choice takes `low` rollouts from the lower end and the others from the upper end.
     choices = [torch.cat([order[:low], order[size - keep + low :]]) for low in range(keep + 1)]
     spreads = [
         float(advantages[choice].double().var(correction=0)) if keep else 0.0 for choice in choices
@@ -130,12 +131,12 @@ def interruption_mask_as_read(mask: Tensor, forced: Tensor) -> Tensor:
 
     Args:
         mask: [B, T] in {0, 1}.
-        forced: [B, T] bool, tokens that were put there.
+        forced: [B, T] bool, tokens that the system wrote.
 
     Returns:
         [B, T] bool.
 
-    Source: arXiv 2510.13786, from memory (between 10k and 12k tokens there).
+    Source: arXiv 2510.13786, from memory (the paper interrupts between 10k and 12k tokens).
 
     >>> interruption_mask_as_read(torch.tensor([[1, 1, 1]]), torch.tensor([[False, True, False]]))
     tensor([[ True, False,  True]])

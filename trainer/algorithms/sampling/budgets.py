@@ -27,9 +27,9 @@ def dars_extra_rollouts(
     Args:
         accuracy: [P], share right among the first N rollouts of each prompt.
         rollouts: N, already made.
-        max_rollouts: rollouts a prompt in all.
+        max_rollouts: the most rollouts per prompt, the first N included.
         schedule: which formula.
-        spread: what a group is said to weigh.
+        spread: what the weight S of a group in GRPO's gradient is measured by.
 
     Returns:
         [P] int.
@@ -50,7 +50,7 @@ def dars_extra_rollouts(
     peak = rollouts * (0.5 if spread == "variance" else 1.0)
     target = peak if schedule == "equal_treatment" else 2 * (1 - u) * peak
     extra = (target - rollouts * weight) / torch.where(weight > 0, weight, 1.0)
-    # 8 * 0.375 may miss an integer by an ulp, and ceil would make one rollout of it
+    # Rounding may put the quotient slightly above an integer, and `ceil` would add a rollout.
     counted = torch.ceil(extra - 1e-9).clamp(min=0, max=max_rollouts - rollouts)
     return torch.where(u >= 0.5, 0, counted).long()
 
@@ -91,8 +91,8 @@ def aepo_temperature(
     with advantage 1.
 
     Args:
-        entropy: the mean entropy of the batch, in nats a token.
-        target: nats a token.
+        entropy: the mean entropy of the batch, in nats per token.
+        target: nats per token.
         high: temperature that raises entropy.
         low: temperature that lowers it.
 
@@ -117,6 +117,7 @@ def adaptive_pool_size(target: int, valid_ratio: float, *, max_groups: int) -> i
     >>> adaptive_pool_size(128, 0.4, max_groups=1000)
     320
     """
+    # Rounding may put the quotient slightly above an integer, and `ceil` would add a group.
     return (
         max_groups if valid_ratio <= 0 else min(max_groups, math.ceil(target / valid_ratio - 1e-9))
     )

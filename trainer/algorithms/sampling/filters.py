@@ -19,8 +19,8 @@ def dynamic_sampling_mask(
     Args:
         rewards: [B].
         groups: [B] int.
-        keep_singletons: groups of one pass (DAPO's recipe); they carry no comparison, so other
-            trainers drop them.
+        keep_singletons: whether groups of a single rollout are kept (DAPO's recipe). Other trainers
+            drop such groups, since these have nothing to be compared with.
 
     Returns:
         [B] bool. The caller generates on, within a bound, and cuts the surplus.
@@ -76,8 +76,8 @@ def no_positive_resampling_mask(pass_rates: Tensor, *, threshold: float = 0.9) -
     """Prompts the policy has all but solved leave the pool for good: keep `pass rate < threshold`.
 
     Args:
-        pass_rates: [N], one a prompt; NaN (never tried) is kept.
-        threshold: this rate and above is dropped.
+        pass_rates: [N], one per prompt; NaN (never tried) is kept.
+        threshold: prompts with this pass rate or a higher one are dropped.
 
     Returns:
         [N] bool.
@@ -97,7 +97,7 @@ def active_sampling_mask(rewards: Tensor, groups: Tensor, *, wanted: int) -> Ten
     Args:
         rewards: [B], of finished groups, a group's rows together, in order of finishing.
         groups: [B] int.
-        wanted: groups a batch; fewer are marked while there are not enough, and the caller keeps
+        wanted: groups per batch; fewer are marked while there are not enough, and the caller keeps
             pulling.
 
     Returns:
@@ -111,12 +111,14 @@ def active_sampling_mask(rewards: Tensor, groups: Tensor, *, wanted: int) -> Ten
     tensor([False, False,  True,  True, False, False])
     """
     usable = zero_gradient_mask(rewards, groups)
-    of_group = usable[first_rows(groups)]
-    index, count = group_index(groups), len(of_group)
+    group_is_usable = usable[first_rows(groups)]
+    index, count = group_index(groups), len(group_is_usable)
+    # Groups are numbered by id, and have to be counted in order of finishing. `arrival` is each
+    # group's place in that order; its `argsort` is the inverse, the group at each place.
     arrival = torch.zeros(count, dtype=torch.long, device=groups.device)
     arrival[first_rows(groups).argsort()] = torch.arange(count, device=groups.device)
-    place = of_group[arrival.argsort()].cumsum(0)[arrival][index]
-    return usable & (place <= wanted)
+    usable_so_far = group_is_usable[arrival.argsort()].cumsum(0)[arrival][index]
+    return usable & (usable_so_far <= wanted)
 
 
 def reward_spread_mask(rewards: Tensor, groups: Tensor, *, threshold: float, ddof: int) -> Tensor:

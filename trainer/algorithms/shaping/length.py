@@ -68,7 +68,7 @@ def l1_exact_rewards(
         correct: [B] in {0, 1}.
         lengths: [B].
         target: [B], the length the prompt asked for.
-        alpha: reward a token.
+        alpha: reward per token.
 
     Source: arXiv 2503.04697.
 
@@ -95,7 +95,7 @@ def l1_max_rewards(
         correct: [B] in {0, 1}.
         lengths: [B].
         target: [B], the budget the prompt named.
-        alpha: reward a token.
+        alpha: reward per token.
         slope: "paper" or "repository".
 
     Source: arXiv 2503.04697.
@@ -132,8 +132,8 @@ def cosine_rewards(
         max_length: Lmax, tokens.
         right: (a, b) of a right answer; the authors' run used these, their command line defaults to
             (1, 0).
-        wrong: (a, b) of a wrong one; defaults there (-1, 0).
-        exceeded: reward of an answer that reached the limit; 0 there.
+        wrong: (a, b) of a wrong answer; the command line defaults to (-1, 0).
+        exceeded: reward of an answer that reached the limit; the command line defaults to 0.
         margin: tokens below Lmax that count as the limit; 16 in the authors' code.
 
     Source: Demystifying long chain-of-thought, arXiv 2502.03373.
@@ -195,13 +195,13 @@ def laser_d_level(rewards: Tensor, groups: Tensor) -> Tensor:
     >>> laser_d_level(torch.tensor([1, 1, 0, 1, 0, 0]), torch.tensor([0, 0, 0, 1, 1, 1]))
     tensor([0, 0, 0, 1, 1, 1])
     """
+    # Counts are compared as integers: an accuracy of 2 / 3 in floating point may miss the boundary.
     right, size = group_sum((rewards > 0).long(), groups), group_size(groups)
     return torch.where(3 * right >= 2 * size, 0, torch.where(3 * right >= size, 1, 2))
 
 
 def laser_d_target(coverages: Tensor, thresholds: Tensor, *, rollouts: int, level: int) -> float:
-    """LASER-D's target length of a level: the least threshold within which enough right answers are
-    found.
+    """LASER-D's target length of a level: the least threshold that enough right answers keep to.
 
     Enough is `int(coverage * k) >= 1` with `k = int(n * 2/3)` for easy and `int(n * 1/3)` for
     medium prompts; a hard prompt needs coverage 1.
@@ -209,12 +209,12 @@ def laser_d_target(coverages: Tensor, thresholds: Tensor, *, rollouts: int, leve
     Args:
         coverages: [K], for each threshold the share of right answers that fit.
         thresholds: [K], tokens, ascending.
-        rollouts: n a prompt.
+        rollouts: n, the rollouts per prompt.
         level: 0, 1 or 2 (`laser_d_level`).
 
     Returns:
-        Tokens; the greatest threshold when none is enough. Estimated anew every 20 steps on 500
-        samples.
+        Tokens; the greatest threshold when none is enough. The method estimates it anew every 20
+        steps, on 500 samples.
 
     Source: arXiv 2505.15612, the authors' code.
 
@@ -222,10 +222,11 @@ def laser_d_target(coverages: Tensor, thresholds: Tensor, *, rollouts: int, leve
     >>> laser_d_target(torch.tensor([0.2, 0.4, 1.0]), thresholds, rollouts=8, level=0)
     1024.0
     """
-    found: list[float] = coverages.double().tolist()
+    shares: list[float] = coverages.double().tolist()
     limits: list[float] = thresholds.double().tolist()
     expected = rollouts * (2 - level) // 3
-    for coverage, limit in zip(found, limits, strict=True):
+    for coverage, limit in zip(shares, limits, strict=True):
+        # 1e-9, since rounding may put the product slightly below an integer, which `int` cuts off.
         if (level == 2 and coverage >= 1) or (level < 2 and int(coverage * expected + 1e-9) >= 1):
             return limit
     return limits[-1]
@@ -267,8 +268,8 @@ def grpo_lambda_rewards(
 ) -> Tensor:
     """GRPO-lambda: a length penalty in the `ceil(share * G)` most accurate groups only.
 
-    There a right answer earns `1 - alpha sigmoid((L - mean) / std)` over the group's right answers,
-    a wrong one 0; elsewhere 1 or 0.
+    In these groups a right answer earns `1 - alpha sigmoid((L - mean) / std)`, with mean and std
+    over the group's right answers; in the other groups it earns 1. A wrong answer earns 0.
 
     Args:
         correct: [B] in {0, 1}.
@@ -276,7 +277,8 @@ def grpo_lambda_rewards(
         groups: [B] int.
         alpha: the greatest penalty (the paper's value is not verified).
         share: the share of the groups that are penalised.
-        ddof: 0 or 1 in the standard deviation; where it is 0, z is 0.
+        ddof: 0 or 1 in the standard deviation. Where all right answers are equally long, the
+            sigmoid is taken at 0.
 
     Source: a reading of GRPO-lambda; not the eligibility traces nor the learnable token weights of
     that name.
@@ -302,8 +304,8 @@ def curriculum_budget(
     Args:
         step: the number of the training step.
         start: tokens (256 in the paper's experiments).
-        gamma: decay (0.7 there, read off a figure).
-        every: steps a decay (100 there).
+        gamma: decay (0.7 in the paper, read off a figure).
+        every: steps per decay (100 in the paper).
         least: tokens.
 
     Source: arXiv 2508.08940.
@@ -343,8 +345,8 @@ def dot_truncation_lengths(
     least_cut: float = 32.0,
     ddof: int = 1,
 ) -> Tensor:
-    """DOT: where a whole group is right, outliers in length are cut and scored again; how long each
-    row may stay, [B].
+    """DOT: the length to which each row is cut: where a whole group is right, outliers in length
+    are cut and scored again.
 
     `T = floor(mean + deviations * std)`; a row is cut to T when `L - T >= least_cut`.
 
@@ -352,9 +354,9 @@ def dot_truncation_lengths(
         correct: [B] in {0, 1}.
         lengths: [B].
         groups: [B] int.
-        deviations: standard deviations above the mean.
-        least_cut: tokens; smaller cuts are not made.
-        ddof: 0 or 1.
+        deviations: how many standard deviations above the mean the limit T is.
+        least_cut: tokens; a row that exceeds T by less is not cut.
+        ddof: 0 or 1 in the standard deviation.
 
     Returns:
         [B] int: the length to keep, `lengths` where nothing is cut.
@@ -388,9 +390,10 @@ def _top_groups(accuracy: Tensor, groups: Tensor, share: float) -> Tensor:
     group id.
     """
     ids, index = torch.unique(groups, return_inverse=True)
-    each = torch.zeros(len(ids), dtype=accuracy.dtype, device=accuracy.device).scatter(
+    group_accuracy = torch.zeros(len(ids), dtype=accuracy.dtype, device=accuracy.device).scatter(
         0, index, accuracy
     )
+    count = math.ceil(share * len(ids) - 1e-9)  # rounding must not add a group
     top = torch.zeros(len(ids), dtype=torch.bool, device=accuracy.device)
-    top[each.argsort(descending=True, stable=True)[: math.ceil(share * len(ids) - 1e-9)]] = True
+    top[group_accuracy.argsort(descending=True, stable=True)[:count]] = True
     return top[index]

@@ -64,11 +64,11 @@ def clip_cov_mask(
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
         share: the share of the n trained tokens to leave out.
-        low: the greatest covariance that is too low to be drawn.
-        high: the least covariance that is too high to be drawn.
+        low: a token is drawn only if its covariance is above this.
+        high: a token is drawn only if its covariance is below this.
         eps_low: the `eps_low` of the clip that goes with this mask.
         eps_high: the `eps_high` of the clip that goes with this mask.
-        generator: draws; torch's own without it.
+        generator: the source of randomness; torch's global generator when not given.
 
     Returns:
         [B, T] bool, False for what is left out. The method multiplies `ppo_clip_loss` by it
@@ -82,14 +82,16 @@ def clip_cov_mask(
     >>> clip_cov_mask(logp, logp, advantages, torch.ones(1, 3))
     tensor([[False,  True,  True]])
     """
-    trained, spread = mask.bool(), blank(advantages.detach(), mask)
+    trained, token_advantages = mask.bool(), blank(advantages.detach(), mask)
     ratio = policy_ratio(logp.detach(), old_logp, mask)
-    clipped = -spread * clip(ratio, eps_low, eps_high) > -spread * ratio
+    clipped = -token_advantages * clip(ratio, eps_low, eps_high) > -token_advantages * ratio
     covariance = _covariance(logp, advantages, mask)
     possible = (trained & ~clipped & (covariance > low) & (covariance < high)).flatten()
-    found = possible.nonzero().squeeze(1)
+    candidates = possible.nonzero().squeeze(1)
     count = max(1, int(share * int(trained.sum())))
-    drawn = found[torch.randperm(len(found), generator=generator)[:count].to(found.device)]
+    # Drawn on the CPU, where the trainer's generator lives, whatever device the tensors are on.
+    order = torch.randperm(len(candidates), generator=generator).to(candidates.device)
+    drawn = candidates[order[:count]]
     kept = trained.flatten().clone()
     kept[drawn] = False
     return kept.view_as(trained)
@@ -118,7 +120,8 @@ def kl_cov_loss(
         mask: [B, T] in {0, 1}.
         coefficient: c, on marked tokens only.
         share: see `covariance_mask`.
-        marked: [B, T] bool, `covariance_mask` over the whole batch; of these rows, when not given.
+        marked: [B, T] bool, from `covariance_mask` over the whole batch; without it, the tokens are
+            marked among these rows alone.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
@@ -180,15 +183,19 @@ def vespo_loss(
     whole = log_ratio(logp.detach(), old_logp, mask, max_log_ratio=None).sum(1, keepdim=True)
     if max_log_ratio is not None:
         whole = whole.clamp(-max_log_ratio, max_log_ratio)
-    spread = blank(advantages.detach(), mask)
-    up = (spread >= 0).to(spread.dtype)  # `where` of two numbers would be float32
+    token_advantages = blank(advantages.detach(), mask)
+    up = (token_advantages >= 0).to(
+        token_advantages.dtype
+    )  # `where` of two numbers would be float32
     k, lam = k_neg + (k_pos - k_neg) * up, lam_neg + (lam_pos - lam_neg) * up
     bump = (k * whole + lam * (1 - whole.exp())).exp()
-    losses = -bump * spread * blank(logp, mask)
+    losses = -bump * token_advantages * blank(logp, mask)
     return aggregate(losses, mask, agg, weights=weights)
 
 
 def _covariance(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     """`(A - mean A)(logp - mean logp)` of each trained token, [B, T]."""
-    spread, values = blank(advantages.detach(), mask), blank(logp.detach(), mask)
-    return (spread - masked_mean(spread, mask)) * (values - masked_mean(values, mask))
+    token_advantages, values = blank(advantages.detach(), mask), blank(logp.detach(), mask)
+    return (token_advantages - masked_mean(token_advantages, mask)) * (
+        values - masked_mean(values, mask)
+    )

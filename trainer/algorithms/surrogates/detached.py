@@ -196,9 +196,9 @@ def minirl_loss(
     >>> minirl_loss(logp, zero, zero, advantage, torch.ones(1, 2))[0].backward(); logp.grad
     tensor([[-0.0000, -1.1000]])
     """
-    moved = policy_ratio(logp.detach(), old_logp, mask, max_log_ratio=max_log_ratio)
+    ratio = policy_ratio(logp.detach(), old_logp, mask, max_log_ratio=max_log_ratio)
     sign = blank(advantages.detach(), mask)
-    out = ((sign > 0) & (moved > 1 + eps_high)) | ((sign < 0) & (moved < 1 - eps_low))
+    out = ((sign > 0) & (ratio > 1 + eps_high)) | ((sign < 0) & (ratio < 1 - eps_low))
     exact = policy_ratio(logp.detach(), sampler_logp, mask, max_log_ratio=max_log_ratio)
     return _weighted_score(logp, torch.where(out, 0.0, exact), advantages, mask, weights, agg)
 
@@ -288,4 +288,5 @@ def _least_before(difference: Tensor, mask: Tensor) -> Tensor:
         return difference
     seen = torch.where(mask.bool(), difference, torch.inf).cummin(1).values
     before = torch.cat([torch.full_like(seen[:, :1], torch.inf), seen[:, :-1]], dim=1)
+    # Infinite still means that no trained token came before.
     return torch.where(torch.isinf(before), 0.0, before)

@@ -50,10 +50,12 @@ def sapo_loss(
     (tensor(-2.4898), tensor(1.))
     """
     ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
-    spread = blank(advantages.detach(), mask)
-    tau = torch.full_like(spread, tau_negative).masked_fill(spread > 0, tau_positive)
+    token_advantages = blank(advantages.detach(), mask)
+    tau = torch.full_like(token_advantages, tau_negative).masked_fill(
+        token_advantages > 0, tau_positive
+    )
     return aggregate(
-        -spread * torch.sigmoid(tau * (ratio - 1)) * 4 / tau, mask, agg, weights=weights
+        -token_advantages * torch.sigmoid(tau * (ratio - 1)) * 4 / tau, mask, agg, weights=weights
     )
 
 
@@ -72,8 +74,8 @@ def lp_reg_loss(
     agg: Agg = "token_mean",
     max_log_ratio: float | None = MAX_LOG_RATIO,
 ) -> Sum:
-    """Lp-Reg: low-probability tokens that a filtered proxy would keep are held against being pushed
-    to nothing.
+    """Lp-Reg: tokens of low probability that a filtered copy of the policy (the proxy) would still
+    sample are protected from losing their probability altogether.
 
     Selected tokens whose `logp < proxy_logp`: `-A rho + beta k3(logp, proxy)`, `k3 = e^d - 1 - d`,
     `d = proxy - logp`; all others: PPO's clip.
@@ -87,8 +89,8 @@ def lp_reg_loss(
         eps_low: 1 means no lower bound.
         eps_high: 9: a ratio of at most 10.
         beta: weight of the pull, nats.
-        selected: [B, T] bool, of `low_probability_mask` over the whole batch; of these rows, when
-            not given.
+        selected: [B, T] bool, from `low_probability_mask` over the whole batch; without it, the
+            selection is made among these rows alone.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
@@ -105,13 +107,14 @@ def lp_reg_loss(
     if selected is None:
         selected = low_probability_mask(logp, advantages, mask)
     ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
-    spread = blank(advantages.detach(), mask)
-    surrogate = -spread * ratio
-    clipped = torch.maximum(surrogate, -spread * clip(ratio, eps_low, eps_high))
+    token_advantages = blank(advantages.detach(), mask)
+    surrogate = -token_advantages * ratio
+    clipped = torch.maximum(surrogate, -token_advantages * clip(ratio, eps_low, eps_high))
     gap = log_ratio(logp, proxy_logp, mask, max_log_ratio=max_log_ratio)
-    held = selected.bool() & (gap.detach() < 0)
+    protected = selected.bool() & (gap.detach() < 0)
+    # The estimator sees only the difference of its arguments; `gap` is that difference, clamped.
     pulled = surrogate + beta * kl_k3(gap, torch.zeros_like(gap))
-    return aggregate(torch.where(held, pulled, clipped), mask, agg, weights=weights)
+    return aggregate(torch.where(protected, pulled, clipped), mask, agg, weights=weights)
 
 
 def low_probability_mask(
@@ -124,7 +127,7 @@ def low_probability_mask(
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
         share: the share of the tokens with negative advantage to select.
-        least: select nothing when fewer than this would be.
+        least: select nothing if fewer tokens than this would be selected.
 
     Returns:
         [B, T] bool. Ties go to the earlier token.
@@ -147,8 +150,8 @@ def low_probability_mask(
 def min_p_proxy_logp(
     logits: Tensor, actions: Tensor, *, ratio: float = 0.02, dropped: float = -1e4
 ) -> Tensor:
-    """Log-probabilities under the policy without noise: tokens below `ratio * max p` dropped,
-    the rest renormalised.
+    """Log-probabilities under the policy after a min-p filter: tokens below `ratio * max p` are
+    dropped, and the rest is renormalised.
 
     Args:
         logits: [..., V].
@@ -230,7 +233,8 @@ def kimi_k25_loss(
         old_logp: [B, T].
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
-        tau: strength of the pull; twice that of `kimi_loss` for the same number.
+        tau: strength of the pull, without the factor 1/2 of `kimi_loss`: the same number pulls
+            twice as strongly here.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.

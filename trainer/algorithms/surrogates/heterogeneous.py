@@ -24,7 +24,8 @@ def hapo_entropy_scale(
         mask: [B, T] in {0, 1}.
         quantile: the quantile of log H over trained tokens; 0.8 in the recipes. The nearest token
             is taken.
-        least: the lower bound of H, of the mean square, and of what is divided by.
+        least: the lower bound of H, of the mean square, and of each divisor; keeps 0 out of the
+            logarithm and the divisions.
 
     Returns:
         [B, T], detached; 0 in untrained slots. It looks at the tokens it is given: scale the whole
@@ -82,10 +83,10 @@ def hapo_loss(
         mask: [B, T] in {0, 1}.
         eps_low: how far below 1, before it is adapted.
         eps_high: how far above 1, before it is adapted.
-        alpha: of the clip; 0 is PPO's.
-        beta: of the advantage; 0 leaves it.
+        alpha: how strongly h widens the clip range; 0 gives PPO's range.
+        beta: how strongly h scales the advantage; 0 leaves the advantage as it is.
         quantile: see `hapo_entropy_scale`.
-        scale: [B, T], h over the whole batch; of these rows, when not given.
+        scale: [B, T], h over the whole batch; without it, h is computed from these rows alone.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
@@ -102,9 +103,15 @@ def hapo_loss(
     ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
     low = eps_low * (1 - alpha * h.clamp(max=0))
     high = eps_high * (1 + alpha * h.clamp(min=0))
-    still = ratio.detach()
-    inside = (still > 1 - low / 2) & (still < 1 + high / 2)
-    moved = torch.where(inside == (h <= 0), 1 + beta * h, 1.0)
-    spread = blank(advantages.detach(), mask) * moved
+    inside = (ratio.detach() > 1 - low / 2) & (ratio.detach() < 1 + high / 2)
+    # True for h <= 0 inside of the half range and for h > 0 outside of it.
+    scaled = inside == (h <= 0)
+    factor = torch.where(scaled, 1 + beta * h, 1.0)
+    token_advantages = blank(advantages.detach(), mask) * factor
     clipped = torch.minimum(torch.maximum(ratio, 1 - low), 1 + high)
-    return aggregate(torch.maximum(-spread * ratio, -spread * clipped), mask, agg, weights=weights)
+    return aggregate(
+        torch.maximum(-token_advantages * ratio, -token_advantages * clipped),
+        mask,
+        agg,
+        weights=weights,
+    )

@@ -169,9 +169,11 @@ def dual_clip_loss(
     if not dual_clip > 1:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip!r}")
     ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
-    spread = blank(advantages.detach(), mask)
-    losses = _clipped(ratio, spread, eps_low, eps_high)
-    capped = torch.where(spread < 0, torch.minimum(losses, -spread * dual_clip), losses)
+    token_advantages = blank(advantages.detach(), mask)
+    losses = _clipped(ratio, token_advantages, eps_low, eps_high)
+    capped = torch.where(
+        token_advantages < 0, torch.minimum(losses, -token_advantages * dual_clip), losses
+    )
     return aggregate(capped, mask, agg, weights=weights)
 
 
@@ -217,9 +219,10 @@ def two_sided_clip_loss(
     if not delta > 1 + eps_high:
         raise ValueError(f"delta must be above 1 + eps_high = {1 + eps_high!r}, got {delta!r}")
     ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
-    spread = blank(advantages.detach(), mask)
+    token_advantages = blank(advantages.detach(), mask)
     losses = torch.maximum(
-        -spread * ratio.clamp(max=delta), -spread * clip(ratio, eps_low, eps_high)
+        -token_advantages * ratio.clamp(max=delta),
+        -token_advantages * clip(ratio, eps_low, eps_high),
     )
     return aggregate(losses, mask, agg, weights=weights)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from ..masked import blank, masked_mean
 
 MAX_LOG_RATIO = 20.0
-"""Beyond exp(20) a ratio is cut (and its gradient is 0): in float32, an overflow would turn 0 * inf
-into NaN.
+"""The bound of a log ratio, in nats. A ratio beyond exp(20) is cut, and its gradient is 0: float32
+overflows at exp(89), and infinity times an advantage of 0 would be NaN.
 """
 
 
@@ -26,8 +26,8 @@ def log_ratio(
         logp: [B, T], of the current policy.
         old_logp: [B, T], of the policy the ratio is against.
         mask: [B, T] in {0, 1}.
-        max_log_ratio: nats; clamp to +- this (20 in verl, SkyRL and OpenRLHF; None, as in TRL, does
-            not clamp).
+        max_log_ratio: nats; clamp to +- this value (20 in verl, SkyRL and OpenRLHF; None, as in
+            TRL, does not clamp).
 
     >>> log_ratio(torch.tensor([[-1.0, 0.0]]), torch.tensor([[-2.0, 5.0]]), torch.tensor([[1, 0]]))
     tensor([[1., 0.]])
@@ -68,7 +68,7 @@ class RatioStatistics(NamedTuple):
     clip_high: Tensor
     """Share of tokens whose gradient PPO drops above 1 + eps_high (A > 0)."""
     kl: Tensor
-    """Estimate (k3) of KL(old || pi), nats a token."""
+    """Estimate (k3) of KL(old || pi), nats per token."""
 
 
 def ratio_statistics(
@@ -100,11 +100,11 @@ def ratio_statistics(
     ratio = difference.exp()
     signs = blank(advantages.detach(), mask).sign()
     trained = mask.bool()
-    some = bool(trained.any())
+    any_trained = bool(trained.any())
     return RatioStatistics(
         ratio_mean=masked_mean(ratio, mask),
-        ratio_min=ratio[trained].min() if some else ratio.new_tensor(1.0),
-        ratio_max=ratio[trained].max() if some else ratio.new_tensor(1.0),
+        ratio_min=ratio[trained].min() if any_trained else ratio.new_tensor(1.0),
+        ratio_max=ratio[trained].max() if any_trained else ratio.new_tensor(1.0),
         clip_low=masked_mean(((ratio < 1 - eps_low) & (signs < 0)).to(ratio.dtype), mask),
         clip_high=masked_mean(((ratio > 1 + eps_high) & (signs > 0)).to(ratio.dtype), mask),
         kl=masked_mean(torch.expm1(difference) - difference, mask),

@@ -152,6 +152,8 @@ def drpo_length_weights(
     """
     right = correct.bool()
     score = (1 - floating(lengths) / max_length) / lam
+    # Subtracting the group's best score keeps the exponentials at 1 or below. In a group without a
+    # right answer `best` is -inf, and `where` discards what comes of it.
     best = group_range(torch.where(right, score, -torch.inf), groups)[1]
     raw = torch.where(right, (score - best).exp(), 0.0)
     total = group_sum(raw, groups)
@@ -184,8 +186,8 @@ def drpo_loss(
         lam: see `drpo_length_weights`.
         tau: temperature over the wrong answers.
 
-    Source: DRPO (decoupled reward policy optimization), the authors' code. (Their logged value is S
-    / sg[S], near 1; the gradient is this one's.)
+    Source: DRPO (decoupled reward policy optimization), the authors' code. (The code's loss has the
+    value S / sg[S], near 1, and the same gradient as this loss.)
 
     >>> logp, correct = torch.tensor([[0.5], [0.25]]).log(), torch.tensor([1, 0])
     >>> groups, mask = torch.tensor([0, 0]), torch.ones(2, 1)
@@ -200,6 +202,8 @@ def drpo_loss(
     both = (n_wrong > 0) & (n_right > 0)
     mass = group_sum(wrong * (scores / tau).exp(), groups) / n_wrong.clamp(min=1)
     bad = tau * torch.where(mass > 0, mass, 1.0).log()
+    # The term of the wrong answers belongs to the group; each row adds an equal share of it, and of
+    # the group's count, so that sums over rows are sums over groups.
     size = group_size(groups)
     row = -(weights * scores) + bad / size
     return torch.where(both, row, 0.0).sum(), torch.where(both, 1 / size, 0.0).sum().to(logp.dtype)
@@ -211,7 +215,7 @@ def hinge_kl_penalty(divergence: Tensor, *, delta: float = 1e-4, beta: float = 1
 
     Args:
         divergence: a scalar, nats.
-        delta: what is allowed.
+        delta: the divergence that is allowed, nats.
         beta: how hard the excess is punished.
 
     Source: DRPO (decoupled reward policy optimization), the authors' code.

@@ -114,8 +114,10 @@ def gspo_token_loss(
     whole = sequence_ratio(logp.detach(), old_logp, mask, max_log_ratio=max_log_ratio).unsqueeze(1)
     # pi / sg[pi] is 1 and only carries the gradient of the token.
     ratio = whole * (blank(logp, mask) - blank(logp, mask).detach()).exp()
-    spread = blank(advantages.detach(), mask)
-    losses = torch.maximum(-spread * ratio, -spread * clip(ratio, eps_low, eps_high))
+    token_advantages = blank(advantages.detach(), mask)
+    losses = torch.maximum(
+        -token_advantages * ratio, -token_advantages * clip(ratio, eps_low, eps_high)
+    )
     return aggregate(losses, mask, agg, weights=weights)
 
 
@@ -188,12 +190,12 @@ def gmpo_loss(
     >>> gmpo_loss(pi, old, torch.tensor([1.0]), torch.ones(1, 2))  # -exp((0.4 - 1.386294) / 2)
     (tensor(-0.6107), tensor(1.))
     """
-    spread = blank(advantages.detach(), mask)
-    sign = spread.sign()
+    token_advantages = blank(advantages.detach(), mask)
+    sign = token_advantages.sign()
     x = log_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
     held = sign * torch.minimum(sign * x, sign * x.clamp(-eps_low, eps_high))
     mean = held.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
-    return aggregate(-spread * mean.exp(), mask, agg, weights=weights)
+    return aggregate(-token_advantages * mean.exp(), mask, agg, weights=weights)
 
 
 def _clipped_sequences(
@@ -206,5 +208,7 @@ def _clipped_sequences(
     max_log_ratio: float | None,
 ) -> Tensor:
     ratio = sequence_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio).unsqueeze(1)
-    spread = blank(advantages.detach(), mask)
-    return torch.maximum(-spread * ratio, -spread * clip(ratio, eps_low, eps_high))
+    token_advantages = blank(advantages.detach(), mask)
+    return torch.maximum(
+        -token_advantages * ratio, -token_advantages * clip(ratio, eps_low, eps_high)
+    )

@@ -20,8 +20,9 @@ logger = logging.getLogger(__name__)
 CHECK_S = 1.0
 CHECK_TIMEOUT_S = 10.0
 MAX_MISSED = 3
-"""How many checks in a row an engine may fail to answer."""
+"""An engine that fails to answer this many checks in a row is lost."""
 MEND_AGAIN_S = 1.0
+"""The pause after a failed attempt to bring an engine back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +118,15 @@ class Fleet:
             file = await written(source, folder=self.folder)
             old, old_version = self._held, self.version
             self._held, self.version = file, version
+            # At the first publish no engine serves yet, and all are given the weights.
             seats = [seat for seat in self.seats if seat.serving or old is None]
             try:
                 results = await asyncio.gather(
                     *map(self._publish_to, seats), return_exceptions=True
                 )
-                errors = [one for one in results if isinstance(one, BaseException)]
+                errors = [error for error in results if isinstance(error, BaseException)]
+                # No engine took the weights: go back to the old file and version, and let the
+                # `finally` block remove the new file instead.
                 if errors and len(errors) == len(results):
                     old, self._held, self.version = file, old, old_version
             finally:
@@ -150,7 +154,9 @@ class Fleet:
                 self._start(self._mend(seat, revive=False))
             raise
         else:
-            if joining:  # an engine that was lost meanwhile does not come back by this
+            # Otherwise the engine serves already, or was lost meanwhile, and then `_mend` brings it
+            # back.
+            if joining:
                 seat.open()
                 self.announce()
 
@@ -263,6 +269,7 @@ class Fleet:
 
     def announce(self) -> None:
         """Wake everybody who waits for an engine."""
+        # Waiters keep the event that they wait for, which stays set; later waiters get a new event.
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -23,9 +23,12 @@ SLACK = 4
 of a prompt that it knows.
 """
 MAX_LOSSES = 2
-"""How many engines a request may lose before it is taken for the reason."""
+"""A request is given up as the cause of the losses once this many engines were lost while they
+sampled it.
+"""
 TAIL_S = 1.0
-"""A tail is repacked when no request has arrived for this long."""
+"""The last requests of a batch are moved onto one engine when no request has arrived for this long.
+"""
 
 
 class DeadlyRequest(RemoteError):
@@ -119,8 +122,10 @@ class EnginePool:
                 seat = await self._seat_for(request)
                 if seat is None:
                     return request.made  # aborted while it waited
+                # A second engine is asked whether it is alive before it is given the request, so
+                # that the request is not blamed for an engine that was dead already (0705).
                 if request.losses and not await self.fleet.is_alive(seat):
-                    continue  # whatever took the first engine took this one before the request
+                    continue
                 try:
                     part = await self._sample(seat, request)
                 except EngineLost as error:
@@ -128,6 +133,8 @@ class EnginePool:
                     continue
                 request.add(part)
                 self._routes.note(request.prompt, seat.index)
+                # An abort comes either from `_drain`, which has set a target for the rest of the
+                # answer, or from `abort`, which ends the request.
                 moved = request.target is not None and not request.aborted
                 if part.finish is not Finish.ABORT or not moved:
                     return request.made
@@ -238,6 +245,7 @@ class EnginePool:
             EngineLost: the engine is gone, as it says itself or as others found.
         """
         work: asyncio.Future[T] = asyncio.ensure_future(generation)
+        # `Seat.open` makes a new future, so the set holds that of the engine's present life.
         either: set[asyncio.Future[Any]] = {work, seat.lost}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -248,6 +256,8 @@ class EnginePool:
             self.fleet.lose(seat, error)
             raise
         except RemoteError as error:
+            # A fault that another attempt may cure can be the first sign of a dead engine. If the
+            # engine is dead, the request is sampled elsewhere; if it lives, the caller decides.
             if error.retryable and not await self.fleet.is_alive(seat):
                 raise EngineLost(f"{error}; then: {seat.why}") from error
             raise
@@ -273,6 +283,8 @@ class EnginePool:
     async def _drain(self, seat: Seat, target: Seat) -> None:
         """Let the requests of an engine continue on another."""
         seat.draining = True
+        # Targets are set before the abort, because `generate` reads them as soon as the aborted
+        # answers arrive.
         moving = list(seat.running)
         for request in moving:
             request.target = target
@@ -288,7 +300,9 @@ class EnginePool:
 
 
 def _seen(work: asyncio.Future[T]) -> None:
-    """Look at an error that nobody waits for any more, so that asyncio does not report it."""
+    """Read the error of a call that nobody waits for any more; asyncio logs errors that nobody has
+    read.
+    """
     if not work.cancelled():
         work.exception()
 
@@ -296,5 +310,6 @@ def _seen(work: asyncio.Future[T]) -> None:
 def _deadly(request: PoolRequest) -> str:
     return (
         f"{MAX_LOSSES} engines were lost while they sampled a request of {len(request.ids)} "
-        f"prompt tokens (seed {request.sampling.seed}), which is not given to another"
+        f"prompt tokens (seed {request.sampling.seed}); it is not given to a third, which might be "
+        "lost too"
     )

@@ -77,7 +77,7 @@ class PoolRequest:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """A name of what is asked, the same when the request is made again."""
+        """A name of what is asked, which is the same when the caller makes the request again."""
         return hash(tuple(self.ids)), self.sampling.seed, self.sampling.max_tokens
 
     def add(self, part: Generation) -> None:
@@ -116,12 +116,14 @@ class Seat:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
-        """Let the engine serve."""
+        """Let the engine serve, with a new `lost` future: the old future stays set for those who
+        waited on the engine when it was lost.
+        """
         self.serving, self.why, self.missed = True, "", 0
         self.lost = asyncio.get_running_loop().create_future()
 
     def shut(self, why: str) -> None:
-        """Take the engine out of routing; whoever waits for an answer of it is woken."""
+        """Take the engine out of routing, and wake all who wait for its answers."""
         self.serving, self.why = False, why
         if not self.lost.done():
             self.lost.set_result(None)

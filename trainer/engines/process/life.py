@@ -48,7 +48,9 @@ since a trainer that was itself stopped for a while has heard nothing either.
 STUCK_BEATS = 600
 """How many heartbeats a busy engine may go without finishing a forward pass."""
 END_S = 5.0
+"""How long a process may take to end by itself before it is killed."""
 LOG_TAIL_BYTES = 4_000
+"""How much of the end of the log is read to find its last line."""
 KINDS: dict[str, type[LudusError]] = {
     kind.__name__: kind
     for kind in (BrokenGeneration, ConfigError, EngineClosed, StaleWeights, WeightsRefused)
@@ -78,8 +80,13 @@ class EngineLife:
         self._reader, self._writer = streams
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        """Futures of replies: 0 is the message that the model is built, positive numbers are those
+        of calls, and negative numbers are pings.
+        """
         self._heard = 0
+        """How many replies have arrived, pongs included; the heartbeat looks whether it grows."""
         self._pong = Pong(0, busy=False)
+        """The last pong, which says whether the engine works and how many passes it has made."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -91,8 +98,8 @@ class EngineLife:
             EngineLost: the process ended.
             RequestTimeout: the model was not built in time.
         """
-        process, ours = _spawned(log, spec.threads)
-        streams = await asyncio.open_connection(sock=ours)
+        process, our_end = _spawned(log, spec.threads)
+        streams = await asyncio.open_connection(sock=our_end)
         life = cls(name, log, process, streams)
         try:
             ready = asyncio.get_running_loop().create_future()
@@ -140,7 +147,9 @@ class EngineLife:
         """
         if self.lost is not None:
             raise EngineLost(str(self.lost))
-        number = -next(self._numbers)  # pings have no numbers of their own: any pong will do
+        # A pong names no ping, so any pong answers all pings that wait. The negative number is only
+        # a key in `_waiting` that no call has.
+        number = -next(self._numbers)
         pong = self._waiting[number] = asyncio.get_running_loop().create_future()
         write_message(self._writer, Ping())
         try:
@@ -165,7 +174,8 @@ class EngineLife:
             while True:
                 self._hear(await read_message(self._reader, REPLIES))
         except (asyncio.IncompleteReadError, ConnectionError):
-            # The socket closes a moment before the exit code can be read.
+            # The socket closes a moment before the exit code can be read, and the error should name
+            # the exit code or the signal: wait for at most 0.1 s.
             for _ in range(50):
                 if self.process.poll() is not None:
                     break
@@ -202,7 +212,8 @@ class EngineLife:
         while True:
             write_message(self._writer, Ping())
             await asyncio.sleep(BEAT_S)
-            # A process that imports torch answers nothing; the start has a limit of its own.
+            # `max_length` is 0 until the model is built. Before that the process may be importing
+            # torch, when it answers nothing, and `begin` has a time limit of its own.
             silent = 0 if self._heard != heard or not self.max_length else silent + 1
             moving = self._pong.passes != passes or not self._pong.busy
             stuck = 0 if moving else stuck + 1
@@ -245,15 +256,18 @@ class EngineLife:
 
 def _spawned(log: Path, threads: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a process, and return the process with the trainer's end of the socket."""
-    ours, theirs = socket.socketpair()
-    with theirs, log.open("ab") as output:
+    our_end, engine_end = socket.socketpair()
+    # This closes the trainer's copy of the engine's end. With the copy open, the trainer would not
+    # see the socket close when the process ends.
+    with engine_end, log.open("ab") as output:
+        # -P keeps the working directory off the import path, where a file could hide a module.
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", f"{__package__}.worker", str(engine_end.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[engine_end.fileno()],
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            process_group=0,  # Ctrl-C is the trainer's to handle
+            process_group=0,  # Ctrl-C goes to the trainer alone, which ends its engines
         )
-    return process, ours
+    return process, our_end

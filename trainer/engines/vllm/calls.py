@@ -13,7 +13,9 @@ from .images import Features
 
 GENERATE = "/inference/v1/generate"
 ENGINE_PREFIX = "generate-tokens-"
-"""The prefix that the server adds to request ids. An abort of the bare id has no effect."""
+"""The prefix that the server adds to request ids. An abort that names the id without the prefix has
+no effect.
+"""
 
 
 class SamplingBody(msgspec.Struct, kw_only=True):
@@ -33,7 +35,11 @@ class SamplingBody(msgspec.Struct, kw_only=True):
     logprobs: int | None = None
     """With 0 the server returns log-probabilities of the sampled tokens only."""
     prompt_logprobs: int | None = None
+    """With 0 the server returns log-probabilities of the prompt's own tokens; with None it returns
+    none.
+    """
     detokenize: bool = False
+    """False, because only token ids are read."""
 
 
 class GenerateBody(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -43,7 +49,9 @@ class GenerateBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     model: str
     token_ids: Sequence[int]
     cache_salt: str
-    """Requests share cached keys and values only with requests of the same salt."""
+    """Requests share cached keys and values only with requests of the same salt. The engine takes a
+    new salt with each publish, so that keys of older weights are not found.
+    """
     sampling_params: SamplingBody
     features: Features | None = None
     """The images that stand in `token_ids`."""
@@ -130,7 +138,7 @@ def read_generation(
     if not len(ids) == len(content) == len(versions):
         raise ServerFault(
             f"the vLLM server sent {len(ids)} tokens with {len(content)} log-probabilities and "
-            f"{len(versions)} weight versions"
+            f"{len(versions)} weight versions; there must be one of each per token"
         )
     if oldest is not None and min(versions, default=oldest) < oldest:
         raise StaleWeights(
@@ -166,10 +174,10 @@ def read_scores(reply: GenerateReply, ids: Sequence[int]) -> list[float]:
 
 
 def _score(token: int, position: dict[str, Logprob] | None) -> float:
-    found = (position or {}).get(str(token))
-    if found is None:
+    scored = (position or {}).get(str(token))
+    if scored is None:
         raise ServerFault(f"the vLLM server sent no log-probability of prompt token {token}")
-    return found.logprob
+    return scored.logprob
 
 
 def _only_choice(reply: GenerateReply) -> CompletionChoice:

@@ -26,8 +26,8 @@ CONNECT_TIMEOUT_S = 10.0
 CONTROL_TIMEOUT_S = 60.0
 """Time limit of calls that compute nothing; pausing waits for a step of the engine."""
 IDLE_CONNECTION_S = 2.0
-"""The server closes idle connections after 5 s. Ours must be closed earlier, or a request meets a
-closed connection and is lost.
+"""The server closes connections that were idle for 5 s. The client closes them earlier, since a
+request that is sent on a closed connection is lost.
 """
 
 
@@ -45,7 +45,9 @@ class VllmClient:
     ) -> None:
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"vllm.url looks like http://127.0.0.1:8000, got {url!r}")
+            raise ConfigError(
+                f"vllm.url must be an address such as http://127.0.0.1:8000, got {url!r}"
+            )
         self.hint = hint or (lambda: "")
         self._headers = {"Content-Type": "application/json"}
         if api_key:
@@ -95,7 +97,7 @@ class VllmClient:
             ) as response:
                 body = await response.read()
                 status = response.status
-        except aiohttp.ServerTimeoutError as error:  # of the connect
+        except aiohttp.ServerTimeoutError as error:  # no connection within CONNECT_TIMEOUT_S
             raise self._blamed(ServerUnreachable, f"{self.url} does not answer") from error
         except TimeoutError as error:
             raise self._blamed(
@@ -131,11 +133,11 @@ def _read(data: bytes, as_type: type[T], path: str) -> T:
 def _message(body: bytes) -> str:
     """Return the message in an error body of the API or of FastAPI, or else the body itself."""
     try:
-        told = msgspec.json.decode(body)
+        decoded = msgspec.json.decode(body)
     except msgspec.MsgspecError:
         return body.decode(errors="replace")[:500]
-    if isinstance(told, dict):
-        told = told.get("error", told.get("detail", told))
-    if isinstance(told, dict):
-        told = told.get("message", told)
-    return str(told)[:500]
+    if isinstance(decoded, dict):
+        decoded = decoded.get("error", decoded.get("detail", decoded))
+    if isinstance(decoded, dict):
+        decoded = decoded.get("message", decoded)
+    return str(decoded)[:500]

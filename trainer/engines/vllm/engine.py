@@ -118,7 +118,9 @@ class VLLMEngine:
         self._salt = uuid.uuid4().hex
         self._control = asyncio.Lock()
         self._held = False
+        """Whether `pause` was called; a publish then leaves the server paused."""
         self._unproved = False
+        """Whether a comparison with the learner is due that could not be made yet."""
         self._running: dict[str, int] = {}
         """The requests under way, and the lowest version that was current meanwhile."""
 
@@ -148,12 +150,14 @@ class VLLMEngine:
             StaleWeights: a token was sampled from weights older than those at the request.
         """
         if not ids:
-            raise ConfigError("cannot continue an empty prompt")
+            raise ConfigError("cannot continue an empty prompt; give at least one token")
         if len(ids) + sampling.max_tokens > self.max_length:
             raise ConfigError(
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "
                 f"{self.max_length}"
             )
+        # Read before the request is made: a request that is under way during the first publish may
+        # have tokens that carry the server's first label, which is a word.
         published = self.publishes > 0
         reply, oldest = await self._generate(ids, sampling_body(sampling), images)
         if not published:
@@ -166,6 +170,7 @@ class VLLMEngine:
         """Return the log-probability of each id at temperature 1; the first is 0."""
         if len(ids) > self.max_length:
             raise ConfigError(f"{len(ids)} tokens exceed the engine's {self.max_length}")
+        # The server samples at least one token, which is not read.
         scoring = SamplingBody(max_tokens=1, prompt_logprobs=0)
         reply, _ = await self._generate(ids, scoring, images)
         return read_scores(reply, ids)
@@ -200,7 +205,7 @@ class VLLMEngine:
         await self.client.healthy()
         if self.publishes:
             info = await self.client.get("/weight_info", WeightInfo)
-            version_of(info.weight_version, None)
+            version_of(info.weight_version, None)  # called for the error of a restarted server
 
     async def revive(self) -> None:
         """Start a server of our own again, or wait until another server answers again; the next
@@ -216,7 +221,8 @@ class VLLMEngine:
         else:
             await until_healthy(self.client, self.startup_timeout_s)
         self.served = await inspect(self.client)
-        await self._act("/resume")  # the loss of the last life may have left it paused
+        # A server that was lost during a publish or a pause may still be paused.
+        await self._act("/resume")
         self.publishes, self._held, self._unproved = 0, False, False
 
     async def pause(self) -> None:
@@ -237,13 +243,15 @@ class VLLMEngine:
         """
         deadline = time.monotonic() + ABORT_TIMEOUT_S
         ours = set(self._running)
-        while left := ours & set(self._running):
+        while remaining := ours & set(self._running):
             if time.monotonic() > deadline:
                 raise RequestTimeout(
-                    f"{len(left)} requests did not end within {ABORT_TIMEOUT_S:g} s of their abort"
+                    f"{len(remaining)} requests did not end within {ABORT_TIMEOUT_S:g} s of their "
+                    "abort"
                 )
-            # An empty list would abort the requests of all clients; `left` is never empty here.
-            await self._act("/abort_requests", {"request_ids": [ENGINE_PREFIX + i for i in left]})
+            # An empty list would abort the requests of all clients; it is never empty here.
+            names = [ENGINE_PREFIX + request_id for request_id in remaining]
+            await self._act("/abort_requests", {"request_ids": names})
             await asyncio.sleep(ABORT_AGAIN_S)
 
     async def close(self) -> None:
@@ -290,7 +298,7 @@ class VLLMEngine:
         try:
             await self._pause(clear_cache=not self.keep_cache)
         except BaseException:
-            load.close()  # it has not begun
+            load.close()  # Python would warn of a coroutine that nobody has awaited
             raise
         try:
             await load
@@ -312,9 +320,9 @@ class VLLMEngine:
             return
         self._unproved |= self.probe.due(self.publishes)
         if self._unproved and not self._held:
-            found = await compare(self, self.probe)
-            self.probed = self.probed if found is None else found
-            self._unproved = found is None
+            difference = await compare(self, self.probe)
+            self.probed = self.probed if difference is None else difference
+            self._unproved = difference is None
 
     async def _load(self, path: str) -> None:
         reply = await self.client.post(
@@ -331,7 +339,8 @@ class VLLMEngine:
             )
 
     async def _pause(self, *, clear_cache: bool) -> None:
-        # Contrary to vLLM's documentation, `keep` alone also drops caches: say which is wanted.
+        # Contrary to vLLM's documentation, `keep` alone also drops caches, so `clear_cache` is
+        # always given.
         params = {"mode": "keep", "clear_cache": str(clear_cache).lower()}
         await self._act("/pause", params=params)
 

@@ -22,6 +22,8 @@ processes.
 
 def main(command: list[str]) -> int:
     """Run `command` in a new process group, and return the exit code."""
+    # `sys.exit` raises in the main thread, so that the `finally` block below ends the command. 128
+    # plus the signal's number is the shell's exit code of a process that a signal has ended.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     threading.Thread(target=_end_when_orphaned, args=(child,), daemon=True).start()
@@ -39,6 +41,8 @@ def main(command: list[str]) -> int:
 
 
 def _end_when_orphaned(child: subprocess.Popen[bytes]) -> None:
+    # Nobody writes to the pipe. `read` returns nothing once the starter's end is closed, and the
+    # kernel closes that end however the starter ends.
     while os.read(sys.stdin.fileno(), 4096):
         pass
     child.terminate()  # only the command itself, which ends its own workers in order

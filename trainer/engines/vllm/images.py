@@ -56,9 +56,11 @@ def features_of(images: Sequence[PlacedImage], reader: ImageReader | None) -> Fe
     if reader is None:
         raise ConfigError("a prompt shows images, and the model of this engine reads none")
     return Features(
-        mm_hashes={IMAGE: [digest_of(one.image).hex() for one in images]},
-        mm_placeholders={IMAGE: [PlaceholderRange(one.start, one.tokens) for one in images]},
-        kwargs_data={IMAGE: [encoded(reader.pixels(one.image)) for one in images]},
+        mm_hashes={IMAGE: [digest_of(placed.image).hex() for placed in images]},
+        mm_placeholders={
+            IMAGE: [PlaceholderRange(placed.start, placed.tokens) for placed in images]
+        },
+        kwargs_data={IMAGE: [encoded(reader.pixels(placed.image)) for placed in images]},
     )
 
 

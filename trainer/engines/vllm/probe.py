@@ -45,8 +45,9 @@ class Probe:
     every: int = 10
     """How many publishes lie between two comparisons."""
     steady: SteadyWeights | None = None
-    """Says whether the learner has the version that an engine was given: not while an update is
-    made, beside which a lost engine may come back. None takes the learner's to be the engine's.
+    """Says whether the learner has the version that the engine was given. While the learner makes
+    an update it has none, and an engine that was lost may come back at that time. With None,
+    learner and engine are always taken to have the same version.
     """
 
     def due(self, publishes: int) -> bool:
@@ -69,11 +70,12 @@ async def compare(engine: Engine, probe: Probe) -> float | None:
     answer = await engine.generate(prompt, sampling)
     ids = prompt + answer.ids
     scored = await engine.logprobs(ids)
-    mine = await asyncio.to_thread(_learners, probe, ids, engine.version)
-    if mine is None:
+    learners = await asyncio.to_thread(_learners, probe, ids, engine.version)
+    if learners is None:
         return None
-    sampled_off = mean_difference(answer.logprobs, mine[0][len(prompt) :])
-    scored_off = mean_difference(scored[1:], mine[1][1:])
+    at_probe_temperature, at_one = learners
+    sampled_off = mean_difference(answer.logprobs, at_probe_temperature[len(prompt) :])
+    scored_off = mean_difference(scored[1:], at_one[1:])
     # `not (a <= b)` rather than `a > b`: a nan must not pass.
     if not (sampled_off <= probe.tolerance and scored_off <= probe.tolerance):
         raise StaleWeights(
@@ -105,7 +107,9 @@ def mean_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def probe_prompt(vocabulary: int) -> list[int]:
-    """Return token ids that no real text contains, so that no part of the model is saturated."""
+    """Return random token ids, the same for each vocabulary size. A model is uncertain of such a
+    text, so that a difference of weights shows in its log-probabilities.
+    """
     rng = random.Random(0)
     return [rng.randrange(vocabulary) for _ in range(PROMPT_TOKENS)]
 

@@ -93,16 +93,25 @@ async def inspect(client: VllmClient) -> Served:
     settings = info.vllm_config
     if settings.parallel_config.worker_extension_cls != EXTENSION:
         raise ConfigError(_restart(client.url, "its workers cannot load published weights"))
+    # An engine's log-probabilities are those of the distribution that the token was drawn from.
     if settings.model_config.logprobs_mode != "processed_logprobs":
         mode = settings.model_config.logprobs_mode
-        raise ConfigError(_restart(client.url, f"it reports {mode}, at temperature 1"))
+        raise ConfigError(
+            _restart(
+                client.url,
+                f"it reports {mode}, not processed_logprobs, which are at the sampling temperature",
+            )
+        )
     models = (await client.get("/v1/models", Models)).data
     if not models:
         raise ServerFault(f"{client.url} serves no model")
     card = models[0]
     dtype = settings.model_config.dtype.removeprefix("torch.")
     if dtype not in TOLERANCE:
-        raise ConfigError(f"the vLLM server at {client.url} computes in {dtype!r}")
+        raise ConfigError(
+            f"the vLLM server at {client.url} computes in {dtype!r}; start it with --dtype "
+            f"{' or '.join(TOLERANCE)}"
+        )
     return Served(card.id, card.max_model_len, version_of(weights.weight_version), dtype)
 
 

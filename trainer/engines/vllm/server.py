@@ -27,6 +27,7 @@ STOP_TIMEOUT_S = 30.0
 CPU_CACHE_BYTES = 1 << 30
 """Memory for keys and values without a GPU. vLLM's default would be a share of all memory."""
 LOG_TAIL_BYTES = 200_000
+"""How much of the end of the log is searched for the first error."""
 SERVED_NAME = "ludus"
 
 
@@ -115,11 +116,16 @@ class VllmServer:
         python = launch.python
         if python:
             if shutil.which(python) is None:
-                raise ConfigError(f"vllm.python is {python!r}, which is no program")
+                raise ConfigError(
+                    f"vllm.python is {python!r}, which is no program; give the path of a Python "
+                    "interpreter with vLLM"
+                )
         elif importlib.util.find_spec("vllm") is None:
             raise MissingExtra.of("vllm", needed_for="--engine vllm")
         with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))  # the kernel chooses a free port
+            # The kernel chooses a port that is free now; vLLM binds it later, and does not start if
+            # another process was faster.
+            listener.bind(("127.0.0.1", 0))
             self.port: int = listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.launch = launch
@@ -134,7 +140,7 @@ class VllmServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment(os.environ, transfer=self.launch.transfer),
-                process_group=0,  # Ctrl-C is ours to handle
+                process_group=0,  # Ctrl-C goes to the trainer alone, which ends the server
             )
 
     async def restart(self) -> None:

@@ -4,7 +4,7 @@ GPUs, or by CUDA IPC where the learner and the server share a GPU.
 
 Written against the source of vLLM 0.32 and not run: no GPU was there. What could be checked without
 one (the names and types of vLLM's classes, the source of weights, the order of calls) is in
-`tests/integration/test_vllm_transfer.py`. The file (`trainer/weight_files.py`) is the default.
+`tests/unit/trainer/test_vllm_transfer.py`. The file (`trainer/weight_files.py`) is the default.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class WorldSize(msgspec.Struct):
 class WeightTransfer:
     """The trainer's side of vLLM's weight transfer, opened by the first `send`.
 
-    vLLM's engine runs in a thread and calls the server through `ControlCalls`. It asks for the
-    weights of the moment by iterating over the source it was opened with, so that source is a
-    holder (`source_class`) whose contents change with each publish.
+    vLLM's engine runs in a thread and calls the server through `ControlCalls`. The engine is opened
+    with one source and iterates over that source at each transfer. The source is therefore a holder
+    (`source_class`) whose contents change with each publish.
 
     Args:
         client: the client of the server, which was started for this backend.
@@ -75,6 +75,7 @@ class WeightTransfer:
                 if self._engine is None:
                     self._weights = source_class()()
                     self._engine = await self._opened(calls)
+                # The engine may be kept from an earlier publish, with the calls of its event loop.
                 self._engine.client = calls
                 self._weights.hold(source)
                 await _aside(self._engine.send_weights)
@@ -96,9 +97,12 @@ class WeightTransfer:
         else:
             workers = (await self.client.get("/get_world_size", WorldSize)).world_size
             address = own_address(self.client.url)
-            with socket.create_server((address, 0)) as free:
-                port = free.getsockname()[1]
+            # A port that is free now. vLLM is given its number and binds the port later, so another
+            # process could take the port in between; the transfer would then fail.
+            with socket.create_server((address, 0)) as listener:
+                port = listener.getsockname()[1]
             engine = module.NCCLTrainerWeightTransferEngine
+            # The group has the trainer as rank 0, and then the server's workers.
             info = module.NCCLTrainerInitInfo(
                 master_address=address, master_port=port, world_size=1 + workers, rank=0
             )
