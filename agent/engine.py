@@ -30,8 +30,9 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of this request. The same seed, ids and weights sample the same tokens in any batch."""
     stop_token_ids: tuple[int, ...] = ()
     drawn: int = 0
-    """How many tokens at the end of the ids were sampled with this seed before: an answer that is
-    continued elsewhere goes on as if it had not been interrupted.
+    """How many tokens at the end of the ids were already sampled with this seed. An engine that
+    continues an answer which another began skips as many draws, so it samples the same tokens as an
+    uninterrupted answer.
     """
 
 
@@ -41,8 +42,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     ids: list[int]
     """The sampled ids, including the stop token if the model produced any."""
     logprobs: list[float]
-    """Natural log-probability of each id at the sampling temperature (at 1 when greedy), over all
-    tokens.
+    """Natural log-probability of each id under the softmax at the sampling temperature (at
+    temperature 1 when greedy), over the whole vocabulary: before `top_k` and `top_p`.
     """
     finish: Finish
     versions: list[int]
@@ -60,7 +61,7 @@ class TensorMeta(msgspec.Struct, frozen=True):
 
 
 class WeightSource(Protocol):
-    """A model's weights, handed over piece by piece so that nobody has to hold all of them.
+    """A model's weights, handed over piece by piece so that no copy of all of them is needed.
 
     The weights stay as they are until the call that was given the source has returned.
     """
@@ -91,7 +92,7 @@ def refuse_broken(generation: Generation, budget: int) -> None:
     if ids != logprobs or ids != len(generation.versions):
         raise BrokenGeneration(
             f"the engine gave {ids} tokens with {logprobs} log-probabilities and "
-            f"{len(generation.versions)} versions; each token needs one of both"
+            f"{len(generation.versions)} versions; each token needs one of each"
         )
     broken = [logprob for logprob in generation.logprobs if not math.isfinite(logprob)]
     if broken:

@@ -42,6 +42,8 @@ def line_of(episode: Episode, beside: Path) -> bytes:
             An image that is there already is not written again.
     """
     line = msgspec.json.encode(episode)
+    # An episode without images is done here. No text can be taken for an image, because JSON
+    # escapes its quotation marks.
     if _IMAGE not in line:
         return line + b"\n"
     folder = beside.parent / FOLDER
@@ -79,6 +81,8 @@ def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Ep
 
     def read(image: ImagePart) -> ImagePart:
         name = image.url.removeprefix(PREFIX)
+        # Only a name that `line_of` could have given is read, so that no line of a file can name a
+        # path outside the folder.
         if not image.url.startswith(PREFIX) or not _NAME.fullmatch(name):
             return image
         if name in images:
@@ -100,7 +104,10 @@ def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Ep
 
 
 def _mapped(value: S, change: Callable[[ImagePart], ImagePart]) -> S:
-    """Return a struct, list or anything else with every image inside changed."""
+    """Return a struct, list or anything else with every image inside changed.
+
+    What holds no changed image is returned itself and not as a copy.
+    """
     any_value: Any = value
     if isinstance(value, ImagePart):
         any_value = change(value)

@@ -63,7 +63,7 @@ class HumanPlayer:
             except ToolError as error:
                 shown_messages, complaint = [], str(error)
         turn = Turn(observation=new, message=message)
-        self._seen = len(messages) + 1
+        self._seen = len(messages) + 1  # the loop appends this action to the messages
         self.segments[-1].turns.append(turn)
         return turn
 

@@ -38,8 +38,8 @@ class Player(Protocol):
 
 @runtime_checkable
 class ReadsOn(Protocol):
-    """A player that keeps the state at which an episode was cut, for estimating that state's
-    value.
+    """A player that keeps the state at which an episode was cut, so that a critic can estimate the
+    state's value.
     """
 
     state_ids: list[int]
@@ -104,6 +104,6 @@ class TextPlayer:
         """Call `answer` for an action, and record the turn."""
         message = await self._answer(messages, tools)
         turn = Turn(observation=list(messages[self._seen :]), message=message)
-        self._seen = len(messages) + 1
+        self._seen = len(messages) + 1  # the loop appends this action to the messages
         self.segments[-1].turns.append(turn)
         return turn

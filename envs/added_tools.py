@@ -21,36 +21,39 @@ from .tools import Tool
 
 
 class AddedTools(TextEnv):
-    """`env`, where the policy may call `added` too.
-
-    What the added tools do is not the environment's: an episode is repeated only as well as they
-    repeat theirs.
+    """An environment in which the policy may call further tools besides the environment's own.
 
     Args:
         env: plays the episode.
-        added: tools beside its own. They are not closed with it.
-        more_turns: turns beyond the environment's own bound, for calls; what is said counts
-            against that bound as ever.
+        added: the further tools. `close` does not close them.
+        more_turns: how many turns an episode may have beyond the environment's own `max_turns`, for
+            calls of the added tools. Turns without a call count against the environment's own
+            bound.
 
     Raises:
         ConfigError: two tools have one name.
     """
 
+    # The results of the added tools need not be fixed by the task and the seed.
     deterministic = False
 
     def __init__(self, env: TextEnv, added: Sequence[Tool], *, more_turns: int = 16) -> None:
         self.env = env
         self.more_turns = more_turns
-        self._said = 0
+        self._text_turns = 0
         self._own_max_turns: int | None = None
-        vars(self)["reset_options"] = env.reset_options  # a class has them, this object another's
+        # The attribute is declared for classes (`ClassVar`), and type checkers refuse to set it on
+        # an object. Here it depends on the wrapped environment, so it is set all the same.
+        vars(self)["reset_options"] = env.reset_options
         self.max_calls = env.max_calls
         self.max_parallel_calls = env.max_parallel_calls
         self.added = {tool.spec.name: tool for tool in added}
         if len(self.added) != len(added) or self.added.keys() & env.tools.keys():
             names = [*env.tools, *(tool.spec.name for tool in added)]
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ConfigError(f"two tools have the name {twice[0]!r}")
+            raise ConfigError(
+                f"two tools have the name {twice[0]!r}; give one of them another name"
+            )
 
     @property
     def tools(self) -> dict[str, Tool]:
@@ -58,13 +61,14 @@ class AddedTools(TextEnv):
         return {**self.env.tools, **self.added}
 
     def briefing(self) -> Briefing:
-        """The environment's, with the added tools."""
+        """Return the environment's briefing with the added tools and turns."""
         return self._extended(self.env.briefing())
 
     def _extended(self, briefing: Briefing) -> Briefing:
         if briefing.tools and not self.env.tools:
             raise ConfigError(
-                f"{type(self.env).__name__} answers calls itself, so no tools can be added to it"
+                f"{type(self.env).__name__} answers calls itself, so no tools can be added to it; "
+                "take an environment whose tools are `@tool` methods, or one without tools"
             )
         specs = [tool.spec for tool in self.added.values()]
         own_max_turns = briefing.max_turns
@@ -84,7 +88,7 @@ class AddedTools(TextEnv):
             await reset_result if inspect.isawaitable(reset_result) else reset_result
         )
         briefing = info.get("briefing", self.env.briefing())
-        self._said, self._own_max_turns = 0, briefing.max_turns
+        self._text_turns, self._own_max_turns = 0, briefing.max_turns
         return observation, {**info, "briefing": self._extended(briefing)}
 
     async def step(self, action: str) -> Step:
@@ -93,10 +97,11 @@ class AddedTools(TextEnv):
         """
         step_result = self.env.step(action)
         stepped = await step_result if inspect.isawaitable(step_result) else step_result
-        self._said += 1
-        if self._own_max_turns is None or self._said < self._own_max_turns:
+        # Turns with calls do not come here: the session runs them.
+        self._text_turns += 1
+        if self._own_max_turns is None or self._text_turns < self._own_max_turns:
             return stepped
-        as_step(stepped)  # names what does not fit
+        as_step(stepped)  # raises a `CheckFailed` that names the fault before the tuple is unpacked
         observation, reward, terminated, truncated, info = stepped
         return observation, reward, terminated, truncated or not terminated, info
 
@@ -115,7 +120,7 @@ class AddedTools(TextEnv):
         return self.env.gold()
 
     def demonstrate(self) -> str | Message | None:
-        """The environment's expert, who does without the added tools."""
+        """Return the action of the environment's expert, who does not use the added tools."""
         return self.env.demonstrate()
 
     def demonstrate_summary(self, *, newest: bool) -> str | None:

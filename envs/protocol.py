@@ -15,8 +15,7 @@
 
 An environment plays one episode at a time. Its methods are `def` or `async def`. An `EnvSession`
 drives the environment: the session picks the task, seeds `self.rng`, checks types, runs tools,
-counts
-turns and refuses steps out of order, so that the environment does not have to.
+counts turns and refuses steps out of order, so that the environment does not have to.
 """
 
 from __future__ import annotations
@@ -109,12 +108,10 @@ class TextEnv(ABC):
         """Answer an action of the policy.
 
         Args:
-            action: what the policy said, as text. Calls of `@tool` methods do not come here:
-                the session runs them, and answers calls of unknown tools. Only an episode whose
-                briefing
-                declares tools that no `@tool` method runs gets the calls, in a `Message`; so does
-                an
-                action with images.
+            action: what the policy said, as text. Calls of `@tool` methods do not come here: the
+                session runs them, and answers calls of unknown tools. There are two exceptions, in
+                which the action is a `Message`: an action with images, and an action with calls
+                where the briefing declares tools that no `@tool` method runs (decision 0102).
 
         Returns:
             observation, reward, terminated, truncated, info. The reward is a number, or a
@@ -132,8 +129,8 @@ class TextEnv(ABC):
         return GeneratedTasks(split)
 
     def gold(self) -> object | None:
-        """The answer of this episode, or None; `ludus check` must not find this in the first
-        observation.
+        """Return the answer of this episode, or None where there is no single one. `ludus check`
+        looks for it in the first observation, where it must not be (decision 0101).
         """
         return None
 

@@ -1,8 +1,7 @@
 """A session drives an environment and is the single place where the contract is enforced.
 
 An `EnvSession` picks the task, seeds the randomness, checks types, runs tools, counts turns and
-refuses steps out of order. Everything that plays an environment (the gymnasium adapter, the
-server,
+refuses steps out of order. Everything that plays an environment (the gymnasium adapter, the server,
 the agent) goes through a session.
 """
 
@@ -61,13 +60,15 @@ class EnvSession:
         return self.env.deterministic
 
     def tasks(self, split: str) -> TaskSet:
-        """The tasks of a split; built once."""
+        """Return the tasks of a split. The environment is asked once, and the answer is kept."""
         if split not in self._tasks:
             self._tasks[split] = as_task_set(split, self.env.tasks(split))
         return self._tasks[split]
 
     async def task_page(self, split: str, *, offset: int = 0, limit: int = 100) -> TaskPage:
-        """Some tasks of a split, in order; what a remote session offers too."""
+        """Return at most `limit` tasks of a split from index `offset` on. The method is async
+        because a remote session, which has it too, asks its server.
+        """
         return page_of(self.tasks(split), offset, limit)
 
     async def reset(
@@ -134,7 +135,9 @@ class EnvSession:
             raise EpisodeEnded(
                 f"{self.id}: the episode is over or has not begun; call reset() first"
             )
-        self._open = False  # an exception below ends the episode
+        # Set again below: after an exception the state of the environment is unknown, so the
+        # episode is over.
+        self._open = False
         stepped: Any = self.env.step(action) if isinstance(action, str) else self._answer(action)
         if inspect.isawaitable(stepped):
             stepped = await stepped
@@ -158,7 +161,8 @@ class EnvSession:
             truncated = True
         self._open = not (terminated or truncated)
         if not self._open:
-            # Put the gold into `info` at the end of an episode, for verifiers that score it too.
+            # The end of an episode has the gold in `info`, so that a verifier can score the episode
+            # again. Only plain values can travel to a client.
             gold = self.env.gold()
             if isinstance(gold, (str, int, float, list, dict)):
                 info.setdefault("gold", gold)
@@ -226,7 +230,7 @@ class EnvSession:
             try:
                 return self.tasks(name).find(task_id)
             except UnknownTask as unknown:
-                error = error or unknown
+                error = error or unknown  # the first split's error is the one that is raised
         assert error is not None
         raise error
 

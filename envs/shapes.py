@@ -1,5 +1,6 @@
-"""Checks of what an environment's methods take and return, with messages that name what does not
-fit.
+"""Checks of the arguments and results of an environment's methods.
+
+The errors name what does not fit the contract.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from .protocol import Info, TextEnv
 from .tasks import TaskSet
 
 _Slot = tuple[str, str, type]
-"""Name of a value, its type in words, and the type that `isinstance` checks."""
+"""Name of a value, its type in words, and the type that `isinstance` checks. `object` stands for
+values that are checked elsewhere: an observation by `_is_observation`, a reward by the session.
+"""
 _OBSERVATION: _Slot = ("observation", "str or list of Message", object)
 _TERMINATED: _Slot = ("terminated", "bool", bool)
 _TRUNCATED: _Slot = ("truncated", "bool", bool)
 _INFO: _Slot = ("info", "dict", dict)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # every session of a class asks; a refusal is raised and so never cached
 def refuse_other_signatures(env: type[TextEnv]) -> None:
     """Refuse a class whose `reset` or `step` cannot be called as the contract says.
 
@@ -31,6 +34,7 @@ def refuse_other_signatures(env: type[TextEnv]) -> None:
         CheckFailed: naming what does not fit.
     """
     name = env.__name__
+    # `bind` tries the arguments of a call without making the call.
     try:
         inspect.signature(env.reset).bind("self", seed=None, options=None)
     except TypeError as error:
@@ -61,7 +65,7 @@ def as_task_set(split: str, value: object) -> TaskSet:
 
 
 def as_reset(value: object) -> tuple[Observation, Info]:
-    """Return the result of `reset`, checked.
+    """Return the result of `reset`, checked. `info` is a copy, since the session adds to it.
 
     Raises:
         CheckFailed: names what does not fit.
@@ -72,7 +76,8 @@ def as_reset(value: object) -> tuple[Observation, Info]:
 
 
 def as_step(value: object) -> tuple[Observation, object, bool, bool, Info]:
-    """Return the result of `step`, checked except for the reward.
+    """Return the result of `step`, checked except for the reward. `info` is a copy, since the
+    session adds to it.
 
     Raises:
         CheckFailed: names what does not fit.

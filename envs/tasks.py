@@ -1,4 +1,4 @@
-"""Tasks by stable id: what a trainer holds while the data stays in the environment's process."""
+"""Tasks by stable id: a trainer holds these, while the data stays in the environment's process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ TASKS_PER_SPLIT = 1 << 40
 """
 
 
-_INDEX = re.compile(r"0|[1-9][0-9]{0,12}")  # TASKS_PER_SPLIT has 13 digits
+# Each task has a single id, so an index has no leading zeros. `TASKS_PER_SPLIT` has 13 digits: a
+# longer number is refused before it is read as an integer.
+_INDEX = re.compile(r"0|[1-9][0-9]{0,12}")
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,12 +32,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The random seed that a generated task is drawn from."""
     difficulty: float | None = None
     problem: str = ""
-    """Equal in two tasks that are the same problem under two ids, as a generator may draw the same
-    twice: an evaluation counts a problem once. Empty where the id already says which it is.
+    """A key of the problem, equal in two tasks that pose the same problem under two ids: a
+    generator may draw a problem twice, and an evaluation counts each once. Empty where the id is
+    the key.
     """
 
     def rng(self, seed: int | None = None) -> random.Random:
-        """Randomness fixed by the task, or by the task and an episode's seed."""
+        """Return a random generator that the task fixes, or the task and an episode's `seed`; the
+        same in every process.
+        """
         text = (
             f"{self.split}\x00{self.id}" if seed is None else f"{self.split}\x00{self.id}\x00{seed}"
         )
@@ -43,11 +48,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def distinct(tasks: Iterable[Task], seen: set[str] | None = None) -> Iterator[Task]:
-    """The tasks that are not a problem that came before.
+    """Yield the first task of each problem, in order.
 
     Args:
         tasks: the tasks, in order.
-        seen: problems that came before; those that come now are added.
+        seen: keys of problems that are left out; the keys of the yielded tasks are added.
 
     >>> twice = [Task(id=name, split="test", problem="1+1") for name in ("test/0", "test/1")]
     >>> [task.id for task in distinct(twice)]
@@ -62,7 +67,8 @@ def distinct(tasks: Iterable[Task], seen: set[str] | None = None) -> Iterator[Ta
 
 
 def digest_of(*parts: str) -> str:
-    """A short name for a problem made of `parts`.
+    """Return 16 hexadecimal digits that name the problem made of `parts`, the same in every
+    process.
 
     >>> digest_of("1+1") == digest_of("1+1") != digest_of("1+2")
     True
@@ -78,11 +84,11 @@ class TaskSet(Protocol):
     """Number of tasks; None for an endless set."""
 
     def at(self, index: int) -> Task:
-        """The task at `index`. Raises IndexError past the end."""
+        """Return the task at `index`; raises IndexError past the end."""
         ...
 
     def find(self, task_id: str) -> Task:
-        """The task with this id. Raises UnknownTask."""
+        """Return the task with this id; raises UnknownTask where there is none."""
         ...
 
 
@@ -110,7 +116,7 @@ class GeneratedTasks:
         return Task(id=f"{self.split}/{index}", split=self.split, seed=seed)
 
     def find(self, task_id: str) -> Task:
-        """The task with id `split/index`."""
+        """Return the task with the id `split/index`; raises UnknownTask for any other id."""
         split, _, index = task_id.partition("/")
         if split != self.split or not _INDEX.fullmatch(index):
             raise UnknownTask(
@@ -148,9 +154,10 @@ class ListedTasks:
         return self._tasks[index]
 
     def find(self, task_id: str) -> Task:
-        """The task with this id."""
+        """Return the task with this id; raises UnknownTask where there is none."""
         if task_id in self._by_id:
             return self._by_id[task_id]
+        # The search for a near miss takes time for every id, so a long list is not searched whole.
         raise UnknownTask.near(
             task_id, list(self._by_id)[:2000], hint=f"split {self.split!r} has {self.size} tasks"
         )
@@ -161,34 +168,45 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
 
     split: str
     size: int | None
-    """How many the split has; None is without end."""
+    """How many tasks the split has; None for an endless split."""
     offset: int
+    """The index of the first of `tasks`."""
     tasks: list[Task]
 
 
 def page_of(tasks: TaskSet, offset: int, limit: int) -> TaskPage:
-    """The tasks from `offset`, at most `limit`; none past the end."""
+    """Return at most `limit` tasks from index `offset` on; past the end there are none."""
     end = TASKS_PER_SPLIT if tasks.size is None else tasks.size
     page_tasks = [tasks.at(index) for index in range(offset, min(offset + limit, end))]
     return TaskPage(split=tasks.split, size=tasks.size, offset=offset, tasks=page_tasks)
 
 
 def pick(tasks: TaskSet, seed: int) -> Task:
-    """The task a bare `reset(seed=...)` plays: index `seed`, wrapped where the set ends."""
+    """Return the task that `reset(seed=...)` plays where no task is named: the one at index `seed`,
+    counted from the beginning again where the set ends.
+
+    Raises:
+        UnknownTask: the set has no tasks.
+    """
     if tasks.size == 0:
-        raise UnknownTask(f"split {tasks.split!r} has no tasks")
+        raise UnknownTask(f"split {tasks.split!r} has no tasks; name another split")
     return tasks.at(seed % (TASKS_PER_SPLIT if tasks.size is None else tasks.size))
 
 
 def order(size: int | None, seed: int) -> Iterator[int]:
-    """Indices for training, without end: 0, 1, 2 ... of an endless set, a fresh shuffle each epoch
-    of a finite one.
+    """Yield indices of tasks for training, without end.
+
+    A finite set is shuffled anew in each epoch. An endless set is played in order (0, 1, 2, ...).
+
+    Args:
+        size: number of tasks; None for an endless set.
+        seed: the seed of the shuffles.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the set has no tasks.
     """
     if size == 0:
-        raise ValueError("there is no task to order")
+        raise ValueError("the set has no tasks (size 0), so there are no indices to order")
     if size is None:
         yield from range(TASKS_PER_SPLIT)
         return

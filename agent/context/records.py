@@ -97,6 +97,7 @@ class Records(ContextManager):
         answers: list[Message] = []
         for call in record_calls:
             number = call.arguments.get("id")
+            # `isinstance` would accept True, which is an int.
             if not call.error and type(number) is int and 1 <= number <= len(exchanges):
                 record = exchanges[number - 1]
                 images, text = images_of(record.answer), _record(record)

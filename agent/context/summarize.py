@@ -102,6 +102,8 @@ class Summarize(ContextManager):
             "context.summary_tokens"
         )
         require_room_to_act(self.name, sizes, limit, opening_tokens, made_of)
+        # An action may begin just below the limit, and is sampled to the end of the window at most.
+        # Under `discard` it is cut off again before the summary (decision 0501).
         last = 0 if self.last_pair == "discard" else min(sizes.answer, sizes.window - limit)
         longest = limit + last + sizes.instruction + self.summary_tokens
         if longest > sizes.row:
@@ -117,6 +119,7 @@ class Summarize(ContextManager):
         return written_overrun(self.instruction, self.summary_tokens)
 
     def _resume(self, history: History, summary: str) -> Reopen:
+        # Not `format`: the texts may have braces of their own.
         opening = add_to_prompt(history.opening, self.continuation.replace("{summary}", summary))
         carried_messages = history.last(1) if self.last_pair == "carry" else []
         return Reopen([*opening, *carried_messages], "summary")
@@ -128,7 +131,8 @@ INSTRUCTION_MARKS = 64
 
 def written_overrun(instruction: str, tokens: int) -> int:
     """Return the most tokens that an instruction and the text written after that may take."""
-    return len(instruction.encode()) + INSTRUCTION_MARKS + tokens  # a token has a byte or more
+    # No tokenizer is known here. A token has at least one byte, so the bytes bound the tokens.
+    return len(instruction.encode()) + INSTRUCTION_MARKS + tokens
 
 
 _TAGGED = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
@@ -137,7 +141,7 @@ _THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 
 def read_summary(text: str) -> str:
     """Return the summary in the policy's text: the last tagged summary, else everything but
-    thoughts.
+    thoughts. A summary that was cut at its budget has no closing tag, and is still returned.
 
     >>> read_summary("<think>hm</think> <summary>a=5</summary>")
     'a=5'

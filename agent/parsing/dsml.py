@@ -7,10 +7,10 @@
     </｜DSML｜invoke>
     </｜DSML｜function_calls>
 
-V4 writes `tool_calls` in the place of `function_calls`. Both formats read both ways, calls without
-the outer block, which V4 models write too, and plain bars in the place of the wide ones. The
-attribute `string` says whether a value is text or JSON, whatever the schema says. How values end
-is said in `tag_arguments`.
+V4 writes `tool_calls` in the place of `function_calls`. Both formats read either name of the block,
+calls without the block, which V4 models write too, and `|` in the place of the wide `｜`. The
+attribute `string` decides whether a value is text or JSON, whatever the tool's schema says. The
+module `tag_arguments` explains where a value ends.
 """
 
 from __future__ import annotations

@@ -28,6 +28,9 @@ from .thoughts import HARMONY
 _START, _CHANNEL, _SAYS = "<|start|>assistant", "<|channel|>", "<|message|>"
 _END, _CALL = "<|end|>", "<|call|>"
 _TO = r"to=(?:functions\.)?"
+# A header has its recipient before the channel or after it. One expression cannot have two groups
+# of one name, so the header below calls the name `before` in the first case and `name` in the
+# second.
 _BEFORE = rf"(?:<\|start\|>assistant)?\s*{_TO}%s\s*(?:<\|channel\|>[^<]{{0,64}})?"
 _INSIDE = rf"(?:<\|start\|>assistant\s*)?<\|channel\|>\s*[a-z]{{1,16}}\s+{_TO}%s[^<]{{0,64}}"
 _NAME = r"[^\s<]{1,256}"
@@ -67,6 +70,7 @@ class HarmonyFormat:
         raw_text = read.text
         thoughts = "\n".join(thought[1] for thought in _THOUGHT.finditer(raw_text))
         answer = _MARKS.sub("", _THOUGHT.sub("", raw_text))
+        # A text without any mark is no harmony and stays as it is, white space included.
         content = answer.strip() if answer != raw_text else raw_text
         return msgspec.structs.replace(read, content=content, reasoning=thoughts)
 

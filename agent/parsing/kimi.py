@@ -40,7 +40,7 @@ _GRAMMAR = JsonGrammar(
 )
 _ID = re.compile(r"functions\.[^\s<]{1,256}:\d{1,9}")
 UNREADABLE = "unreadable_call"
-"""The name in the id of a call that has none."""
+"""What the id of a call has in place of a tool's name, where the call names no tool."""
 
 
 class KimiK2Format:
@@ -69,6 +69,9 @@ class KimiK2Format:
 
 
 def _with_id(call: ToolCall, number: int) -> ToolCall:
+    """Return the call with its own id if that has the form of Kimi K2 and names the call's tool,
+    else with an id made from `number`.
+    """
     if _ID.fullmatch(call.id) and call.id.startswith(f"functions.{call.name}:"):
         return call
     new_id = f"functions.{call.name or UNREADABLE}:{number}"

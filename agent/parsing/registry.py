@@ -53,12 +53,15 @@ def register_tool_format(format_class: Made) -> Made:
             f"{format_class.__qualname__} needs a class attribute `name` to be registered"
         )
     registered = TOOL_FORMATS.get(name)
+    # Classes are compared by where they are defined: a module that is run twice makes a second
+    # class, which takes the place of the first.
     if registered is not None and (registered.__module__, registered.__qualname__) != (
         format_class.__module__,
         format_class.__qualname__,
     ):
         raise ConfigError(
-            f"the tool format {name!r} is {registered.__module__}.{registered.__qualname__}"
+            f"the tool format {name!r} is {registered.__module__}.{registered.__qualname__}; give "
+            f"{format_class.__qualname__} another name"
         )
     TOOL_FORMATS[name] = format_class
     return format_class

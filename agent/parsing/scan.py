@@ -103,7 +103,9 @@ class _Turn:
     calls: list[ToolCall] = field(default_factory=list)
     position: int = 0
     thought: bool = False
-    """Whether thoughts have ended; a closing tag after that is text."""
+    """Whether a block of thoughts has ended. A closing tag without an opening tag is text from then
+    on.
+    """
     invented_to: int = 0
     """Calls before this position stand in words that the policy made up for somebody else."""
     block_to: int = 0
@@ -117,7 +119,8 @@ class _Turn:
     ends: list[_Next] = field(default_factory=list)
     """The next end of each kind of thoughts."""
     unclosed: set[str] = field(default_factory=set)
-    """Marks that end results and are not to come."""
+    """Ends of results that the rest of the text does not contain, so that it is searched only once.
+    """
 
     def run(self) -> None:
         """Go through the text from tag to tag."""
@@ -132,21 +135,22 @@ class _Turn:
         ]
         end = len(self.text)
         while self.position < end and len(self.calls) + self.quoted < MAX_CALLS:
-            turn_start = self.position
-            lone = end if self.thought else closed.after(max(turn_start, self.block_to))
-            claimed = min(turns.after(turn_start), words.after(turn_start))
-            if self.block_to <= turn_start:  # a result inside a result changes nothing
-                claimed = min(claimed, results.after(turn_start))
-            if self.invented_to == end:
+            position = self.position
+            # A closing tag of thoughts counts once, and not where a made-up result quotes it.
+            lone = end if self.thought else closed.after(max(position, self.block_to))
+            claimed = min(turns.after(position), words.after(position))
+            if self.block_to <= position:  # a result inside a result changes nothing
+                claimed = min(claimed, results.after(position))
+            if self.invented_to == end:  # all the rest counts as made up already
                 claimed = end
-            nearest = min(call.after(turn_start), thought_opening.after(turn_start), claimed, lone)
-            if stop.after(turn_start) < nearest and lone < thought_opening.after(turn_start):
+            nearest = min(call.after(position), thought_opening.after(position), claimed, lone)
+            if stop.after(position) < nearest and lone < thought_opening.after(position):
                 nearest = lone  # the tag to stop at is inside a thought
-            if nearest == end or stop.after(turn_start) < nearest != lone:
+            if nearest == end or stop.after(position) < nearest != lone:
                 break
-            if nearest == call.after(turn_start):
+            if nearest == call.after(position):
                 self._call(nearest, thought_opening, closed)
-            elif nearest == thought_opening.after(turn_start):
+            elif nearest == thought_opening.after(position):
                 self._think(nearest)
             elif nearest == lone:
                 self._thoughts_end(lone)
@@ -195,8 +199,10 @@ class _Turn:
                 return
         self._record_spoken(start)
         self.block_to = max(self.block_to, end)
-        reaches = len(self.text) if self.calls or end < 0 else end
-        self.invented_to = max(self.invented_to, reaches)
+        # After a call a made-up result is the answer that the policy did not wait for: whatever it
+        # writes from there on follows from the invention (decision 0517).
+        invention_end = len(self.text) if self.calls or end < 0 else end
+        self.invented_to = max(self.invented_to, invention_end)
         self.silent = bool(self.calls)
         self._record_spoken(claim.end)
 
@@ -220,6 +226,7 @@ class _Turn:
         """Treat everything so far as thoughts."""
         self.calls.clear()
         self.position = self.thoughts.past(self.text, closed)
+        # The content of a message keeps its thoughts as they were written (decision 0517).
         self.spoken[:] = [self.text[: self.position]]
         self.thought, self.silent, self.fenced, self.invented_to = True, False, False, 0
 

@@ -116,10 +116,12 @@ def bare(name: str) -> str:
 
 
 _SPACE = re.compile(r"\s*")
-# The types of a value whose tag says that it is no string, where no schema says which it is.
+# The types to try for a value whose tag says that it is no string, where no schema names its type.
 _NOT_STRING = {"integer", "number", "boolean", "null", "array", "object"}
 MAX_MARKS = 2000
-"""The most tags inside a value among which its end is searched."""
+"""The most tags inside a value among which its end is searched. It bounds the time that a value of
+nothing but tags takes.
+"""
 
 
 class _Body:
@@ -239,7 +241,8 @@ def _marks(grammar: TagGrammar) -> re.Pattern[str]:
     The groups `closing`, `end`, `key` and `another` say which it is: the closing tag, the end of
     the call, the next argument, or another call.
     """
-    # A pattern cannot name two groups alike, and nobody asks for the name of the other call.
+    # The names of groups are removed, since a pattern cannot have two groups of one name; the name
+    # of the other call is not needed.
     opening_pattern = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
     return re.compile(
         rf"(?P<closing>{grammar.closing.pattern})|(?P<end>{grammar.end.pattern})"

@@ -19,8 +19,11 @@ class Thoughts:
 
     Args:
         pairs: how thoughts begin and end. A block that never ends reaches to the end of the turn.
-        whole: further pairs, which count only if both are there.
-        lone: an end that counts without a beginning, because templates write the beginning.
+        No
+            expression may have a capturing group, since groups number the pairs; see `kind`.
+        whole: further pairs, which count only where both marks are there.
+        lone: an end that counts without a beginning, because templates write the beginning. The
+            default matches nowhere.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -33,7 +36,9 @@ class Thoughts:
         return -1 if match is None else match.start()
 
     def kind(self, text: str, position: int) -> int:
-        """Return the number of the pair whose beginning stands at `position`."""
+        """Return the number of the pair whose beginning stands at `position`, from 0 on."""
+        # Each pair is one group of `_opening`, so the number of the group that matched is the
+        # pair's.
         match = self._opening.match(text, position)
         assert match is not None
         assert match.lastindex is not None
@@ -54,7 +59,7 @@ class Thoughts:
         return -1 if match is None else match.start()
 
     def past(self, text: str, position: int) -> int:
-        """Return the position after the mark at `position`."""
+        """Return the position after the mark at `position`, which is a beginning or an end."""
         matches = (
             pattern.match(text, position) for pattern in (self._opening, self._lone, *self._endings)
         )

@@ -27,7 +27,7 @@ class Body(NamedTuple):
 
     text: str
     tagged: bool
-    """Whether a tag announced a call."""
+    """Whether the text began with a tag that announces a call."""
     fenced: bool
     """Whether the text stood in a Markdown code block."""
 
@@ -62,6 +62,7 @@ def announced(text: str, start: int, call: re.Pattern[str]) -> int:
     match = call.search(text, start)
     if match is None or 0 <= opening(text, start) < match.start():  # a thought
         return len(text)
+    # A tag inside a made-up result or turn announces nothing (decision 0517).
     invented = (find_result(text, start), find_turn(text, start))
     if any(0 <= position < match.start() for position in invented):
         return len(text)

@@ -1,11 +1,14 @@
 """Decides between a model's own chat template and one for training, and opens a chat format.
 
-auto            the model's own template if nothing is lost and no turn is rewritten; else the
-                training template for that very template; else the model's own, repaired
-stock           the model's own template, repaired
-training        the training template for that very template
+auto            the model's own template if it loses nothing and rewrites no turn; else the training
+                template that belongs to it; else the model's own template with repairs
+stock           the model's own template, with repairs where it loses something
+training        the training template that belongs to the model's own template
 training:NAME   the training template of that name
 PATH            a template file
+
+A training template belongs to a released template, known by its digest. An edited template has
+none, because the edit is somebody's decision (decision 0520).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from .training import TRAINING, TrainingTemplate, own_template, training_templat
 
 STOCK, TRAIN = "stock", "training"
 _NAMED = f"{TRAIN}:"
+"""What begins the choice of a training template by name."""
 KEPT = "thoughts of earlier turns stay as sampled"
 REPORT_FILE, TABLE_FILE = "template.json", "template.txt"
 
@@ -115,11 +119,12 @@ def probe_template(
     """
     recognition = recognise(template_of(tokenizer))
 
-    def probed(source: str, origin: Origin, paired: str) -> tuple[Tokenizer, TemplateReport]:
+    def probe_source(
+        source: str, origin: Origin, paired_format: str
+    ) -> tuple[Tokenizer, TemplateReport]:
         shown_tokenizer = _with(tokenizer, source)
-        tool_format_name = (
-            paired if wanted_format == AUTO and paired in TOOL_FORMATS else wanted_format
-        )
+        is_paired = wanted_format == AUTO and paired_format in TOOL_FORMATS
+        tool_format_name = paired_format if is_paired else wanted_format
         report = probe(
             shown_tokenizer,
             wanted_format=tool_format_name,
@@ -129,15 +134,15 @@ def probe_template(
         )
         return shown_tokenizer, report
 
-    def trained(training: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
+    def probe_training(training: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
         name = f"{TRAIN}:{training.name} ({KEPT})"
         checked = "" if training.verified else "; its first prompt is unverified"
         origin = Origin(name, digest_of(training.source), f"found {recognition.said}{checked}")
         source = with_identity(training.source, template_of(tokenizer))
-        return probed(source, origin, training.tool_format)
+        return probe_source(source, origin, training.tool_format)
 
     if template.startswith(_NAMED):
-        return trained(training_template(template.removeprefix(_NAMED)))
+        return probe_training(training_template(template.removeprefix(_NAMED)))
     if template == TRAIN:
         if not recognition.family:
             raise ConfigError(
@@ -145,18 +150,23 @@ def probe_template(
                 f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
                 f"({', '.join(TRAINING)}), or use stock"
             )
-        return trained(TRAINING[recognition.family])
+        return probe_training(TRAINING[recognition.family])
     if template not in (AUTO, STOCK):
         source = _read_template(template)
-        return probed(source, _origin(template, source), "")
+        return probe_source(source, _origin(template, source), "")
+    # Where the model's own template is one of the training templates, its tool format is known and
+    # need not be found out.
     own_training = own_template(template_of(tokenizer))
-    paired = own_training.tool_format if own_training is not None else ""
-    stock = probed(template_of(tokenizer), _origin(STOCK, template_of(tokenizer)), paired)
-    needed = [*stock[1].of(Outcome.REPAIRED), *stock[1].of(Outcome.REFUSED)]
+    paired_format = own_training.tool_format if own_training is not None else ""
+    origin = _origin(STOCK, template_of(tokenizer))
+    stock_tokenizer, stock_report = probe_source(template_of(tokenizer), origin, paired_format)
+    needed = [*stock_report.of(Outcome.REPAIRED), *stock_report.of(Outcome.REFUSED)]
+    # Images and the date say nothing against a template: images are refused for want of a
+    # processor, and the date is frozen in every template.
     loses = any(finding.feature not in ("images", "date") for finding in needed)
     if template == AUTO and recognition.family and loses:
-        return trained(TRAINING[recognition.family])
-    return stock
+        return probe_training(TRAINING[recognition.family])
+    return stock_tokenizer, stock_report
 
 
 def open_template(

@@ -1,7 +1,7 @@
-"""Whether messages can be appended to a sampled turn, as an episode does, and the turn stays.
+"""A test of whether messages can be appended to a sampled turn without rewriting the turn.
 
-The token ids of a prompt, a turn and what follows are compared with the ids that the chat template
-gives for the whole conversation.
+An episode appends the ids of new messages to the ids of a prompt and a sampled turn. The result is
+compared with the ids that the chat template gives for the whole conversation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def continued(
     answer = message
     if step.thought and not apart and chat.opening.rstrip().endswith("<think>"):
         # The policy would sample the turn without the tag that the template opened.
-        said = message.text[len("<think>\n") :]
-        answer = Message(role=message.role, content=said, tool_calls=message.tool_calls)
+        sampled_text = message.text[len("<think>\n") :]
+        answer = Message(role=message.role, content=sampled_text, tool_calls=message.tool_calls)
     try:
         prompt = chat.prompt([cases.ASKED], [])
         sampled_ids = chat.answer(answer, [cases.TOOL])
-        if not step.ended:
+        if not step.ended:  # a turn that was cut lacks the token that ends turns
             sampled_ids = sampled_ids[:-1]
         added = chat.extension(
             step.new,
@@ -54,14 +54,20 @@ def continued(
     if added is None:
         reason = "the template rewrites the turn, so that a new segment (row) begins"
         return Outcome.REPAIRED, reason, ["new segment"]
-    grown = [*prompt, *sampled_ids, *added]
-    texts = [chat.tokenizer.decode(ids, skip_special_tokens=False) for ids in (grown, full_prompt)]
-    if texts[0] != texts[1]:
-        detail = f"the turn stays as sampled; the template would write {first_change(*texts)}"
+    extended = [*prompt, *sampled_ids, *added]
+    extended_text = chat.tokenizer.decode(extended, skip_special_tokens=False)
+    full_text = chat.tokenizer.decode(full_prompt, skip_special_tokens=False)
+    # None of these differences is a fault: what the policy sampled is never rewritten, and the
+    # detail tells how the template's own text differs.
+    if extended_text != full_text:
+        change = first_change(extended_text, full_text)
+        detail = f"the turn stays as sampled; the template would write {change}"
     elif not getattr(chat.tokenizer, "verified", True):
         detail = "text alike; tokens unverified: no tokenizer"
-    elif grown == full_prompt:
+    elif extended == full_prompt:
         detail = "text and tokens alike"
     else:
+        # The tokenizer would join characters across the border of two pieces that were encoded
+        # apart.
         detail = "text alike; tokens split otherwise at a seam"
     return Outcome.SUPPORTED, detail, []

@@ -36,6 +36,8 @@ DEFAULT_FORMAT = "hermes"
 
 Options = Sequence[Mapping[str, bool]]
 """Sets of repairs, as fields of `Fallbacks`, in the order in which they are tried."""
+# An empty set stands for no repair. `_tools` combines the lists below, so each of them has to offer
+# the case in which its own feature needs nothing.
 _CALL_OPTIONS: Options = [
     {},
     {"arguments_as_json": True},
@@ -103,6 +105,8 @@ class _Probe:
             self._settle("whole episodes", cases.EPISODES, options)
             self._date()
             self._image()
+        # `ChatFormat` renders a question with an answer. Where the template refuses even these,
+        # there is no chat format, and nothing more can be tried.
         opening, stops, chat = "", tuple[int, ...](), self._chat()
         if chat is not None:
             for continuation in cases.CONTINUATIONS:
@@ -114,7 +118,8 @@ class _Probe:
             self._thoughts()
             stops = chat.stop_token_ids
             # The opening is what the template writes between a question and its answer. Where the
-            # prompt does not begin with the question, it is all after the user's words.
+            # prompt does not begin with the question as it is rendered alone, the opening is taken
+            # to be everything after the user's words.
             question = self.render([cases.ASKED], fallbacks=self.fallbacks)
             prompt = self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True)
             extends = prompt.startswith(question)
@@ -195,11 +200,12 @@ class _Probe:
         if self.origin.brief_tools:
             shown_cases = [Case(case.messages, cases.NAMES, case.tools) for case in shown_cases]
         if self.wanted == AUTO:
-            # The format that reads calls as the template writes them, hermes before others.
+            # Choose the format that reads calls as the template writes them, hermes before others.
             names = [DEFAULT_FORMAT, *(name for name in TOOL_FORMATS if name != DEFAULT_FORMAT)]
             formats = map(tool_format, names)
             self.format = next(filter(self._reads_calls, formats), self.format)
-        # Why calls must be written as text: the template shows them in a way that is not read.
+        # A template whose calls the tool format does not read has lost them (decision 0520), so
+        # that calls and tools are both written as text. `foreign` holds this reason.
         foreign = ""
         if self._turns_with_calls() and not self._reads_calls(self.format):
             name = self.format.name
@@ -213,18 +219,21 @@ class _Probe:
             self._report("tools", Outcome.REFUSED, remaining_fault)
         else:
             self._switch("tools", as_text, fault)
+        # `product` varies its last list fastest. Repairs of calls are thus tried before results are
+        # turned into messages of the user, and merging roles is tried last.
         options = [
             {**result, **call, **merge}
             for merge, result, call in product(_MERGE_OPTIONS, _RESULT_OPTIONS, _CALL_OPTIONS)
         ]
         if self._thoughts_apart:
             # Where text and thoughts are marked as well as calls, a call cannot be mere text.
-            kept_options = [option for option in options if not option.get("calls_as_text")]
+            marked_calls = [option for option in options if not option.get("calls_as_text")]
             options = [
-                {**option, **thoughts} for thoughts in _THOUGHT_OPTIONS for option in kept_options
+                {**option, **thoughts} for thoughts in _THOUGHT_OPTIONS for option in marked_calls
             ]
         if foreign:
-            # Calls in the template's own way would contradict the description of the format.
+            # The tools are described in the format that is read. Calls written in the template's
+            # own way would contradict that description.
             options = [option for option in options if option.get("calls_as_text")]
         self._calls_and_results(options, foreign)
 
@@ -247,12 +256,17 @@ class _Probe:
                 None,
             )
             if working is None:
+                # A feature that is shown by itself may still be lost in every combination. The last
+                # candidate has the most repairs, and its fault is the reason for that feature.
                 fault = self._fault(required, candidates[-1])
                 self._report("calls", Outcome.REFUSED, call_fault or fault)
                 self._report("results", Outcome.REFUSED, result_fault or fault)
                 return
             self.fallbacks = working
         new = [name for name in self.fallbacks.names if name not in before.names]
+        # `results_as_user` is reported with the results, and all other repairs with the calls.
+        # Where results were lost and have no repair of their own, the repairs of the calls showed
+        # them.
         for_results = [name for name in new if name == "results_as_user"]
         for_calls = [name for name in new if name not in for_results]
         for feature, fault, repairs in (
@@ -300,7 +314,9 @@ class _Probe:
             full_text = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)
         except TemplateRefused:
             return ""
-        common = next(
+        # The turn begins where the two texts part. The prompt as a whole need not be a prefix: a
+        # template may end it with a mark, such as `<think>`, that the rendered turn lacks.
+        start = next(
             (
                 index
                 for index, (a, b) in enumerate(zip(question_text, full_text, strict=False))
@@ -308,12 +324,11 @@ class _Probe:
             ),
             min(len(question_text), len(full_text)),
         )
-        # Where the prompt opens the thoughts, the first letters of two marks may be common: those
-        # of `<think>` and `<tool_call>` are.
-        mark_start = max(full_text.rfind("<", 0, common), full_text.rfind("[", 0, common))
-        if mark_start >= 0 and not {">", "]"} & set(full_text[mark_start:common]):
-            common = mark_start
-        return full_text[common:] if cases.VALUE in full_text[common:] else ""
+        # The first letters of two marks may be the same: those of `<think>` and `<tool_call>` are.
+        mark_start = max(full_text.rfind("<", 0, start), full_text.rfind("[", 0, start))
+        if mark_start >= 0 and not {">", "]"} & set(full_text[mark_start:start]):
+            start = mark_start
+        return full_text[start:] if cases.VALUE in full_text[start:] else ""
 
     def _unread(self, fallbacks: Fallbacks) -> str:
         """Return why a call that the template writes with some repairs is not read; empty if it is
@@ -326,6 +341,8 @@ class _Probe:
 
     def _date(self) -> None:
         """Record whether prompts contain today's date, which is then frozen."""
+        # Forty days later both the day and the month differ, so a template that writes only one of
+        # them is noticed too.
         later_date = FROZEN + datetime.timedelta(days=40)
         prompt, later_prompt = (
             self.render([cases.ASKED], fallbacks=self.fallbacks, prompt=True, today=day)
@@ -351,6 +368,7 @@ class _Probe:
         # What stands after the user's words beyond what stands there without an image.
         start = text.find(cases.USER) + len(cases.USER)
         image_text = text[start:].removesuffix(bare[bare.find(cases.USER) + len(cases.USER) :])
+        # A template that expects text writes a list of parts as Python prints it: "{'type': ...}".
         if "'type'" in image_text:
             self._report("images", Outcome.REFUSED, "the template writes parts as they are in code")
         elif cases.USER not in text or not image_text.strip():

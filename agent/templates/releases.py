@@ -1,8 +1,8 @@
 """Recognises the chat templates of released models by digest, and tells near misses.
 
 Templates are compared after normalisation. For each released template the project keeps its digest
-and a digest of each of its statements, so that a template which differs in a few statements is
-known as a near miss, with the statements that differ; the released text itself is not kept.
+and a digest of each of its statements, and not its text (decision 0520). A template that differs in
+a few statements is thereby known as a near miss, and the statements that differ can be named.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ReleasedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Recognition(msgspec.Struct, frozen=True):
-    """The facts that are known about a template that was found."""
+    """The facts that the digests tell about a model's template."""
 
     digest: str
     said: str
-    """The answer for people: a release, a near miss with the difference, or unknown."""
+    """The result in words for a person: a release, a near miss with the difference, or unknown."""
     family: str = ""
     """The training template for this very template; empty for a near miss."""
     brief_tools: bool = False
@@ -92,7 +92,8 @@ def recognise(template: str) -> Recognition:
     own_counts = Counter(short_digest(part) for part in statements_of(template))
     shares: list[tuple[float, ReleasedTemplate]] = []
     for release in releases():
-        counts = Counter(release.statements)  # statements in common count with repetitions
+        # Counters, so that a statement which is repeated counts as often as it occurs.
+        counts = Counter(release.statements)
         common, all_counts = own_counts & counts, own_counts | counts
         shares.append((common.total() / max(all_counts.total(), 1), release))
     share, nearest = max(shares, key=lambda pair: pair[0])

@@ -1,4 +1,4 @@
-"""The findings of a probe in words."""
+"""Texts about the findings of a probe: roles, lost words, errors and changes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ KINDS = {
     cases.DESCRIPTIONS[0]: "the tool's description",
     cases.DESCRIPTIONS[1]: "the parameter's description",
 }
+"""What each marker word stands for."""
 
 
 def kinds_of(words: Sequence[str]) -> str:
-    """Return what the words of cases stand for, for people."""
+    """Return what marker words of the cases stand for, such as "the question, the answer"."""
     return ", ".join(KINDS[word] for word in words)
 
 
@@ -45,7 +46,7 @@ def short_reason(error: Exception) -> str:
 
 
 def first_change(sampled: str, rendered: str) -> str:
-    """Return where two texts part, as a short quotation of the second."""
+    """Return short quotations of both texts around the first character in which they differ."""
     index = next(
         (
             position

@@ -42,9 +42,9 @@ class PageHead:
     title: str
     """The heading."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Shown under the heading, such as the model and the environment."""
+    """Lines under the heading, by name, such as the model and the environment."""
     left_out: int = 0
-    """How many episodes are not in the page; the page says so."""
+    """How many episodes the page does not contain; the page shows this number."""
 
 
 def page_of(
@@ -120,4 +120,5 @@ def _base64(data: bytes) -> str:
 
 
 def _digest(text: str) -> str:
+    """Return the digest by which the content security policy allows an inline script or style."""
     return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"

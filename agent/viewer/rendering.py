@@ -44,6 +44,7 @@ def asset(package: str, name: str) -> str:
     """Return a file beside the templates as it is, such as a style sheet."""
     environment = templates_of(package)
     assert environment.loader is not None
+    # The loader returns the source of any file of the folder, template or not.
     return environment.loader.get_source(environment, name)[0]
 
 

@@ -19,8 +19,11 @@ Detokenizer = Callable[[Sequence[int]], str]
 """Converts ids to text, including special tokens."""
 
 WIDTH, HEIGHT = 1000, 14
+"""The size of a strip, in units of its SVG drawing."""
 _UNFINISHED = "\ufffd"
+"""The character to which decoders turn the bytes of an incomplete UTF-8 character."""
 _LONGEST_CHARACTER = 4
+"""The most bytes of a UTF-8 character, each of which may be a token of its own."""
 
 
 class SpanBar(NamedTuple):
@@ -122,6 +125,8 @@ def _tokens(
         while text.endswith(_UNFINISHED) and end < min(len(ids), start + _LONGEST_CHARACTER):
             end += 1
             text = decode(ids[start:end])
+        # Where more tokens do not complete a character, the bytes are no UTF-8, or the text has
+        # this character itself. The token is then shown alone.
         if text.endswith(_UNFINISHED):
             end, text = start + 1, decode(ids[start : start + 1])
         yield TokenPiece(kind, "; ".join(facts[start:end]), text)

@@ -60,7 +60,7 @@ def _declares_its_images(task: Task, episode: Played) -> None:
     text alone would be played without them.
     """
     declared = _briefing(episode.infos[0]).shows_images
-    answered = [seen[0] for seen in episode.seen[:-1]]
+    answered = [seen[0] for seen in episode.seen[:-1]]  # no policy answers the last observation
     if not declared and any(
         message.images for observation in answered for message in as_messages(observation)
     ):
@@ -109,6 +109,8 @@ def replays_an_episode(subject: EnvUnderCheck) -> str:
     if not subject.gym.session.deterministic:
         raise NotApplicable("the environment says deterministic = False")
     tasks = subject.tasks(3)
+    # The second instance first plays another task with another seed. What it keeps from that
+    # episode then shows as a difference in the replay.
     for task, before in zip(tasks, tasks[1:] + tasks[:1], strict=True):
         episode = _some_episode(subject, task)
         play(subject.other, before.id, always(JUNK), seed=1)
@@ -165,7 +167,7 @@ def refuses_wrong_actions(subject: EnvUnderCheck) -> str:
     step: Callable[[Any], object] = subject.gym.step
     for action in WRONG_ACTIONS:
         _must_raise(InvalidAction, partial(step, action), f"the action {action!r}")
-    subject.gym.step(JUNK)
+    subject.gym.step(JUNK)  # raises if a refused action has ended the episode
     return ", ".join(type(action).__name__ for action in WRONG_ACTIONS)
 
 
@@ -184,6 +186,7 @@ def passes_gymnasiums_own_check(subject: EnvUnderCheck) -> str:
         try:
             gymnasium_check_env(_Unmeasured(subject.gym))
         except (AssertionError, UserWarning) as error:
+            # gymnasium colours its messages for a terminal, in several lines.
             raise CheckFailed(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())) from None
     return "check_env"
 

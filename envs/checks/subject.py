@@ -20,7 +20,7 @@ from .patience import STEP_TIMEOUT_S, PatientEnv
 
 Checkable = str | type[TextEnv] | TextEnv | GymEnv
 LOOKED_AT = 12
-"""How many tasks a rule plays or examines where a single task would prove little."""
+"""How many tasks a rule plays or examines where a single task would not show a fault."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class EnvUnderCheck:
 
     name: str
     make: Callable[[], GymEnv]
-    """Makes another instance; if an object was passed in, returns that same object."""
+    """Makes another instance; where an object is checked, returns that same object each time."""
     max_return: float | None = None
     step_timeout_s: float = STEP_TIMEOUT_S
     release: Callable[[], None] = lambda: None
@@ -45,7 +45,7 @@ class EnvUnderCheck:
 
     @property
     def other(self) -> PatientEnv:
-        """Return a second instance, untouched before the rule that uses the instance."""
+        """A second instance, on which only rules that compare two instances play."""
         return self._instance(1)
 
     def _instance(self, index: int) -> PatientEnv:
@@ -81,7 +81,7 @@ class EnvUnderCheck:
         """Return the first `count` tasks of the first split that has any."""
         for tasks in self.splits().values():
             return first(tasks, count)
-        raise NotApplicable("no split has any tasks")
+        raise NotApplicable(f"no split has any tasks; splits are {', '.join(SPLITS)}")
 
     def close(self) -> None:
         """Close all instances and everything else that the check opened."""

@@ -21,18 +21,21 @@ from .kinds import EnvKind
 from .pythons import find_python, python_program
 
 HOME_VARIABLE = "LUDUS_HOME"
+"""The environment variable that names the folder of ludus."""
 INSTALL_TIMEOUT_S = 3600.0
+"""The default limit of each command of an installation, in seconds."""
 _RECORD = "ludus-env.json"
-"""The file that is written last: an environment without it is unfinished."""
+"""The file that an installation writes last: an environment without this file is unfinished."""
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """What is written about an environment that was installed."""
+    """The record of an installed environment."""
 
     kind: str
     python: str
     """The version of the interpreter."""
     requirements: list[str]
+    """What pip was asked to install, without the packages of `EnvKind.first`."""
     packages: dict[str, str]
     """The installed packages with their versions."""
     clashes: list[str] = []
@@ -50,17 +53,20 @@ def environments_folder() -> Path:
 
 
 def python_of(kind: EnvKind, python: str = "") -> str:
-    """Return the interpreter for a kind: the one named, the one installed, or this process's own if
-    the package is there.
+    """Return the interpreter for a kind: the one named, else the one installed, else this process's
+    own if it can import the package.
 
     Raises:
-        ConfigError: there is none; the message says how to install one.
+        ConfigError: there is no such interpreter; the message says how to install one.
     """
     if python:
-        found = shutil.which(python)
-        if found is None:
-            raise ConfigError(f"{kind.name}: python={python!r} is not a program")
-        return found
+        program = shutil.which(python)
+        if program is None:
+            raise ConfigError(
+                f"{kind.name}: python={python!r} is not a program; give the path or the name of an "
+                "interpreter"
+            )
+        return program
     if installed(kind.name) is not None:
         return str(_program(environments_folder() / kind.name))
     if importlib.util.find_spec(kind.package) is not None:
@@ -71,9 +77,7 @@ def python_of(kind: EnvKind, python: str = "") -> str:
 
 
 def installed(kind: str) -> Installed | None:
-    """Return what is written about the environment of a kind; None if it is not there, or
-    unfinished.
-    """
+    """Return the record of a kind's environment; None if that is missing or unfinished."""
     folder = environments_folder() / kind
     try:
         record = msgspec.json.decode((folder / _RECORD).read_bytes(), type=Installed)
@@ -119,25 +123,33 @@ def install(
 def _make(kind: EnvKind, base: str, packages: Sequence[str], timeout_s: float) -> Installed:
     folder = environments_folder() / kind.name
     _remove(folder)
-    _run([base, "-m", "venv", str(folder)], f"{base} makes no environment", timeout_s)
+    failure = f"{base} cannot make a virtual environment in {folder}"
+    _run([base, "-m", "venv", str(folder)], failure, timeout_s)
     program = str(_program(folder))
     requirements = [*kind.requires, *packages]
+    # `pip` without any package is an error, so an empty batch is left out.
     for batch in filter(None, (list(kind.first), requirements)):
         pip = [program, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         _run([*pip, *batch], f"pip cannot install {' '.join(batch)}", timeout_s)
-    told = _run([program, "-m", "pip", "list", "--format=json"], "pip cannot list", timeout_s)
-    listed = msgspec.json.decode(told.partition("]")[0] + "]", type=list[dict[str, str]])
+    failure = f"pip of {folder} cannot list the installed packages"
+    pip_list = _run([program, "-m", "pip", "list", "--format=json"], failure, timeout_s)
+    # Only the JSON array is read, whatever follows it.
+    packages_json = pip_list.partition("]")[0] + "]"
+    installed_packages = msgspec.json.decode(packages_json, type=list[dict[str, str]])
+    # Clashes among packages are recorded for the user to see, and are no error.
     check = subprocess.run(
         [program, "-m", "pip", "check"], capture_output=True, text=True, timeout=300, check=False
     )
     version = _run(
-        [program, "-c", "import platform; print(platform.python_version())"], "", timeout_s
+        [program, "-c", "import platform; print(platform.python_version())"],
+        f"{program} does not tell its version",
+        timeout_s,
     )
     record = Installed(
         kind=kind.name,
         python=version.strip(),
         requirements=requirements,
-        packages={one["name"]: one["version"] for one in listed},
+        packages={package["name"]: package["version"] for package in installed_packages},
         clashes=check.stdout.strip().splitlines() if check.returncode else [],
     )
     (folder / _RECORD).write_bytes(msgspec.json.encode(record))
@@ -152,8 +164,10 @@ def remove(kind: str) -> None:
     """
     folder = environments_folder() / kind
     if kind not in installed_kinds():
-        there = ", ".join(installed_kinds()) or "none"
-        raise ConfigError(f"no environment of {kind!r} is installed in {folder.parent}: {there}")
+        others = ", ".join(installed_kinds()) or "nothing"
+        raise ConfigError(
+            f"no environment of {kind!r} is installed in {folder.parent}, where there is {others}"
+        )
     with _alone(folder):
         _remove(folder)
 
@@ -162,11 +176,13 @@ def remove(kind: str) -> None:
 def _alone(folder: Path) -> Generator[None]:
     """Keep other processes from changing an environment; the lock ends with its process.
 
-    Two that installed one kind at once would leave a record of packages that the other removed.
+    Two processes that installed one kind at once could leave a record of packages that the other
+    process has removed.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    held = folder.with_name(f".{folder.name}.lock")
-    with held.open("a") as file:
+    # The lock is a file beside the folder, because installing and removing delete the folder.
+    lock_path = folder.with_name(f".{folder.name}.lock")
+    with lock_path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -179,9 +195,11 @@ def _alone(folder: Path) -> Generator[None]:
 
 def _remove(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
+        # The record goes first: a removal that breaks off then leaves an unfinished environment,
+        # and not a broken one that counts as installed.
         (folder / _RECORD).unlink()
         shutil.rmtree(folder)
-    if folder.exists():
+    if folder.exists():  # there was no record
         shutil.rmtree(folder)
 
 
@@ -189,23 +207,24 @@ def _base(kind: EnvKind, python: str) -> str:
     """Return the interpreter to make the environment with."""
     if python:
         return python_program(python)
-    found = next(filter(None, map(find_python, kind.prefers)), None)
-    if found is None and kind.prefers:
+    preferred = next(filter(None, map(find_python, kind.prefers)), None)
+    if preferred is None and kind.prefers:
         warnings.warn(
             f"{kind.name} works best with Python {' or '.join(kind.prefers)}, and none was found: "
             f"Python {sys.version.split()[0]} is taken",
             stacklevel=3,
         )
-    return found or sys.executable
+    return preferred or sys.executable
 
 
 def _program(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def _run(command: list[str], failed: str, timeout_s: float) -> str:
+def _run(command: list[str], failure: str, timeout_s: float) -> str:
+    """Return what a command prints; an error's message begins with `failure`."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -214,9 +233,10 @@ def _run(command: list[str], failed: str, timeout_s: float) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{failed}: {error}") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "ERROR" in line or "error" in line]
-        said = " | ".join(lines[-4:] or done.stderr.strip().splitlines()[-3:])
-        raise ConfigError(f"{failed}: {said[-900:]}")
-    return done.stdout
+        raise ConfigError(f"{failure}: {error}") from error
+    if result.returncode:
+        # The error becomes one line (decision 0105), so only the last lines are quoted.
+        lines = [line for line in result.stderr.splitlines() if "ERROR" in line or "error" in line]
+        reason = " | ".join(lines[-4:] or result.stderr.strip().splitlines()[-3:])
+        raise ConfigError(f"{failure}: {reason[-900:]}")
+    return result.stdout

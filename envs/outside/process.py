@@ -1,8 +1,9 @@
 """The owner's side of a peer's interpreter: a process that has imported the peer's package, and the
 processes forked from it, one for each environment.
 
-Calls block and have deadlines. What goes wrong is one of three things: the peer refuses
-(`ConfigError`), it fails (`PeerFailed`), or its process is late or gone (`PeerLost`).
+Calls block and have deadlines. A call fails in one of three ways: the peer's side refuses what was
+asked (`ConfigError`), the peer raises an exception (`PeerFailed`), or its process is late or gone
+(`PeerLost`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from .inside import boot
 from .inside.line import ASK, CALL, ERROR, MAX_BODY
 
 START_TIMEOUT_S = 120.0
-"""For how long a peer's package may take to be imported."""
+"""The default limit on the import of a peer's package, in seconds."""
 CONTROL_TIMEOUT_S = 30.0
+"""The limit on forking or ending the process of an environment, in seconds."""
 CATALOGUE_TIMEOUT_S = 1800.0
+"""The limit on listing a peer's families, in seconds."""
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "NLTK_DATA", "ALFWORLD_DATA")
 """The variables of the environment that a peer's process is given; secrets are not among them."""
 _SANDBOXES = str(Path(sandboxes.__file__).resolve().parent)
@@ -55,13 +58,14 @@ Reply = Callable[[dict[str, Any], float], Any]
 """Answers a question of a peer's environment, within so many seconds."""
 
 
-class _Told(msgspec.Struct):
-    """Why a call has no result, as the peer's side tells it."""
+class _Failure(msgspec.Struct):
+    """The body of an ERROR frame: why a call has no result; see `PeerLine.fail`."""
 
     type: str
     message: str
     trace: str = ""
     ours: bool = False
+    """Whether our own code on the peer's side refused the call, and not the peer's package."""
 
 
 class PeerConnection:
@@ -101,6 +105,8 @@ class PeerConnection:
             body = frames.pack(number, CALL, 0, msgspec.json.encode(asked))
             self.sock.settimeout(timeout_s)
             if descriptors:
+                # Descriptors travel with at least one byte. They are sent with exactly one, since
+                # `send_fds` may send a part of a longer body and leaves the rest to its caller.
                 socket.send_fds(self.sock, [body[:1]], list(descriptors))
                 body = body[1:]
             self.sock.sendall(body)
@@ -117,10 +123,10 @@ class PeerConnection:
             if frame.call != number:
                 raise PeerLost(f"it answered call {frame.call} instead of {number}")
             if frame.tag == ERROR:
-                told = msgspec.json.decode(frame.body, type=_Told)
-                if told.ours:
-                    raise ConfigError(told.message)
-                raise PeerFailed(f"{told.type}: {told.message}", told.trace)
+                failure = msgspec.json.decode(frame.body, type=_Failure)
+                if failure.ours:
+                    raise ConfigError(failure.message)
+                raise PeerFailed(f"{failure.type}: {failure.message}", failure.trace)
             return msgspec.json.decode(frame.body)
         except msgspec.MsgspecError as error:
             raise PeerLost(f"its answer cannot be read: {error}") from error
@@ -129,10 +135,10 @@ class PeerConnection:
         while not self._came:
             if self._end:
                 raise OSError(str(self._end[0] or "the connection was closed"))
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError
-            self.sock.settimeout(left)
+            self.sock.settimeout(remaining_s)
             data = self.sock.recv(1 << 16)
             if not data:
                 raise OSError("the connection was closed")
@@ -140,12 +146,12 @@ class PeerConnection:
         return self._came.pop(0)
 
 
-def _answer(body: bytes, reply: Reply | None, left_s: float) -> dict[str, Any]:
+def _answer(body: bytes, reply: Reply | None, remaining_s: float) -> dict[str, Any]:
     if reply is None:
         return {"failed": "the owner answers no questions"}
     try:
-        return {"value": reply(msgspec.json.decode(body, type=dict[str, Any]), left_s)}
-    except Exception as error:  # told to the peer's side, which cannot go on
+        return {"value": reply(msgspec.json.decode(body, type=dict[str, Any]), remaining_s)}
+    except Exception as error:  # the peer's side raises it where the question was asked
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
@@ -173,28 +179,33 @@ class PeerInterpreter:
         timeout_s: float,
         label: str,
     ) -> None:
+        # A fork of this process inherits the object, but must not end the processes that belong to
+        # its parent. So the owner is remembered.
         self.owner = os.getpid()
         self.label = label
         self._lock = threading.Lock()
+        # A package may print any amount. A file takes all of it, and a pipe that nobody reads would
+        # fill up and stop the process.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
         ours, theirs = socket.socketpair()
         self._control = PeerConnection(ours)
         with theirs:
             try:
                 self._process = subprocess.Popen(
+                    # -s leaves the user's own packages out, and -B writes no bytecode files.
                     [python, "-s", "-B", boot.__file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
                     stderr=self._output,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,
+                    start_new_session=True,  # a group of its own, which `close` can kill
                     cwd="/",
                     env=_environment(),
                 )
             except OSError as error:
                 ours.close()
                 raise ConfigError(f"{label}: {python} cannot be started: {error}") from error
-        asked = {
+        setup = {
             "adapter": adapter,
             "settings": {},
             "sandboxes": _SANDBOXES,
@@ -202,11 +213,11 @@ class PeerInterpreter:
             "memory_bytes": memory_bytes,
         }
         try:
-            self.about: dict[str, Any] = self._control.call(asked, timeout_s=timeout_s)
+            self.about: dict[str, Any] = self._control.call(setup, timeout_s=timeout_s)
         except (PeerFailed, PeerLost) as error:
-            said = f"{label} cannot be loaded by {python}: {error}{self._said()}"
+            reason = f"{label} cannot be loaded by {python}: {error}{self._last_output()}"
             self.close(grace_s=0)
-            raise ConfigError(said) from error
+            raise ConfigError(reason) from error
         except BaseException:
             self.close(grace_s=0)
             raise
@@ -228,14 +239,16 @@ class PeerInterpreter:
             PeerLost: the interpreter is gone or late.
         """
         ours, theirs = socket.socketpair()
-        with theirs, self._lock, contextlib.ExitStack() as failed:
-            failed.callback(ours.close)
-            asked: dict[str, Any] = {"do": "fork", "walls": walls, "readable": list(readable)}
-            asked["scratch"] = scratch
+        # `theirs` is closed here once it was sent, or no end of file would ever be seen. `ours` is
+        # closed only where the call fails.
+        with theirs, self._lock, contextlib.ExitStack() as on_failure:
+            on_failure.callback(ours.close)
+            request: dict[str, Any] = {"do": "fork", "walls": walls, "readable": list(readable)}
+            request["scratch"] = scratch
             pid = self._control.call(
-                asked, timeout_s=CONTROL_TIMEOUT_S, descriptors=[theirs.fileno()]
+                request, timeout_s=CONTROL_TIMEOUT_S, descriptors=[theirs.fileno()]
             )
-            failed.pop_all()
+            on_failure.pop_all()
         return Child(self, int(pid), PeerConnection(ours))
 
     def end(self, pid: int) -> str:
@@ -243,7 +256,7 @@ class PeerInterpreter:
         try:
             with self._lock:
                 how = self._control.call({"do": "end", "pid": pid}, timeout_s=CONTROL_TIMEOUT_S)
-        except PeerLost as lost:  # its children have ended with it
+        except PeerLost as lost:  # the interpreter is gone, and its children have ended with it
             return str(lost)
         return str(how)
 
@@ -262,7 +275,7 @@ class PeerInterpreter:
         """End the process, which may take `grace_s`, and all that was forked from it."""
         if self.owner != os.getpid():
             return
-        self._control.sock.close()
+        self._control.sock.close()  # the process sees the end of its connection, and exits
         self._output.close()
         try:
             self._process.wait(grace_s)
@@ -271,7 +284,7 @@ class PeerInterpreter:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def _said(self) -> str:
+    def _last_output(self) -> str:
         """Return the end of what the process printed, for a message."""
         self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, self._output.tell() - 2000))
@@ -309,7 +322,11 @@ class Child:
             self._end()
 
     def _end(self) -> str:
-        """End the process before the connection, at whose end it would exit by itself."""
+        """End the process, then close the connection, and return how the process ended.
+
+        At the end of the connection the process would exit by itself with code 0, which would hide
+        how it was lost.
+        """
         connection, self._connection = self._connection, None
         how = self._interpreter.end(self.pid)
         if connection is not None:
@@ -329,36 +346,36 @@ def interpreter(
     timeout_s: float,
     label: str,
 ) -> PeerInterpreter:
-    """Return the process of this interpreter and adapter, which the whole process shares; start it
-    if it does not run.
+    """Return the process of this interpreter and adapter, and start it if none runs. All
+    environments of the calling process share it; see `PeerInterpreter` for arguments and errors.
     """
     key = (python, adapter, str(memory_bytes))
     with _starting:
-        found = _interpreters.get(key)
-        if found is not None and not found.alive:
-            found.close(grace_s=0)
-        if found is None or not found.alive:
-            found = _interpreters[key] = PeerInterpreter(
+        shared = _interpreters.get(key)
+        if shared is not None and not shared.alive:
+            shared.close(grace_s=0)
+        if shared is None or not shared.alive:
+            shared = _interpreters[key] = PeerInterpreter(
                 python,
                 adapter,
                 memory_bytes=memory_bytes,
                 timeout_s=timeout_s,
                 label=label,
             )
-        return found
+        return shared
 
 
 @atexit.register
 def _close_all() -> None:
-    for one in _interpreters.values():
-        one.close()
+    for shared in _interpreters.values():
+        shared.close()
     _interpreters.clear()
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    own_variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {
-        **kept,
+        **own_variables,
         "LUDUS_FRAMES": str(frames.__file__),
         "PYTHONHASHSEED": "0",  # generators that go through sets draw the same in every process
         "HOME": "/nonexistent",

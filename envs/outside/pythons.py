@@ -13,6 +13,8 @@ from pathlib import Path
 from ludus.errors import ConfigError
 
 _VERSION = re.compile(r"(?:python)?(\d+\.\d+)(\.\d+)?")
+# Not every Python can make a virtual environment: some distributions package `venv` and `ensurepip`
+# apart from the interpreter. So the probe imports both before it prints the version.
 _PROBE = "import venv, ensurepip, platform; print(platform.python_version())"
 _PROBE_TIMEOUT_S = 20.0
 
@@ -25,7 +27,7 @@ def python_program(named: str) -> str:
             takes the interpreter of this process.
 
     Raises:
-        ConfigError: there is none; the message says where it was looked for.
+        ConfigError: there is no such interpreter; the message names the places that were searched.
     """
     if not named:
         return sys.executable
@@ -33,15 +35,18 @@ def python_program(named: str) -> str:
     if wanted is None:
         program = shutil.which(named)
         if program is None:
-            raise ConfigError(f"python={named!r} is not a program")
+            raise ConfigError(
+                f"python={named!r} is not a program; give the path or the name of an interpreter, "
+                "or a version such as 3.12"
+            )
         return program
-    found = find_python(wanted[1] + (wanted[2] or ""))
-    if found is None:
+    interpreter = find_python(wanted[1] + (wanted[2] or ""))
+    if interpreter is None:
         raise ConfigError(
             f"no Python {wanted[1]}{wanted[2] or ''} that makes virtual environments was found on "
             f"PATH, in {_pyenv()} or by 'uv python find': install one, or name a program"
         )
-    return found
+    return interpreter
 
 
 def find_python(version: str) -> str | None:
@@ -53,20 +58,22 @@ def find_python(version: str) -> str | None:
     Args:
         version: such as `3.12`, which the newest of its releases answers, or `3.12.1`.
     """
-    return next((one for one in _candidates(version) if _runs(one, version)), None)
+    return next((program for program in _candidates(version) if _runs(program, version)), None)
 
 
 def _candidates(version: str) -> Iterator[str]:
-    named = "python" + ".".join(version.split(".")[:2])
-    if program := shutil.which(named):
+    program_name = "python" + ".".join(version.split(".")[:2])
+    if program := shutil.which(program_name):
         yield program
     places = list((_pyenv()).glob(f"{version}*/bin/python"))
+    # The newest release comes first. Folders are compared as numbers, since 3.12.10 would come
+    # before 3.12.9 as text.
     places.sort(key=lambda place: [int(n) for n in re.findall(r"\d+", place.parts[-3])])
     yield from map(str, reversed(places))
     if uv := shutil.which("uv"):
         command = [uv, "python", "find", "--no-project", "--offline", version]
-        if told := _output(command):
-            yield told
+        if program := _output(command):
+            yield program
 
 
 def _pyenv() -> Path:
@@ -75,15 +82,15 @@ def _pyenv() -> Path:
 
 
 def _runs(program: str, version: str) -> bool:
-    """Whether a program is an interpreter of this version; `3.1` is not answered by 3.12."""
-    told = _output([program, "-I", "-c", _PROBE])
-    return told == version or told.startswith(version + ".")
+    """Return whether a program is an interpreter of this version; 3.12 does not count as `3.1`."""
+    own_version = _output([program, "-I", "-c", _PROBE])
+    return own_version == version or own_version.startswith(version + ".")
 
 
 def _output(command: list[str]) -> str:
     """Return what a command prints; empty where it fails."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -93,4 +100,4 @@ def _output(command: list[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""

@@ -29,7 +29,9 @@ from .env_wire import (
 )
 
 HOLD_S = 10.0
+"""The most seconds for which the server may hold a batch before it answers."""
 PENDING = 202
+"""The status of an operation in a batch that still runs, and is to be sent again."""
 _BEGUN: Any = Created | ResetReply
 
 
@@ -114,4 +116,6 @@ def _answer(item: BatchItem) -> Reply | LudusError | None:
         return None
     if item.error is not None:
         return error_of(item.error, item.status)
-    return item.reply or protocol_error(f"an item with status {item.status} and nothing in it")
+    return item.reply or protocol_error(
+        f"an item of a batch has status {item.status}, and neither a reply nor an error"
+    )

@@ -119,7 +119,7 @@ class EnvPart:
                 call.instance,
                 ReplyForm(self._max_bytes, call.format),
             )
-        except BaseException as error:
+        except BaseException as error:  # user code may raise anything, `SystemExit` too
             return _broken(error, name, call.seq)
         finally:
             self._running.pop(name, None)
@@ -130,6 +130,8 @@ class EnvPart:
             return self._served.session(self._served.build())
         assert self._thread_of is not None
         loop, thread = asyncio.get_running_loop(), self._thread_of(thread_number)
+        # The environment is built on the thread that later runs its plain methods, since some
+        # objects work only on the thread that made them (decision 0203).
         env = await loop.run_in_executor(thread, self._served.build)
         offload(env, partial(loop.run_in_executor, thread))
         return self._served.session(env)
@@ -152,6 +154,7 @@ class EnvPart:
 def _broken(error: BaseException, session: str, seq: int) -> Answer:
     trace = ""
     if is_bug(error):
+        # The end is kept, since the error itself comes last in a traceback.
         trace = "".join(traceback.format_exception(error))[-8000:]
     fault = fault_in(error, session, seq)
     return BROKEN, encode(Broken(fault, trace), Format.MSGPACK)[0]

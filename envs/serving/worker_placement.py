@@ -159,6 +159,7 @@ class InWorkers:
         worker = self._group.place()
         room = self._rooms.get(worker)
         if room is None:
+            # From 1 on: lists of tasks are asked for on thread 0, beside the sessions.
             threads = [_Thread(number + 1) for number in range(self._threads)]
             room = self._rooms[worker] = _Room(worker, threads)
         thread = min(room.threads, key=lambda candidate: candidate.sessions)
@@ -213,7 +214,9 @@ class WorkerSession:
         """Close the environment after the operation that still runs; an async operation is given
         up.
         """
-        if self._home.is_async and self._playing is not None:  # a plain one cannot be given up
+        # The caller of an async operation is answered now, and the worker cancels the operation. A
+        # plain method cannot be interrupted, so its caller gets the outcome.
+        if self._home.is_async and self._playing is not None:
             future, seq = self._playing
             if not future.done():
                 future.set_result(released(self._name, seq))
@@ -248,6 +251,7 @@ class WorkerSession:
         if self._home.is_async:
             start().add_done_callback(when_done)
         else:
+            # Queued here and not in the worker, so that waiting does not count against the limit.
             self.thread.run(start, when_done)
 
     def _on_played(

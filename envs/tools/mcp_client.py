@@ -157,11 +157,12 @@ class McpServer:
         try:
             return as_result(await link.client.call_tool(name, arguments))
         except asyncio.CancelledError:  # the call was late: find out whether the server is alive
+            # In a task of its own, since this call must end now.
             if self._probe is None or self._probe.done():
                 self._probe = asyncio.create_task(self._examine(link))
             raise
         except MCPError as error:
-            # Whether the connection behind a refused call is dead; if so, drop the link.
+            # An error of the protocol is a refusal, unless the connection is dead.
             from mcp.types import CONNECTION_CLOSED
 
             is_gone = getattr(error, "code", 0) == CONNECTION_CLOSED or not await link.is_alive()
@@ -184,7 +185,7 @@ class McpServer:
             return self._link
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_looked_at)
+            self._opening.add_done_callback(_mark_retrieved)
         return await asyncio.shield(self._opening)  # a cancelled call must not cancel the attempt
 
     async def _open(self) -> _Link:
@@ -260,10 +261,12 @@ class _Link:
         with io.TextIOWrapper(tempfile.TemporaryFile(), "utf-8", "replace") as log:
             task = asyncio.create_task(_hold(server, log, ready, closing))
             try:
+                # `wait_for` cancels what it waits for at its limit. The shield keeps `ready` for
+                # `_hold`, which sets its result or error in any case.
                 client = await asyncio.wait_for(asyncio.shield(ready), CONNECT_TIMEOUT_S)
             except BaseException as error:
                 await _await_end(task)
-                _looked_at(ready)
+                _mark_retrieved(ready)
                 if not isinstance(error, Exception):
                     raise
                 last_words = _last_words(log)
@@ -307,8 +310,10 @@ async def _hold(
         logger.info("MCP server %s: %s", server.name, _reason(error))
 
 
-def _looked_at(future: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as retrieved, for when nobody waits any more."""
+def _mark_retrieved(future: asyncio.Future[Any]) -> None:
+    """Read a future's exception. asyncio logs an exception that nobody reads, and whoever waited
+    for this one may have given up.
+    """
     if future.done() and not future.cancelled():
         future.exception()
 

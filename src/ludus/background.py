@@ -17,11 +17,13 @@ T = TypeVar("T")
 
 
 def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
-    """Run a coroutine on the background loop, and wait for its result from any other thread.
+    """Run a coroutine on the background loop, and wait for its result on the calling thread.
+
+    Not to be called from the background loop itself, which would then wait for its own work.
 
     Args:
         work: the coroutine.
-        timeout_s: None where `work` bounds its own time.
+        timeout_s: the limit in seconds; None where `work` bounds its own time.
 
     Raises:
         TimeoutError: `work` took longer, and is cancelled.
@@ -29,7 +31,7 @@ def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None)
     future = asyncio.run_coroutine_threadsafe(work, background_loop())
     try:
         return future.result(timeout_s)
-    except BaseException:  # a timeout or Ctrl-C here must not leave it running there
+    except BaseException:  # a timeout or Ctrl-C here must not leave `work` running there
         future.cancel()
         raise
 

@@ -39,14 +39,16 @@ Part = TextPart | ImagePart
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of the policy. `error` says why a call could not be parsed; such a call is never
-    executed.
-    """
+    """A tool call of the policy."""
 
     name: str
     arguments: dict[str, Any] = {}
     id: str = ""
+    """The id by which the result names this call; see `Message.tool_call_id`."""
     error: str = ""
+    """The reason why the call could not be parsed; such a call is never executed. Empty for a call
+    that was parsed.
+    """
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,8 +58,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str | list[Part] = ""
     tool_calls: list[ToolCall] = []
     tool_call_id: str = ""
+    """In a message of the role `tool`, the id of the call that it answers."""
     name: str = ""
+    """In a message of the role `tool`, the name of the tool."""
     reasoning: str = ""
+    """The thoughts of an assistant, where its server or its format keeps them apart from the text;
+    elsewhere thoughts stay in `content` as they were written (decision 0517).
+    """
 
     @property
     def text(self) -> str:

@@ -40,6 +40,8 @@ class LineFile:
         if not self.waiting:
             return
         try:
+            # Without a buffer a write fails here, and not when the file is closed. It may then
+            # write a part of the text only, hence the loop.
             with self.path.open("ab", buffering=0) as file:
                 end, text = file.seek(0, os.SEEK_END), b"".join(self.waiting)
                 try:
@@ -61,8 +63,8 @@ class LineFile:
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl`; every line is in the file when `write` returns, unless the disk
-    is full: then the line waits in `lines` for the next.
+    """Appends to `metrics.jsonl`. Every line is in the file when `write` returns; if the disk is
+    full, the line waits in `lines` and is written with the next one.
     """
 
     def __init__(self, path: Path) -> None:

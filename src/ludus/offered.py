@@ -14,7 +14,7 @@ def offered_names(group: str) -> set[str]:
 
 
 def load_offered(group: str, name: str) -> Any | None:
-    """Return the object offered as `name`, or None.
+    """Return the object that a package offers as `name` in `group`, or None if no package does.
 
     Raises:
         ConfigError: the object cannot be imported, or two packages offer different objects.

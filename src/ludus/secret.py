@@ -2,8 +2,7 @@
 
 A `Secret` is `***` wherever it is printed, formatted or encoded; code that needs the text calls
 `reveal()`. A secret written `env:NAME` is the environment variable NAME, read when needed: this
-form
-may stand in files and on command lines.
+form may stand in files and on command lines.
 """
 
 from __future__ import annotations

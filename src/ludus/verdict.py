@@ -2,8 +2,7 @@
 
 A verdict separates the policy's fault from ours. A wrong, empty or looping answer is `ok` with a
 low reward. An unreadable gold, a lost worker or a bug in the scorer is *not* ok and carries no
-reward
-at all, so that a failure can never be averaged into a gradient.
+reward at all, so that a failure can never be averaged into a gradient.
 """
 
 from __future__ import annotations

@@ -60,12 +60,14 @@ def _tree(
     """Draw a random tree and return (text, value, precedence of the root operator)."""
     if operations == 0:
         number = rng.randint(1, max_number)
-        return str(number), Fraction(number), 3
+        return str(number), Fraction(number), 3  # a number binds more tightly than any operator
     operator = rng.choice(operators)
     left_operations = rng.randint(0, operations - 1)
     left = _tree(rng, left_operations, operators, max_number)
     right = _tree(rng, operations - 1 - left_operations, operators, max_number)
     precedence = _PRECEDENCE[operator]
+    # Operators group from the left, so on the right an operator of the same precedence needs
+    # parentheses: a-(b-c).
     left_text = f"({left[0]})" if left[2] < precedence else left[0]
     right_text = f"({right[0]})" if right[2] <= precedence else right[0]
     return f"{left_text}{operator}{right_text}", _apply(operator, left[1], right[1]), precedence
@@ -116,6 +118,8 @@ def evaluate(text: str) -> Fraction:
                 raise ToolError(f"a ')' without '(' in {text!r}")
             waiting.pop()
         elif operand_next and token in "+-":
+            # A sign waits as `~` or, for a plus, as the empty text. These have no entry in
+            # `_PRECEDENCE`, and `_reduce` lets them bind more tightly than any operator.
             waiting.append("~" if token == "-" else "")
         else:
             _expect(not operand_next, token, text)

@@ -91,7 +91,7 @@ class Jobs(GeneratedTasks):
         chores: list[Chore] = []
         for _ in range(rng.randint(*self.chores)):
             chore = CHORES[rng.choice(self.kinds)](rng, tree)
-            if chore is None or same(chore.result, tree):
+            if chore is None or same(chore.result, tree):  # impossible here, or nothing to do
                 return None
             if chore.makes and any(earlier.makes == chore.makes for earlier in chores):
                 return None
@@ -112,7 +112,7 @@ class Files(TextEnv):
             tidy, file_by_year, drop. Empty means all.
         turns: the most turns.
         command_timeout_s: the time limit of a single command, in seconds.
-        max_letters: how many characters of a command's output are shown, about.
+        max_letters: about how many characters of a command's output are shown.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -156,7 +156,7 @@ class Files(TextEnv):
         self.turns = turns
         self.command_timeout_s, self.max_letters = command_timeout_s, max_letters
         self.job = Job(tree={}, chores=[])
-        self.shell_: Shell | None = None
+        self.shell_: Shell | None = None  # `shell` is the tool
         self._done = 0
         for shell_tool in self.tools.values():
             shell_tool.timeout_s = TOOL_TIMEOUT_S

@@ -95,7 +95,7 @@ class Shell:
     Args:
         tree: the files at the start of each new session.
         timeout_s: the time limit of a single command, in seconds.
-        max_letters: how many characters of a command's output are shown, about.
+        max_letters: about how many characters of a command's output are shown.
     """
 
     def __init__(self, tree: Tree, *, timeout_s: float, max_letters: int) -> None:
@@ -112,6 +112,7 @@ class Shell:
                 the start.
             RewardUnavailable: there is no sandbox, or it broke.
         """
+        # In base64 no character of the command needs quoting inside the source of the call.
         data = base64.b64encode(command.encode("utf-8", "replace")).decode()
         code = (
             f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
@@ -151,6 +152,8 @@ class Shell:
 
     async def _run_helper(self, code: str, reply_type: type[ReplyT]) -> ReplyT:
         """Call a helper of `_GUEST` in the session, and read the JSON that it prints."""
+        # The helper stops a late command itself, and its answer keeps the session. The longer limit
+        # of the run is only met where the helper does not answer.
         execution = await self._bench.run(code, timeout_s=self._timeout_s + 10)
         try:
             return msgspec.json.decode(execution.stdout, type=reply_type)

@@ -14,8 +14,8 @@ step, or does not, writes itself a note that later windows show. So no bound is 
 fetching, unless there is nothing to choose: with `requeries` = 0 the only action that does not end
 the episode is `n` after `go` and after an item, and `g` with the number shown after an
 announcement. The actions are then a function of the numbers, which are drawn apart from the ledger,
-and the proof in `env.py` holds as it stands. The deciding item is followed by the announcements and
-items of at least gap - 1 turns and by the question: by 2 gap - 1 observations.
+and the proof in `ledger_env.py` holds as it stands. The deciding item is followed by the
+announcements and items of at least gap - 1 turns and by the question: by 2 gap - 1 observations.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 **Lemma.** Draw everything about a ledger but one digit u, and call it rest; let u be uniform and
 independent of rest. If the answer is a one-to-one function of u for every rest, and u stands only
 in the write of a turn t <= T - gap, then what the writes after turn T - gap show is a function of
-rest, and the answer is uniform given rest. That is all the proof in `env.py` needs, so its bound of
-1/10 holds. In each tier u is the digit written last to the register that holds the answer
+rest, and the answer is uniform given rest. That is all the proof in `ledger_env.py` needs, so its
+bound of 1/10 holds. In each tier u is the digit written last to the register that holds the answer
 (`Ledger.deciding` is its turn), and no choice of a name, a turn or a target looks at a digit:
 
 - `copy`: the answer is u, written at the last write of the register asked for.

@@ -53,6 +53,7 @@ def state_after(writes: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def write(state: dict[str, str], name: str, value: str) -> None:
     """Change a register, which becomes the last in the order of the dict."""
+    # Popped even where the value is replaced, so that the register moves to the end of the dict.
     old_value = state.pop(name, "0")
     state[name] = str((int(old_value) + int(value[1:])) % 10) if value.startswith("+") else value
 
@@ -71,5 +72,6 @@ def chain_from(state: Mapping[str, str], name: str) -> list[str]:
 
 def digit_of(state: Mapping[str, str], name: str) -> str:
     """Return the digit at the end of the chain from `name`; `0` where nothing is known."""
+    # A chain that leads back into itself ends at a register that holds a name, and has no digit.
     value = state.get(chain_from(state, name)[-1], "0")
     return value if value in DIGITS else "0"

@@ -16,7 +16,8 @@ uniformly.
 
 That is the tier `copy`. In `sum` later writes add (`a+5`), in `pointer` registers may hold names of
 registers (`ab`), in `fetch` writes are asked for one by one (`g3`). `drawing.py` and `courses.py`
-say how, and why the proposition holds there too (in `fetch` where no line can be asked for again).
+explain these tiers, and why the proposition holds in them too (in `fetch` only where no line can be
+asked for again; decision 0503).
 
 **Proposition.** A policy that acts from the first prompt and at most the last `gap` observations,
 with the actions between them, succeeds with probability at most 1/10.
@@ -89,6 +90,7 @@ class LedgerTasks(GeneratedTasks):
 
     def turns_of(self, task: Task) -> int:
         """Return how many writes the ledger of `task` has."""
+        # Drawn apart from the ledger, so that the length is known without drawing all writes.
         rng = random.Random(f"turns/{task.seed}")
         turns = self.turns << rng.randint(0, self.doublings)
         return turns + rng.randint(0, self.spread) if self.spread else turns
@@ -141,6 +143,7 @@ class LedgerRelay(TextEnv):
             raise ConfigError(f"requeries must be at least 0, got {requeries}")
         self.tier = Tier(tier)
         _check_sizes(self.tier, registers, turns, gap)
+        # In `pointer` each write also follows the chains of all registers.
         max_draws = ((turns << doublings) + spread) * (
             registers if self.tier is Tier.POINTER else 1
         )
@@ -152,7 +155,7 @@ class LedgerRelay(TextEnv):
         self.gap = gap
         self.requeries = requeries
         self.demo = Demonstrator(demo)
-        self._open(Ledger((("a", "0"),), "a", 0))
+        self._open(Ledger((("a", "0"),), "a", 0))  # stands in until the first reset draws one
 
     @property
     def bound(self) -> Fraction | None:
@@ -226,10 +229,15 @@ class LedgerRelay(TextEnv):
         self.memory = RegisterMemory(self.demo)
         """What the demonstrator knows, without the newest observation."""
         self._learned = -1
+        """The turn of the newest write that the demonstrator's memory holds."""
         self._lost = False
+        """Whether the demonstrator takes the newest observation as dropped by the context manager.
+        It is not told; with `requeries` it assumes so and asks again (decision 0503).
+        """
         self.course: Course = ToldCourse(ledger)
         if self.tier is Tier.FETCH:
-            # drawn apart from the ledger: see courses.py
+            # Drawn apart from the ledger, so that the numbers that a policy has to say tell nothing
+            # about the writes; see `courses.py`.
             rng = random.Random(f"numbers/{self.task.seed}")
             numbers = "".join(rng.choices(DIGITS, k=len(ledger.writes)))
             self.course = Fetched(ledger, numbers, self.requeries)

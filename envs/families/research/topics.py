@@ -10,7 +10,6 @@ from ..fiction import OUTGOING, Entity, EntityKind, World
 FEWEST_FACTS = 3
 """Least number of facts on the first page of a topic."""
 
-
 _NUMBERS = {
     EntityKind.PERSON: "the year of birth of {}",
     EntityKind.TOWN: "the population of {}",
@@ -77,6 +76,8 @@ def draw_topic(world: World, split: str, rng: random.Random, *, pages: int) -> T
             break
         link = rng.choice(ways)
         current = world.entities[current.links[link.name]]
+        # The question describes a later page by the way to it and does not name it, so that a
+        # policy has to follow the way.
         phrase = link.phrase.format(phrase)
         phrases.append(phrase)
         titles.append(current.name)

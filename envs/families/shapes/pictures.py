@@ -54,6 +54,7 @@ def picture_of(page: Page, *, size: int, seed: str) -> bytes:
     rng, cell = random.Random(seed), size // 3
     for shape in page:
         row, column = divmod(PLACES.index(shape.place), 3)
+        # The shape stays at least two pixels away from the borders of its cell.
         side = rng.randint(cell // 2, cell - 4)
         top = row * cell + rng.randint(2, cell - 2 - side)
         left_edge = column * cell + rng.randint(2, cell - 2 - side)

@@ -101,6 +101,7 @@ class ShapesQuiz(TextEnv):
         self.things = (min_things, max_things)
         self.page_count = pages
         self.size = size
+        # Draws a first quiz, so that settings under which none can be drawn are refused here.
         self._begin(Task(id="train/0", split="train", seed=0))
 
     @property
@@ -157,7 +158,8 @@ class ShapesQuiz(TextEnv):
     def demonstrate_summary(self, *, newest: bool) -> str:
         """Say which pages were seen, and how many shapes count so far or what the answer is."""
         if not newest and len(self._looked) > 1:
-            self._looked.pop()  # the expert goes on from the summary, which does not know the page
+            # The window did not show the newest page, so the expert has to look at it again.
+            self._looked.pop()
         seen = sorted({page for page in self._looked if page in self.question.pages})
         if not self.question.counted:
             return f"page {seen[-1]}: {self.question.answer}" if seen else "not seen yet"

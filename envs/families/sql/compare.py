@@ -43,7 +43,11 @@ def _same_value(first: Value, second: Value) -> bool:
 
 
 def _key(row: Row) -> list[tuple[int, float, str]]:
-    """Return a sort key under which equal rows come together: numbers by value, coarsely."""
+    """Return a sort key that brings equal rows of two results to the same place.
+
+    Numbers are rounded to ten digits for it. Sums of the same numbers in another order differ in
+    later digits, which must not decide the order.
+    """
     return [_value_key(value) for value in row]
 
 

@@ -22,7 +22,9 @@ import msgspec
 from .databases import Database, Row, fill
 
 MAX_STEPS = 2_000_000
+"""The budget of a query in steps of SQLite's virtual machine."""
 STEPS_AT_ONCE = 1_000
+"""Steps between two checks of the budget."""
 MAX_ROWS = 2_000
 MAX_RESULT_CHARS = 1_000_000
 MAX_TEXT_BYTES = 200_000
@@ -32,7 +34,7 @@ MAX_MEMORY_BYTES = 64 << 20
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_TEXT_BYTES,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MAX_SQL_CHARS,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MAX_SQL_CHARS,  # in bytes; a character has up to four
     sqlite3.SQLITE_LIMIT_COLUMN: 200,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
@@ -97,7 +99,7 @@ def run_query(database: Database, sql: str) -> QueryResult:
     if len(sql) > MAX_SQL_CHARS:
         return QueryResult(error=f"the query has {len(sql)} characters; at most {MAX_SQL_CHARS}")
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        fill(connection, database)
+        fill(connection, database)  # before the fence, which refuses all writing
         fence = _Fence()
         fence.put_around(connection)
         try:
@@ -110,21 +112,25 @@ def run_query(database: Database, sql: str) -> QueryResult:
             for row in cursor:
                 if len(rows) == MAX_ROWS:
                     return QueryResult(columns=columns, rows=rows, more=True)
+                # Counted row by row, so that a result that is too large is never held whole.
                 chars += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
                 if chars > MAX_RESULT_CHARS:
                     return QueryResult(
                         error=f"the rows have more than {MAX_RESULT_CHARS:,} characters"
                     )
+                # A `Row` holds no bytes, so a blob is written as SQL writes it.
                 rows.append(
                     [f"X'{value.hex()}'" if isinstance(value, bytes) else value for value in row]
                 )
             return QueryResult(columns=columns, rows=rows)
-        except MemoryError:
+        except MemoryError:  # what `sqlite3` raises once `hard_heap_limit` is reached
             return QueryResult(
                 error=f"the query takes more than {MAX_MEMORY_BYTES >> 20} MiB of memory"
             )
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-            # An error's message as a short line; SQLite repeats long names in messages.
+            # SQLite only says "not authorized" or "interrupted" where the fence stopped a query, so
+            # the reason of the fence goes first. Other messages are cut, since they repeat names of
+            # any length that the query used.
             return QueryResult(
                 error=fence.reason or (" ".join(str(error).split())[:300] or type(error).__name__)
             )
@@ -140,6 +146,7 @@ class _Fence:
 
     def put_around(self, connection: sqlite3.Connection) -> None:
         """Restrict `connection` to what an untrusted query may do."""
+        # The authorizer comes after the pragmas, which it would refuse.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY_BYTES}")
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -158,6 +165,7 @@ class _Fence:
     ) -> int:
         if action in _READING:
             return sqlite3.SQLITE_OK
+        # For a function the second value is its name.
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FUNCTIONS:
             return sqlite3.SQLITE_OK
         if not self.reason:
@@ -165,8 +173,8 @@ class _Fence:
                 f"the function {second}" if action == sqlite3.SQLITE_FUNCTION else "this statement"
             )
             self.reason = (
-                f"{action_text} is not allowed; only SELECT is, with functions that always give "
-                "the same"
+                f"{action_text} is not allowed; write a SELECT with functions that always give the "
+                "same result"
             )
         return sqlite3.SQLITE_DENY
 

@@ -1,4 +1,10 @@
-"""Clocked outputs: registers that change at the rising edge of `clk`."""
+"""Clocked outputs: registers that change at the rising edge of `clk`.
+
+The Verilog text of a clause is a template for `str.format`, in which `{y}` is the output and a
+brace of Verilog is written twice. In f-strings all of these braces are doubled once more: `{{y}}`
+is the output, and `{{{{` is one brace of Verilog. In the lambdas, `n` is the state and `i` the
+inputs.
+"""
 
 from __future__ import annotations
 
@@ -83,6 +89,7 @@ def shift_register(rng: random.Random, w: int) -> Clause:
 def delayed(rng: random.Random, w: int) -> Clause:
     """Delay a by some edges."""
     late = rng.randint(2, 4)
+    # The register of the output is one of the `late` stages, so that one less is to be named.
     count = ("one edge", "two edges", "three edges")[late - 2]
     register_names = [f"{{y}}_{k}" for k in range(1, late)]
     moves = "\n".join(

@@ -76,6 +76,8 @@ class WikiGame(TextEnv):
         self.slack = slack
         self.show_target = show_target
         self.world = (world, people)
+        # Every split is tried with both ends of the range, so that distances which the world does
+        # not have are refused here and not at some reset.
         for split in SPLITS:
             graph = page_graph(*self.world, split)
             for distance in self.distance_range:

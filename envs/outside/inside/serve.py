@@ -30,13 +30,13 @@ from .walls import confine, missing
 MAX_FILE = 256 << 20
 """The most bytes of a file that an environment may write, where it may write any."""
 TURN_S = 0.5
-"""How often the server looks for children that have ended."""
+"""Seconds between two looks for children that have ended."""
 
 
 def main(descriptor: int) -> int:
     """Load the adapter that the owner names, then fork environments until the owner is gone."""
-    first = os.environ.pop("LUDUS_FRAMES")
-    frames = load_file("ludus_frames", first)
+    frames_path = os.environ.pop("LUDUS_FRAMES")
+    frames = load_file("ludus_frames", frames_path)
     control = PeerLine(socket.socket(fileno=descriptor), frames)
     number, setup = control.receive()
     try:
@@ -50,6 +50,8 @@ def main(descriptor: int) -> int:
         control.fail(number, error, traceback.format_exc())
         return 1
     control.answer(number, about)
+    # Children share the memory of the imported package until one of them writes to it. Frozen
+    # objects are left alone by the garbage collector, whose marks would otherwise copy their pages.
     gc.freeze()
     _Children(control, adapter, setup, frames).serve()
     return 0
@@ -103,6 +105,8 @@ class _Children:
             self._live.add(pid)
             self._ended.pop(pid, None)
             return pid
+        # The child must never return from here into the loop of its parent, so it ends by `_exit`
+        # whatever happens.
         code = 1
         try:
             die_with_parent(parent)
@@ -120,7 +124,11 @@ class _Children:
         self._reap(pid, 0)
 
     def _reap(self, pid: int, wait: int) -> None:
-        """Reap a child, and before that, while its number is still its own, end its group."""
+        """Reap a child that has ended, after killing what is left of its process group.
+
+        Until a child is reaped no other process can get its number, so the group is killed first.
+        """
+        # WNOWAIT: only see whether the child has ended, and leave it to be reaped below.
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | wait) is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -133,7 +141,7 @@ class _Children:
 
 
 def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, walls: bool) -> None:
-    os.setsid()
+    os.setsid()  # a group of its own, which `_reap` can kill with all that the peer started
     with open(os.devnull, "r+b") as null:
         for target in (0, 1, 2):
             os.dup2(null.fileno(), target)
@@ -150,8 +158,9 @@ def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, wal
     if walls:
         readable = [*setup["readable"], *getattr(adapter, "READS", [])]
         confine(setup["sandboxes"], readable, [scratch] if scratch else [])
+    # A thread is confined only if it was started after the walls were built.
     threading.Thread(target=leave_with_owner, args=(descriptor,), daemon=True).start()
-    random.seed()
+    random.seed()  # children forked from one parent would draw the same numbers otherwise
     env: Any = None
     while True:
         try:
@@ -173,7 +182,9 @@ def _play(descriptor: int, adapter: Any, setup: dict[str, Any], frames: Any, wal
 
 
 def _used() -> int:
-    """Return the bytes of private writable memory in use, as RLIMIT_DATA counts them."""
+    """Return the bytes of private writable memory in use, as RLIMIT_DATA counts them; 4 GiB where
+    the system does not tell.
+    """
     try:
         with open("/proc/self/status") as stream:
             sizes = [line.split() for line in stream if line.startswith("VmData:")]

@@ -83,14 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
         return 130
-    except BrokenPipeError:  # the reader (`| head`) has gone
+    except BrokenPipeError:  # the reader, such as `| head`, has gone
+        # The interpreter flushes stdout as it exits and would meet the broken pipe again, so stdout
+        # is pointed at nothing first.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if os.environ.get("LUDUS_DEBUG") == "1":
             raise
-        # Write `error` as a single line on stderr, and return the exit status.
-        # Of the errors of a task group, the first is the cause of the others.
+        # The first error of a task group is the cause of the others, which were cancelled for it.
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, CheckFailed):

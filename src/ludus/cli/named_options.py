@@ -1,9 +1,8 @@
 """Options of things named on the command line: `ludus serve judge --rubric rubric.toml`.
 
-A flag that is not the verb's own and that a named verifier or environment takes as an option
-moves
-into the name: `judge?rubric=rubric.toml&model=my-judge`, which is how options are written
-everywhere else. A file of options does the same for its table.
+A flag that the verb does not have, and that a named verifier or environment takes as an option,
+moves into the name: `judge?rubric=rubric.toml&model=my-judge`, which is how options are written
+everywhere else. A table in a file of options moves into the name in the same way.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ from ludus.wire.arguments import parse_served
 from .names import NameKind, ensure_known, kind_of
 
 PROBE_S = 5.0
-"""The seconds after which a wrong address is reported, since a person waits."""
+"""The limit in seconds of the first request to a server, so that a person learns soon of a wrong
+address.
+"""
 
 
 def named(name: str, url: str) -> str:
@@ -27,13 +29,13 @@ def named(name: str, url: str) -> str:
     Raises:
         ConfigError: the name is that of a verifier, or has arguments although a server has the
             environment.
-        UnknownThing: nobody registered the name.
+        UnknownThing: no environment or verifier of this name is registered.
     """
     ensure_known(name if not url else f"{url}#{name}")
     if "?" in name and (url or "#" in name):
         raise ConfigError(
-            f"{name!r}: constructor arguments are fixed by whoever serves the environment; give "
-            "them to ludus serve"
+            f"{name!r}: a server fixes the constructor arguments of its environments; give them to "
+            "ludus serve, and leave out what follows the '?' here"
         )
     if kind_of(name) is not NameKind.ENVIRONMENT:
         raise ConfigError(f"{name!r} is a verifier; an environment's id ends in -vN (ludus list)")
@@ -58,12 +60,12 @@ async def opener(
     if not remote:
         bare, arguments = parse_served(name)
         if call_timeout_s > 0 and may_block(bare):
-            home = OwnServer(name, call_timeout_s=call_timeout_s)
-            server = await home.start()
+            own_server = OwnServer(name, call_timeout_s=call_timeout_s)
+            server = await own_server.start()
             try:
                 yield lambda: server.make_async(bare)
             finally:
-                await home.stop()
+                await own_server.stop()
             return
         if threads is None:
             yield lambda: make_async(bare, **arguments)
@@ -74,6 +76,8 @@ async def opener(
         finally:
             await threads.stop()
         return
+    # One request with a short limit, which finds a wrong address or id. The sessions themselves use
+    # a connection with the usual limits.
     async with connect(url, timeout_s=PROBE_S) as probe:
         await probe.make_async(env_id).describe()
     async with connect(url) as server:

@@ -1,8 +1,9 @@
 """`ludus serve --workers N`: N server processes, each on a port, kept alive.
 
-Sessions live in one process, so connections must not be spread blindly over them (SO_REUSEPORT
-would); each worker has an address and clients hash a session to one of them. A worker that dies is
-started again on its port; its sessions are gone, and clients are told so by a typed error.
+A session lives in one process, so connections must not be spread blindly over the processes, as
+SO_REUSEPORT would do. Each worker has an address, and clients hash a session to one of the
+addresses (decision 0202). A worker that dies is started again on its port; its sessions are gone,
+and clients are told so by a typed error.
 """
 
 from __future__ import annotations
@@ -27,16 +28,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 READY_TIMEOUT_S = 600.0
+"""Seconds that a worker may take at the start until it listens."""
 STOP_TIMEOUT_S = 30.0
+"""Seconds that all workers together have for an orderly end before they are killed."""
 RESTART_AFTER_S = 0.5
+"""Seconds before the first restart of a worker; doubled each time it dies young again."""
 MAX_RESTART_AFTER_S = 30.0
+"""The longest wait before a restart, in seconds."""
 STABLE_S = 60.0
+"""Seconds after which a worker that dies has not died young, so the wait starts over."""
 POLL_S = 0.2
+"""Seconds between two looks at whether the workers are alive."""
 WORKER_VARIABLE = "LUDUS_WORKER"
 """The environment variable set for worker processes: they stop when their standard input closes, so
 no worker outlives the process that started it.
 """
 READY = " at http"
+"""What the line of a worker that listens contains; see `ready_line` in `serve`."""
 
 
 class ServerWorker:
@@ -50,14 +58,17 @@ class ServerWorker:
         self.restarts = 0
         self.next_start = 0.0
         self.process: subprocess.Popen[str] | None = None
+        """The running process; None while a restart is due."""
 
     def start(self) -> None:
         """Start the process; `ready` waits until the server listens."""
         options = dataclasses.replace(self.options, workers=1, port=self.port)
         imports = [part for name in imported for part in ("--import", name)]
+        # Without -P, `-m` would put the current folder on the import path, where a file of the user
+        # may have the name of a module of the standard library.
         command = [sys.executable, "-P", "-m", "ludus", *imports, "serve", *as_arguments(options)]
         environment = {**os.environ, WORKER_VARIABLE: "1"}
-        if self.options.token:  # not where `ps` shows it
+        if self.options.token:  # as a variable, since `ps` shows arguments to every user
             environment["LUDUS_TOKEN"] = self.options.token.reveal()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -66,14 +77,15 @@ class ServerWorker:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
-            process_group=0,
+            process_group=0,  # Ctrl-C reaches this process alone, which then ends the workers
         )
 
     def ready(self) -> None:
-        """Wait for the line with the address, and keep the address and the port.
+        """Wait for the line with the address, and keep the address and the port: where the port was
+        chosen by the system, a restart has to take the same one.
 
         Raises:
-            ConfigError: the process ended or took too long; what it complained about is on stderr.
+            ConfigError: the process ended or took too long; the reason is on stderr.
         """
         assert self.process is not None
         assert self.process.stdout is not None
@@ -81,11 +93,14 @@ class ServerWorker:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             if not selector.select(READY_TIMEOUT_S):
                 self.process.kill()
-                raise ConfigError(f"a worker was not ready within {READY_TIMEOUT_S:g} s")
+                raise ConfigError(
+                    f"a worker was not ready within {READY_TIMEOUT_S:g} s; its log above may say "
+                    "what it waited for"
+                )
         line = self.process.stdout.readline()
         if READY not in line:
             code = self.process.wait()
-            raise ConfigError(f"a worker could not start (exit code {code}); see above")
+            raise ConfigError(f"a worker could not start (exit code {code}); its log is above")
         self.url = line.rpartition(" ")[2].strip()
         self.port = int(self.url.rpartition(":")[2])
 
@@ -96,6 +111,7 @@ class ServerWorker:
         if time.monotonic() - self.started > STABLE_S:
             self.restarts = 0
         self.restarts += 1
+        # The exponent is bounded, because a float overflows after some 1,000 doublings.
         return min(MAX_RESTART_AFTER_S, RESTART_AFTER_S * 2.0 ** min(self.restarts - 1, 16))
 
 
@@ -113,6 +129,7 @@ class Workers:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         try:
+            # All workers are started before the first is waited for, so that they load together.
             for worker in self.workers:
                 worker.start()
             for worker in self.workers:

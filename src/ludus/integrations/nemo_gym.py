@@ -50,15 +50,19 @@ RESERVED = (
 TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_batch")
 """Names that other protocols have taken at the root: such a tool has a path by id only."""
 MODEL_TIMEOUT_S = 600.0
+"""The limit in seconds of one answer of the model server."""
 MAX_TURNS = 64
+"""The most answers of the model in an episode of `/run`."""
 EnvHandler = Callable[[EnvCard, web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
 class SeedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a row says of the episode, under `ludus`."""
+    """The field `ludus` of a row: which episode to play."""
 
     task: str | None = None
+    """The id of a task; None lets the environment pick one by the seed."""
     split: str | None = None
+    """The split to pick from; not read where a task is named."""
     seed: int = 0
 
 
@@ -67,10 +71,15 @@ class _Player:
 
     def __init__(self, service: EnvService, env: str) -> None:
         self.touched = time.monotonic()
+        """When the client was last heard, by `time.monotonic`."""
         self.turn = asyncio.Lock()
+        """Held while a request of the client is served, since steps of an episode cannot overlap.
+        """
         self.episode = HostedEpisode(service, env)
         self.earned = 0.0
+        """The sum of the rewards so far."""
         self.failure: LudusError | None = None
+        """The failure that ended the episode; every later request is answered with it."""
 
     async def begin(self, row: Mapping[str, Any]) -> None:
         try:
@@ -79,8 +88,8 @@ class _Player:
             raise Refused(
                 f"the row's 'ludus' names task, split and seed: {error}", "invalid"
             ) from None
-        named = {"task": wanted.task, "split": None if wanted.task else wanted.split}
-        options = {name: value for name, value in named.items() if value is not None}
+        selection = {"task": wanted.task, "split": None if wanted.task else wanted.split}
+        options = {name: value for name, value in selection.items() if value is not None}
         self.earned, self.failure = 0.0, None
         await self.episode.reset(seed=wanted.seed, options=options)
 
@@ -134,7 +143,8 @@ class NemoGymService:
                 try:
                     return await handler(card, request, body)
                 except LudusError as error:
-                    # The protocol's way of an error: a JSON text, and 500 for what is ours.
+                    # The protocol answers errors with a JSON text: a mistake of the client keeps
+                    # its status, and any failure on our side is a 500 (decision 0217).
                     fault = fault_of(error)
                     status = status_of(fault)
                     reason = f"{type(error).__name__}: {fault.message}"
@@ -220,8 +230,8 @@ class NemoGymService:
         return call
 
     async def _verify(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
-        asked = decode(body, dict[str, Any])
-        output = _output_of(asked.get("response"))
+        row = decode(body, dict[str, Any])
+        output = _output_of(row.get("response"))
         if output is None:
             raise Refused(
                 "the body of /verify has the model's 'response', whose 'output' is a list",
@@ -229,29 +239,33 @@ class NemoGymService:
             )
         player = self._of(request, card)
         async with player.turn:
-            last = last_words(output)
+            last_text = last_words(output)
             if player.failure is not None:
                 raise player.failure
-            if last is not None and not player.episode.over:
-                await player.act(last)
+            # An output that ends with a call or a result holds nothing more to play: its calls were
+            # played when the tools were called.
+            if last_text is not None and not player.episode.over:
+                await player.act(last_text)
             self._players.remove(request.cookies.get(COOKIE, ""))
             await player.episode.close()
-        return web.json_response({**asked, "reward": player.earned})
+        return web.json_response({**row, "reward": player.earned})
 
     async def _run(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
         row = decode(body, dict[str, Any])
-        asked = row.get("responses_create_params")
-        if not isinstance(asked, dict):
-            raise Refused("a row has 'responses_create_params' for the model", "invalid")
+        parameters = row.get("responses_create_params")
+        if not isinstance(parameters, dict):
+            raise Refused(
+                "a row needs 'responses_create_params', an object with the model's input", "invalid"
+            )
         player = _Player(self._envs, card.id)
         await player.begin(row)
-        prompt = asked.get("input") or []
-        begun = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        prompt = parameters.get("input") or []
+        opening = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
         try:
             for _ in range(MAX_TURNS):
-                response = await self._ask({**asked, "input": [*begun, *output]})
+                response = await self._ask({**parameters, "input": [*opening, *output]})
                 items = response["output"]
                 output += items
                 calls = [item for item in items if item.get("type") == "function_call"]
@@ -354,9 +368,9 @@ def rows(
     bridge, table = shared_bridge(env, url), list[dict[str, Any]]()
     episode = bridge.episode()
     for task in bridge.tasks(split, count, offset=offset):
-        begun = run_on_loop(episode.begin(task=task.id, seed=seed))
-        episode.verdict.unwrap()
-        prompt = [{"role": message.role.value, "content": message.text} for message in begun]
+        opening = run_on_loop(episode.begin(task=task.id, seed=seed))
+        episode.verdict.unwrap()  # raises where the episode could not begin
+        prompt = [{"role": message.role.value, "content": message.text} for message in opening]
         tools = [
             {
                 "type": "function",
@@ -367,7 +381,8 @@ def rows(
             }
             for tool in episode.tools
         ]
-        asked = {"input": prompt, **({"tools": tools} if tools else {})}
-        table.append({"responses_create_params": asked, "ludus": {"task": task.id, "seed": seed}})
+        parameters = {"input": prompt, **({"tools": tools} if tools else {})}
+        episode_row = {"task": task.id, "seed": seed}
+        table.append({"responses_create_params": parameters, "ludus": episode_row})
     run_on_loop(episode.close())
     return table

@@ -5,8 +5,9 @@
         "ludus", env_config={"env": "ludus/arithmetic-v0"}, extras={"task": "train/7"}
     )
 
-A row of SkyRL's data set names the task in `extras`; `rows` makes such rows. SkyRL knows rewards
-alone: a verdict that is not ok is raised as `RewardUnavailable`, which fails the trajectory.
+A row of SkyRL's data set names the task in `extras`; `rows` makes such rows. A step of SkyRL has a
+reward and no place for "no reward": a verdict that is not ok is raised as `RewardUnavailable`,
+which fails the trajectory.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
     """An episode of a ludus environment as SkyRL plays one.
 
     Args:
-        env_config: `env` (an id, with constructor arguments as in `me/env-v0?length=3`), and where
-            wanted `url` and `token` of a `ludus serve`, and `tool_format`.
-        extras: `task` (an id), `split`, `seed`; the same keys as in `env_config` override those.
-            Further keys, which SkyRL adds, are not read.
+        env_config: `env` (an id, with constructor arguments as in `me/env-v0?length=3`); optionally
+            `url` and `token` of a `ludus serve`, and `tool_format` (default "hermes").
+        extras: `task` (an id), `split`, `seed` (default 0), and any key of `env_config`, which
+            overrides the value there. Further keys, which SkyRL adds, are not read.
 
     Raises:
         ConfigError: no environment is named.
@@ -45,6 +46,7 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
             raise ConfigError("env_config or extras must name a ludus environment: env='me/env-v0'")
         bridge = shared_bridge(settings["env"], settings.get("url", ""), settings.get("token"))
         self._task = settings.get("task") or None
+        # A named task is looked for in all splits, so `split` matters only where no task is named.
         self._split = None if self._task else settings.get("split") or None
         self._seed = int(settings.get("seed") or 0)
         self._episode = bridge.episode()
@@ -64,9 +66,9 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         self._check()
         if self._episode.max_turns is not None:
             self.max_turns = self._episode.max_turns
-        shown = as_chat(self._player.opening(begun, self._episode.tools))
-        own = [dict(message) for message in prompt or [] if message["role"] == "system"]
-        return [*own, *shown], {"task": self._episode.task}
+        opening = as_chat(self._player.opening(begun, self._episode.tools))
+        given = [dict(message) for message in prompt or [] if message["role"] == "system"]
+        return [*given, *opening], {"task": self._episode.task}
 
     def step(self, action: str) -> dict[str, Any]:
         """Play what the policy wrote.
@@ -75,6 +77,7 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
             RewardUnavailable: the verdict is not ok; the trajectory counts for nothing.
         """
         episode = self._episode
+        # The verdict holds the sum of the rewards so far, and SkyRL wants the reward of this step.
         before = episode.verdict.reward or 0.0
         answer = run_on_loop(episode.act(self._player.action(action, episode.tools)))
         self._check()

@@ -3,10 +3,10 @@
     dataset = LudusDataset("ludus/arithmetic-v0", renderer, batch_size=32, group_size=8, count=4096)
     builder = LudusDatasetBuilder(env="ludus/arithmetic-v0", ...)  # for the cookbook's rl.train
 
-Tinker's trajectories have a reward at every step. An episode whose verdict is not ok raises
-`RewardUnavailable` instead, which the rollout strategy of the training counts as a failed
-trajectory: the default stops, `RetryOnFailure` plays it again, and those that tolerate failures
-leave it out of the group.
+Tinker's trajectories have a reward at every step, so there is no value for "no reward". An episode
+whose verdict is not ok raises `RewardUnavailable` instead, which the rollout strategy of the
+training counts as a failed trajectory. The default strategy stops the run, `RetryOnFailure` plays
+the episode again, and strategies that tolerate failures leave the trajectory out of the group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _chz: Any = peer_package("chz", "tinker")
 
 
 class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
-    """An episode of a ludus environment, by messages.
+    """An episode of a ludus environment, played with messages.
 
     Args:
         env: an id, with constructor arguments as in `me/env-v0?length=3`.
@@ -57,15 +57,18 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
         """
         begun = await on_background(self._episode.begin(task=self._task, seed=self._seed))
         self._check()
-        shown = [_shown(message) for message in begun]
+        opening = [_chat_row(message) for message in begun]
         tools = [msgspec.to_builtins(tool) for tool in self._episode.tools]
         if tools:
-            instructions = shown.pop(0)["content"] if shown and shown[0]["role"] == "system" else ""
-            shown = [
+            # The renderer writes a system message of its own, with the tools in it. It takes over
+            # the text of ours, so that a conversation never has two.
+            has_system = bool(opening) and opening[0]["role"] == "system"
+            instructions = opening.pop(0)["content"] if has_system else ""
+            opening = [
                 *self._renderer.create_conversation_prefix_with_tools(tools, instructions),
-                *shown,
+                *opening,
             ]
-        self._history = shown
+        self._history = opening
         return list(self._history)
 
     async def step(self, message: Mapping[str, Any]) -> object:
@@ -74,10 +77,11 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
         Raises:
             RewardUnavailable: the verdict is not ok; the trajectory counts for nothing.
         """
+        # The verdict holds the sum of the rewards so far, and Tinker wants the reward of this step.
         before = self._episode.verdict.reward or 0.0
-        answer = await on_background(self._episode.act(_said(message)))
+        answer = await on_background(self._episode.act(_action_of(message)))
         self._check()
-        self._history += [message, *(_shown(each) for each in answer)]
+        self._history += [message, *(_chat_row(reply) for reply in answer)]
         if self._episode.over:
             await on_background(self._episode.close())
         return _messages.MessageStepResult(
@@ -127,7 +131,7 @@ class LudusGroupBuilder(_types.EnvGroupBuilder):  # type: ignore[misc]
         self.seed = seed
         self.url = url
         self.settings = settings
-        self._made: list[LudusMessageEnv] = []
+        self._envs: list[LudusMessageEnv] = []
 
     async def make_envs(self) -> Sequence[Any]:
         """Return the environments, none of which has begun."""
@@ -135,12 +139,12 @@ class LudusGroupBuilder(_types.EnvGroupBuilder):  # type: ignore[misc]
             LudusMessageEnv(self.env, self.task, self.renderer, seed=self.seed, url=self.url)
             for _ in range(self.group_size)
         ]
-        self._made += envs  # a strategy that tries again asks for more
+        self._envs += envs  # a strategy that plays episodes again calls `make_envs` again
         return [_messages.EnvFromMessageEnv(self.renderer, env, **self.settings) for env in envs]
 
     async def cleanup(self) -> None:
         """Release the episodes that did not end."""
-        envs, self._made = self._made, []
+        envs, self._envs = self._envs, []
         for env in envs:
             await env.close()
 
@@ -157,8 +161,9 @@ class LudusDataset(_types.RLDataset):  # type: ignore[misc]
         renderer: turns messages into tokens.
         batch_size: how many groups a batch has.
         group_size: how many rollouts a group has.
-        count: how many tasks.
-        split: the split they are of.
+        count: how many tasks to take, or all of the split where it has fewer. Tasks that do not
+            fill a last batch are not played.
+        split: the split of the tasks.
         seed: the seed of the episodes' random numbers.
         url: the address of a `ludus serve` that offers the environment.
         settings: further arguments of `EnvFromMessageEnv`.
@@ -200,8 +205,9 @@ class LudusDataset(_types.RLDataset):  # type: ignore[misc]
 class LudusDatasetBuilder(_types.RLDatasetBuilder):  # type: ignore[misc]
     """Makes the data sets of `tinker_cookbook.rl.train`: the `dataset_builder` of its `Config`.
 
-    `count` tasks of `split` are trained on; `test_count` tasks of `test_split`, 0 for none, are
-    evaluated on. The tokenizer is found by a model's name, as everywhere in the cookbook.
+    The run trains on `count` tasks of `split`, and evaluates on `test_count` tasks of `test_split`;
+    by default it does not evaluate. The tokenizer is found by a model's name, as everywhere in the
+    cookbook.
     """
 
     env: str
@@ -227,39 +233,43 @@ class LudusDatasetBuilder(_types.RLDatasetBuilder):  # type: ignore[misc]
         tokenizer = tokenizers.get_tokenizer(self.model_name_for_tokenizer)
         renderer = choice.get_renderer(self.renderer_name, tokenizer)
 
-        def made(split: str, *, count: int, batch_size: int, group_size: int) -> LudusDataset:
+        def make_set(split: str, *, count: int, batch_size: int, group_size: int) -> LudusDataset:
             return LudusDataset(
                 self.env, renderer, batch_size=batch_size, group_size=group_size, count=count,
                 split=split, seed=self.seed, url=self.url,
             )  # fmt: skip
 
-        def both() -> tuple[LudusDataset, LudusDataset | None]:
+        def make_sets() -> tuple[LudusDataset, LudusDataset | None]:
             sizes = {"batch_size": self.batch_size, "group_size": self.group_size}
-            train = made(self.split, count=self.count, **sizes)
+            train = make_set(self.split, count=self.count, **sizes)
             if not self.test_count:
                 return train, None
-            # each task once, all in one batch
+            # An evaluation plays each task once, all in one batch.
             sizes = {"batch_size": self.test_count, "group_size": 1}
-            return train, made(self.test_split, count=self.test_count, **sizes)
+            return train, make_set(self.test_split, count=self.test_count, **sizes)
 
-        return await asyncio.to_thread(both)  # worker processes start
+        # Listing the tasks blocks, and at the first use waits until worker processes have started.
+        # In a thread this does not hold up the event loop of the training.
+        return await asyncio.to_thread(make_sets)
 
 
-def _shown(message: Message) -> dict[str, Any]:
-    shown: dict[str, Any] = {"role": message.role.value, "content": message.text}
+def _chat_row(message: Message) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": message.role.value, "content": message.text}
     if message.tool_call_id:
-        shown["tool_call_id"] = message.tool_call_id
+        row["tool_call_id"] = message.tool_call_id
     if message.name:
-        shown["name"] = message.name
-    return shown
+        row["name"] = message.name
+    return row
 
 
-def _said(message: Mapping[str, Any]) -> str | Message:
+def _action_of(message: Mapping[str, Any]) -> str | Message:
     text = _renderers.get_text_content(message)
     calls = [
         tool_call(call.function.name, call.function.arguments, call.id or f"call_{number}")
         for number, call in enumerate(message.get("tool_calls") or ())
     ]
+    # A call that the renderer could not parse is handed on with its error: it is not executed, and
+    # the environment's session answers it with that reason.
     calls += [
         ToolCall(name="", id=f"unread_{number}", error=str(call.error))
         for number, call in enumerate(message.get("unparsed_tool_calls") or ())

@@ -27,9 +27,13 @@ from . import channel
 from .worker_spec import WorkerSpec
 
 START_TIMEOUT_S = 120.0
+"""Seconds until the fork server has started and imported ludus."""
 LOAD_TIMEOUT_S = 600.0
+"""Seconds until a template has loaded an environment or verifier."""
 CONTROL_TIMEOUT_S = 30.0
+"""Seconds for a fork or a reap."""
 STOP_TIMEOUT_S = 10.0
+"""Seconds that the fork server has for an orderly end before it is killed."""
 PRELOADED = ("ludus.envs.serving.worker", "ludus.rewards.serving.worker")
 """Modules of ludus that templates need, imported once in the fork server."""
 
@@ -51,7 +55,7 @@ class Death:
     code: int = 0
     cpu_s: float = 0.0
     known: bool = True
-    """False if the template was lost too, since only the template could have told."""
+    """False if the template was lost too, since only the template can wait for its workers."""
 
     def __str__(self) -> str:
         if not self.known:
@@ -181,11 +185,13 @@ class Template:
     def alive(self) -> bool:
         """Whether the template still runs, as far as can be seen from here."""
         if not self._lock.acquire(blocking=False):
-            return True  # somebody is talking with it, and will see
+            return True  # another thread is talking with the template, and will notice its end
         try:
             poll = select.poll()
             poll.register(self._control, select.POLLIN)
-            return not poll.poll(0)  # it says nothing that was not asked for: this is its end
+            # Between calls the template sends nothing, so input can only be the end of the
+            # connection.
+            return not poll.poll(0)
         except (OSError, ValueError):
             return False
         finally:
@@ -245,7 +251,7 @@ class Template:
             return channel.receive(self._control, deadline=time.monotonic() + timeout_s)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)  # it cannot have been waited for: it hangs
+                os.kill(self.pid, signal.SIGKILL)  # it hangs, so the pid is still its own
             raise ConfigError(f"{self.label} was not loaded within {timeout_s:g} s") from None
         except channel.ChannelClosed:
             raise ConfigError(

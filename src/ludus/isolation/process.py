@@ -108,6 +108,7 @@ class WorkerProcess:
         self.end: WorkerEnd | None = None
         """Set once the process has ended or is being ended; no more calls are taken then."""
         self.why = ""
+        """The reason for the end in words; empty while the process runs."""
         self.calls = 0
         """The number of calls so far."""
         self.sessions = 0
@@ -124,6 +125,9 @@ class WorkerProcess:
         self._open: dict[int, _Call] = {}
         self._template: Template | None = None
         self._handle: int | None = None
+        """A pid file descriptor, which is readable once the process has ended; None where the
+        system has none.
+        """
         self._reaping = False
         self._transport: asyncio.WriteTransport | None = None
         self._output: Output | None = None
@@ -228,6 +232,8 @@ class WorkerProcess:
         if frame.call in self._late:
             # A late call has ended; calls past their deadline behind it are late now.
             self._late.discard(frame.call)
+            # Each of them is judged by itself: with another late call the deadline would only be
+            # put off again, so `_late` is emptied before.
             held, self._held = self._held, []
             for number in held:
                 if waiting := self._open.get(number):
@@ -250,8 +256,8 @@ class WorkerProcess:
         if call is None:
             return
         if self._late:
-            # Perhaps the earlier call blocks the event loop for both; this call is judged when the
-            # earlier call has ended.
+            # Perhaps the earlier call blocks the event loop for both. This call is judged when the
+            # earlier call has ended (decision 0210).
             self._held.append(number)
             return
         if not call.future.done():
@@ -303,7 +309,9 @@ class WorkerProcess:
             os.close(self._handle)
             self._handle = None
         end, reason = self.end, self.why
-        if end is None:  # no doing of ours; SIGKILL and an unknown end are laid on nobody
+        if end is None:
+            # We did not end the process. Whoever sent SIGKILL is unknown, and so is an end without
+            # a report, so neither is blamed on the code in the process.
             reason = f"its process ended ({death})"
             end = WorkerEnd.CRASHED if death.signal else WorkerEnd.EXITED
             if not death.known or death.signal == signal.SIGKILL:
@@ -316,7 +324,7 @@ class WorkerProcess:
         calls, self._open = list(self._open.values()), {}
         waiting = [call for call in calls if not call.future.done()]
         if end is not WorkerEnd.STOPPED:
-            last = self._output.tail if self._output else ""
+            last_output = self._output.tail if self._output else ""
             logger.error(
                 "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
                 self.label,
@@ -325,7 +333,7 @@ class WorkerProcess:
                 reason,
                 self.sessions,
                 len(calls),
-                f"; it printed last: {last}" if last else "",
+                f"; it printed last: {last_output}" if last_output else "",
             )
         for call in calls:
             if call.timer is not None:

@@ -57,6 +57,7 @@ def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
         message: the message.
         reasoning_field: the field for the model's thoughts; if empty, thoughts are left out.
     """
+    # The format has no images in a tool's message; `messages_row` shows them below the result.
     content = message.text or SEEN_BELOW if _shows_result(message) else _content(message.content)
     row: dict[str, Any] = {"role": str(message.role), "content": content}
     if message.tool_calls:
@@ -94,7 +95,7 @@ def _content(content: str | list[Part]) -> str | list[dict[str, Any]]:
             rows.append({"type": "text", "text": part.text})
             continue
         url = part.url
-        if not url:  # the bytes say what they are; a server wants the type all the same
+        if not url:  # a `data:` URL has to name the type, which the first bytes tell
             kind = "png"
             if part.data.startswith(b"\xff\xd8\xff"):
                 kind = "jpeg"
@@ -210,8 +211,8 @@ def _read_calls(answer: _Answer, *, was_cut: bool) -> list[ToolCall]:
         rows = [*rows, _Call(function=answer.function_call)]
     calls: list[ToolCall] = []
     for index, row in enumerate(rows):
+        # A call without an id gets one of nine letters and digits, as Mistral's servers demand.
         name, identity = row.function.name or "", row.id or f"call{index:05d}"
-        # The id above has nine letters and digits, as Mistral's servers want.
         arguments, fault = read_arguments(row.function.arguments)
         calls.append(ToolCall(name=name, arguments=arguments, id=identity, error=fault))
     if calls and was_cut:
@@ -242,8 +243,8 @@ def error_of(status: int, body: bytes, retry_after_s: float | None) -> LudusErro
 def messages_row(messages: Sequence[Message], reasoning_field: str = "") -> list[dict[str, Any]]:
     """Convert a conversation to the chat format.
 
-    The format knows no images in a tool's message: they follow the results of a turn as a user
-    message, with the name of the tool. See `row_of` for `reasoning_field`.
+    The format has no images in a tool's message. The images of all results of a turn follow these
+    results in one user message, each with the name of its tool. See `row_of` for `reasoning_field`.
     """
     rows: list[dict[str, Any]] = []
     waiting: list[Part] = []
@@ -253,6 +254,7 @@ def messages_row(messages: Sequence[Message], reasoning_field: str = "") -> list
             label = TextPart(f"Images of the result of {message.name or message.tool_call_id}:")
             waiting += [label, *message.images]
         last = index + 1 == len(messages) or messages[index + 1].role is not Role.TOOL
+        # Nothing may stand between the results of a turn, so the images wait for the last of them.
         if waiting and last:
             rows.append({"role": str(Role.USER), "content": _content(waiting)})
             waiting = []

@@ -20,9 +20,10 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 GATHER_S = 0.002
+"""The most seconds for which calls gather."""
 FREE_REQUESTS = 4
-"""Requests that may be out before later calls gather: waiting pays only where many calls are
-coming.
+"""How many requests may be under way before later calls gather. With fewer requests there are few
+calls to gather, and a single session would wait for nobody (decision 0201).
 """
 
 
@@ -92,10 +93,11 @@ class Coalescer(Generic[Item, Answer]):
 
     async def _request(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
-            try:  # whatever gathers leaves as soon as this request is over, however it ended
+            try:
                 answers = await self._send([item for item, _ in entries])
             finally:
-                # Note that the current request is answered, and send at once what was gathering.
+                # However the request ended, it counts as answered now and not when this task ends,
+                # and the calls that gathered meanwhile are sent at once.
                 task = asyncio.current_task()
                 assert task is not None
                 self._requests.discard(task)
@@ -118,7 +120,7 @@ class Coalescer(Generic[Item, Answer]):
             _, future = entry
             if answer is None:
                 running.append(entry)
-            elif future.done():  # nobody waits any more
+            elif future.done():  # the caller has given up
                 continue
             elif isinstance(answer, LudusError):
                 future.set_exception(answer)

@@ -1,7 +1,7 @@
 """The table that maps `ludus.errors` to codes and HTTP statuses, and back.
 
-A `Fault` is the body of every answer that is not a success. The client raises the same type again
-that the server met, so code written against a local environment or verifier reads the same.
+A `Fault` is the body of every answer that is not a success. The client raises the same type of
+error that the server met, so code written against a local environment or verifier works unchanged.
 """
 
 from __future__ import annotations
@@ -41,15 +41,19 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     """A description of what went wrong and what to do, as a sentence for a person."""
     session: str = ""
+    """The name of the session whose operation failed; empty outside sessions."""
     seq: int | None = None
-    """The seq that the operation used up; None if the seq is still free. Such a fault *is* the
-    reply of that seq, and is kept like any other reply.
+    """The seq that the operation used up, in which case this fault *is* the reply of that seq and
+    is kept like any other reply. None for a refusal, which leaves the seq free (decision 0200).
     """
     retryable: bool = False
     """Whether sending the same request again may help."""
     retry_after_s: float | None = None
+    """The server's estimate of the seconds until a queue has room; None for other faults."""
     queue_depth: int | None = None
+    """How many places of the full queue are taken; None for other faults."""
     limit: int | None = None
+    """How many places the full queue has; None for other faults."""
     verdict: Verdict | None = None
     """The verdict that says why there is no reward, where the code is `reward_unavailable`."""
 
@@ -107,6 +111,7 @@ CODES: dict[str, Code] = {
 }
 """The code of a fault -> its status, its error type, and whether another attempt may help."""
 
+# `Refused` is not in this list, since it carries a code of its own.
 _CODE_OF: list[tuple[type[LudusError], str]] = [
     (RewardUnavailable, "reward_unavailable"),
     (UnknownEnv, "unknown_env"),
@@ -123,6 +128,7 @@ _CODE_OF: list[tuple[type[LudusError], str]] = [
     (Unauthorized, "unauthorized"),
 ]
 
+# The errors for codes that this client does not know, such as those of a newer server.
 _BY_STATUS: dict[int, type[LudusError]] = {
     401: Unauthorized,
     403: Unauthorized,
@@ -138,6 +144,8 @@ class Refused(RequestRejected):
     """The server refuses a request; `code`, a key of `CODES`, says why."""
 
     def __init__(self, message: str, code: str) -> None:
+        # Unpickling calls the class with `args`, so the code has to be among them, and `__str__`
+        # must then show the message alone.
         super().__init__(message, code)
         self.code = code
 
@@ -165,7 +173,7 @@ def fault_of(
         error: what was raised.
         session: the name of the session whose operation failed.
         seq: the seq of the operation, if the operation used it up.
-        otherwise: the code of an error that is not a `LudusError` of the table.
+        otherwise: the code of an error without a code of its own, such as one of user code.
     """
     if isinstance(error, Refused):
         code = error.code
@@ -206,13 +214,14 @@ def error_of(fault: Fault, status: int) -> LudusError:
         error = kind(fault.message)
         if isinstance(error, (ServerFault, RequestTimeout)):
             error.retryable = fault.retryable
+    # `ludus.errors` declares no such attribute: only errors that came from a server have a fault.
     error.__dict__["fault"] = fault
     return error
 
 
 def used_seq(error: LudusError) -> bool:
-    """Say whether the operation that failed with `error` was carried out, so that the seq is used
-    up.
+    """Say whether `error` is the reply to an operation, so that its seq is used up; after a refusal
+    the same seq may be sent again.
     """
     fault = error.__dict__.get("fault")
     return isinstance(fault, Fault) and fault.seq is not None

@@ -46,12 +46,17 @@ from .tasks import end_task
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
 MAX_BODY_BYTES = 16 << 20
+"""The default limit on a request's body, inflated."""
 MAX_REQUESTS = 2048
+"""The default limit on requests in flight."""
 MAX_BYTES_IN_FLIGHT = 256 << 20
+"""The default limit on the bytes of all bodies in flight (decision 0205)."""
 STOP_TIMEOUT_S = 5.0
+"""Seconds for which a stopping server waits for what is in flight."""
 STOP_EVERY_S = 0.01
 """Seconds between two looks of a stopping server at whether every request is answered."""
 LAG_EVERY_S = 0.25
+"""Seconds between two measurements of the event loop's delay."""
 
 
 class HttpServer:
@@ -188,8 +193,10 @@ class HttpServer:
             handle_signals=False,
             keepalive_timeout=75.0,
             shutdown_timeout=STOP_TIMEOUT_S,
-            auto_decompress=False,  # aiohttp would inflate before anybody has shown a token
-            lingering_time=0.0,  # and read on what was refused
+            # By itself aiohttp inflates a body before any handler has looked at the token, and goes
+            # on reading a body that was refused (decision 0205).
+            auto_decompress=False,
+            lingering_time=0.0,
         )
         await self._runner.setup()
         assert self._runner.server is not None
@@ -211,17 +218,20 @@ class HttpServer:
         streams = self._streams
         if streams is not None:
             streams.stopping = True
-        ends = time.monotonic() + STOP_TIMEOUT_S  # what is in flight is answered, if it is quick
-        # an event would cost every operation, not only the stop
-        while (self._requests or (streams and streams.unanswered)) and time.monotonic() < ends:  # noqa: ASYNC110
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        # Polled, since an event that tells the end of the last operation would cost every
+        # operation.
+        while (self._requests or (streams and streams.unanswered)) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(STOP_EVERY_S)
         if streams is not None:
             await streams.close()
         for service in self.services:
             await service.stop()
-        if self._listening is not None:  # until now those who came were told
+        # Until here new requests were accepted and answered with the reason why they are refused.
+        if self._listening is not None:
             self._listening.close()
-        runner, self._runner = self._runner, None  # a second stop() may come meanwhile
+        # Taken out first: a second `stop` may run while this one waits.
+        runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
 
@@ -283,13 +293,13 @@ class HttpServer:
         return cut(request) if self._chaos.after() else response
 
     def _admit(self, request: web.Request) -> None:
-        # The token comes first: what a stranger sends is looked at no further.
+        # The token comes first: nothing else that a stranger sends is looked at (decision 0205).
         authorize(request, self._token)
         if self._door is not None:
             self._door.vouch(request.protocol)
         if self._stopping:
             raise Refused("the server is stopping; sessions end with it", "stopping")
-        if self._requests > self._max_requests:
+        if self._requests > self._max_requests:  # the count includes this request
             raise QueueFull(
                 f"{self._max_requests} requests are in flight",
                 depth=self._requests,
@@ -382,5 +392,6 @@ class HttpServer:
             before = time.perf_counter()
             await asyncio.sleep(LAG_EVERY_S)
             self.metrics.lag_seconds.observe(max(0.0, time.perf_counter() - before - LAG_EVERY_S))
+            # The same loop closes connections that have not shown a token in time.
             if self._door is not None:
                 self._door.sweep()

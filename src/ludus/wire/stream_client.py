@@ -31,14 +31,17 @@ from .stream import MAX_ITEMS, PATH, SEE_OTHER, Hello
 from .tasks import end_task
 
 HANDSHAKE_S = 10.0
+"""Seconds that opening the WebSocket may take, and then again the server's first frame."""
 PAUSE_S = 2.0
-"""Seconds for which plain HTTP is used after a server was too busy for another stream."""
+"""Seconds for which plain HTTP is used after a server refused a stream for now, or was late."""
 MAX_SILENT_LOSSES = 3
-"""Streams that may break in a row without ever carrying an answer; after more, something on the way
-is taken not to carry streams, and plain HTTP is used from then on.
+"""How many streams in a row may break before any answer came. After more, the client assumes that a
+proxy on the way does not carry WebSockets, and uses plain HTTP from then on.
 """
 NO_STREAMS = (200, 400, 403, 404, 405, 421, 426, 501)
-"""Statuses of a refused handshake that another try would meet again."""
+"""Statuses that a server or a proxy without streams answers to the handshake. Another try would get
+the same status, so plain HTTP is used from then on.
+"""
 
 
 class UseHttp(Exception):
@@ -53,8 +56,13 @@ class _Pending:
     as_type: Any
     future: asyncio.Future[Any]
     since: float
+    """The time at which the caller asked, by `time.monotonic`."""
     deadline: float
+    """The time at which the operation fails, by `time.monotonic`."""
     sent: bool = False
+    """Whether the operation went into a frame. One that never did shows nothing about whether the
+    connection is alive.
+    """
 
 
 class ClientStream:
@@ -76,15 +84,23 @@ class ClientStream:
         self._next = 0
         self._more = asyncio.Event()
         self._answering = False
-        """Whether the reader has handed out answers and will see to what is asked next."""
+        """True while the callers that the reader has just answered run. The reader then decides how
+        to send what these submit, so `submit` must not wake the writer.
+        """
         self._running: asyncio.Task[None] | None = None
         self._dropped: set[asyncio.Task[None]] = set()
         """Tasks of dead connections, which take a while to close."""
         self._sweep: asyncio.TimerHandle | None = None
+        """The single timer of all operations, set for the earliest deadline."""
         self._sweep_at = math.inf
         self._http_until = 0.0
+        """The time until which plain HTTP is used, by `time.monotonic`: 0 for no pause, and
+        infinity once the server is known to have no streams.
+        """
         self._losses = 0
+        """How many connections in a row broke without an answer; see `MAX_SILENT_LOSSES`."""
         self._max_bytes = 0
+        """The largest frame in bytes that the server takes, as its `Hello` says."""
         self._heard = 0.0
         """The time of the last frame from the server, by `time.monotonic`."""
 
@@ -126,13 +142,13 @@ class ClientStream:
             self._plan_sweep(deadline)
         if self._running is None:
             self._running = loop.create_task(self._run(), name="ludus-stream")
-        if not self._answering:  # else the reader sends what is asked while it hands out answers
+        if not self._answering:  # otherwise the reader sends it; see `_converse`
             self._more.set()
         return future
 
     async def close(self) -> None:
-        """Close the connection, and cancel whoever waits. The next operation opens another
-        connection.
+        """Close the connection, and cancel the operations under way. The next operation opens
+        another connection, on any event loop.
         """
         running, self._running = self._running, None
         if self._sweep is not None:
@@ -152,7 +168,9 @@ class ClientStream:
         try:
             error = await self._carry()
         finally:
-            if self._running is asyncio.current_task():  # else another connection has taken over
+            # A connection that was given up as dead is not `_running` any more: by now that may be
+            # the task of the next connection.
+            if self._running is asyncio.current_task():
                 self._running = None
         for pending in self._take_all():
             if not pending.future.done():
@@ -170,13 +188,13 @@ class ClientStream:
                 )
         except aiohttp.WSServerHandshakeError as error:
             return self._use_http(math.inf if error.status in NO_STREAMS else PAUSE_S)
-        except TimeoutError:  # plain HTTP will tell why
+        except TimeoutError:  # the same operation over plain HTTP fails with a reason, or succeeds
             return self._use_http(PAUSE_S)
         except (aiohttp.ClientError, OSError) as error:
             return unreachable(url, error)
         try:
             return await self._converse(socket)
-        except RequestRejected:  # whoever answered speaks another protocol
+        except RequestRejected:  # the first frame was no `Hello` that this client reads
             return self._use_http(math.inf)
         except LudusError as error:
             return error
@@ -198,13 +216,16 @@ class ClientStream:
                     elif message.type is aiohttp.WSMsgType.TEXT:
                         self._settle(message.data.encode(), Format.JSON)
                     answered = True
-                    # Whoever was answered goes on before the next frame is read.
+                    # The callers that were answered run now, before the next frame is read. What
+                    # they submit is then sent in one frame, without waiting for more (decision
+                    # 0201).
                     self._answering = True
                     await asyncio.sleep(0)
                     self._answering = False
                     if len(self._unsent) == len(self._pending) == 1:
-                        # Sending here spares two turns of the loop. It cannot block for ever: the
-                        # server owes no answer, so that it reads.
+                        # Sending here instead of waking the writer saves two turns of the loop. The
+                        # reader may wait for the server only now: no other answer is due, so the
+                        # server is reading, and the two cannot wait for each other (decision 0201).
                         await self._send_unsent(socket)
                     elif self._unsent:
                         self._more.set()
@@ -229,19 +250,22 @@ class ClientStream:
         while True:
             await more.wait()
             more.clear()
-            if more is not self._more:  # this connection was given up
+            if more is not self._more:  # this connection was given up, and another took over
                 return
             await self._send_unsent(socket)
 
     async def _send_unsent(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         numbers, self._unsent = self._unsent, []
-        # Where the connection is lost, the next read says so, and fails whoever waits.
+        # A lost connection needs no handling here: the reader meets it at its next read, and `_run`
+        # then fails every pending operation.
         with suppress(ConnectionError):
             for start in range(0, len(numbers), MAX_ITEMS):
                 await self._send(socket, numbers[start : start + MAX_ITEMS])
 
     async def _send(self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]) -> None:
         """Send the given operations, except where nobody waits for the answer any more."""
+        # Checked anew for each half of a frame that was too large: meanwhile operations may have
+        # been cancelled or have failed at their deadline.
         waited = [n for n in numbers if n in self._pending and not self._pending[n].future.done()]
         frame = [(number, self._pending[number].operation) for number in waited]
         if not frame:
@@ -253,17 +277,20 @@ class ClientStream:
             for number in waited:
                 try:
                     encode(self._pending[number].operation, self._client.format)
-                except (TypeError, ValueError, RecursionError) as own:
-                    message = f"this cannot be sent to {self._client.url}: {own}"
+                except (TypeError, ValueError, RecursionError) as error:
+                    kind = type(self._pending[number].operation).__name__
+                    message = f"the {kind} for {self._client.url} cannot be encoded: {error}"
                     self._fail(number, ConfigError(message))
                 else:
                     self._unsent.append(number)
                     self._more.set()
             return
         if len(data) > self._max_bytes:
-            if len(waited) == 1:  # its own route may take more
+            if len(waited) == 1:  # the operation's own route may accept a larger body
                 self._fail(waited[0], UseHttp())
-            else:  # halves until each fits: how long an operation is, is known once it is encoded
+            else:
+                # The length of an operation is known only once it is encoded. So the frame is
+                # halved until each part fits.
                 middle = len(waited) // 2
                 await self._send(socket, waited[:middle])
                 await self._send(socket, waited[middle:])
@@ -288,7 +315,7 @@ class ClientStream:
             raise protocol_error(f"cannot read the server's answers: {error}") from error
         for number, status, body in answers:
             pending = self._pending.pop(number, None)
-            if pending is None or pending.future.done():  # nobody waits any more
+            if pending is None or pending.future.done():  # timed out or cancelled meanwhile
                 continue
             try:
                 if status == 200:
@@ -311,18 +338,20 @@ class ClientStream:
     def _give_up_late(self) -> None:
         """Fail the operations whose time is over, and close a connection that may be dead.
 
-        A connection on which nothing came since a late operation was asked may be dead without a
-        sign: closing it gives the next attempt a new one.
+        A connection on which nothing arrived since a late operation was asked may be dead without
+        any sign from the network. It is closed, so that the next attempt opens another.
         """
         now = time.monotonic() + 1e-3  # the loop's timer may fire a little early
         self._sweep, self._sweep_at = None, math.inf
         late = {n: pending for n, pending in self._pending.items() if pending.deadline <= now}
         for number in late:
             self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
-        # One late answer proves nothing: another that came meanwhile shows a live connection.
+        # A late answer alone does not prove a dead connection: if any other answer arrived after
+        # the operation was asked, the server is only slow.
         if any(pending.sent and self._heard < pending.since for pending in late.values()):
-            # The next operation opens another connection. The writer of the dead connection waits
-            # for the old event.
+            # The next operation opens another connection at once, while the dead one is still being
+            # closed. The dead one's writer waits for the old event, so it cannot take operations
+            # that are meant for the new connection.
             running, self._running = self._running, None
             if running is not None:
                 self._dropped.add(running)

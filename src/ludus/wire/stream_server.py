@@ -30,12 +30,15 @@ logger = logging.getLogger(__name__)
 
 Answer = tuple[int, int, msgspec.Raw]
 MAX_BYTES = 4 << 20
+"""The largest frame of a client, in bytes (decision 0205)."""
 MAX_UNSENT_BYTES = 1 << 20
 """The most bytes of answers that wait to be sent; past that nothing more is read until the client
 takes some.
 """
 CLOSE_S = 2.0
+"""Seconds that closing a connection in good order may take."""
 _LAST_FRAGMENT = 0x80
+"""The bit of a WebSocket frame that ends a message (FIN); every message here is one frame."""
 _NOTHING = {Format.MSGPACK: b"\xc0", Format.JSON: b"null"}
 
 
@@ -67,6 +70,7 @@ class ServerStreams:
         self.struck = struck
         self.stopping = False
         """Set by the server once it takes nothing new."""
+        # A union of all types of operations, for the decoder: its members are known only now.
         operation: Any = reduce(or_, handlers)
         self.operation = operation
         self.frame: Any = GenericAlias(list, (GenericAlias(tuple, (int, operation)),))
@@ -91,7 +95,9 @@ class ServerStreams:
         self._open.add(stream)
         try:
             await stream.run()
-        except ConnectionError:  # the client has gone; what it began goes on and is kept
+        except ConnectionError:
+            # The client has gone. Its operations go on, and their replies are kept for when the
+            # client sends them again (decision 0200).
             pass
         finally:
             self._open.discard(stream)
@@ -129,7 +135,8 @@ class _Stream:
                 if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
                     break
                 await self._hear(message.data)
-                await asyncio.sleep(0)  # what was begun runs before the next frame is read
+                # The operations that were begun run before the next frame is read (decision 0201).
+                await asyncio.sleep(0)
         finally:
             for task in self._faulty:
                 task.cancel()
@@ -156,7 +163,8 @@ class _Stream:
             task.add_done_callback(self._faulty.discard)
             return
         self._begin(frame)
-        # Sending here holds back the reader: a client that takes no answers is not read any more.
+        # Sending here keeps the reader from reading: a client that takes no answers can begin no
+        # more operations.
         if self._unsent_bytes > MAX_UNSENT_BYTES:
             await self._flush()
 
@@ -171,6 +179,8 @@ class _Stream:
         """
         try:
             items: list[tuple[int, object]] = decode(data, self._streams.frame, self._format)
+            # The decoder lets unknown fields of open structs pass. Only a frame with a word of such
+            # a struct needs the stricter check of each operation; see `open_words`.
             if not any(word in data for word in self._streams.open_words):
                 return items
         except Refused as error:
@@ -193,7 +203,7 @@ class _Stream:
                 self._answer(number, begun)
 
     def _start(self, item: object) -> object:
-        if not isinstance(item, msgspec.Struct):  # some item is wrong, or holds a message
+        if not isinstance(item, msgspec.Struct):  # `_read` left the frame as plain values
             item = read_item(item, self._streams.operation)
         assert isinstance(item, msgspec.Struct)
         if self._streams.stopping:
@@ -228,11 +238,12 @@ class _Stream:
             status, body = SEE_OTHER, _NOTHING[format]
         answer = (number, status, msgspec.Raw(body))
         if self.unanswered == 1 and not self._answers:
-            # No other answer can join this frame, so waking the writer's task would only cost
-            # time; unless bytes wait until the client takes some, which holds back the reader.
+            # No other answer can join this frame, so waking the writer's task would only cost time.
+            # Not so while earlier bytes wait for the client: then the answer has to be queued,
+            # since the length of the queue is what keeps the reader from reading.
             transport = self._request.transport
             if transport is not None and not transport.get_write_buffer_size():
-                with contextlib.suppress(ConnectionError):  # the reader sees it too
+                with contextlib.suppress(ConnectionError):  # the reader ends the stream then
                     self._send(format, encode([answer], format)[0])
                 self.unanswered = 0
                 return
@@ -246,7 +257,7 @@ class _Stream:
                 await self._more.wait()
                 self._more.clear()
                 await self._flush()
-        except ConnectionError:  # the reader sees it too
+        except ConnectionError:  # the reader meets it and ends the stream
             return
 
     async def _flush(self) -> None:

@@ -244,7 +244,7 @@ def test_an_address_and_constructor_arguments_do_not_go_together(
 ) -> None:
     wanted = "ludus/arithmetic-v0?max_operations=1"
     assert main(["eval", wanted, "--url", "http://127.0.0.1:9", "--policy", "random"]) == 2
-    assert "fixed by whoever serves" in capsys.readouterr().err
+    assert "give them to ludus serve" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_python_is_told_by_name_and_line(

@@ -62,14 +62,17 @@ class Puzzles:
         refuse_unknown(family, sorted(datasets), "family of reasoning-gym")
         known = [field.name for field in fields(datasets[family][1])]
         for name in settings:
+            # The task fixes `seed` and `size`, so no setting may.
             if name in ("seed", "size") or name not in known:
-                free = ", ".join(sorted({*known} - {"seed", "size"}))
+                allowed = ", ".join(sorted({*known} - {"seed", "size"}))
                 raise PeerRefusal(
-                    f"{family} of reasoning-gym has no setting {name!r}; it has {free}"
+                    f"{family} of reasoning-gym has no setting {name!r}; it has {allowed}"
                 )
         self.family, self.settings = family, settings
         self._entry: dict[str, Any] = {}
-        self._dataset = self._made(0)
+        # Made before the first task, so that values which the family does not take are refused
+        # here.
+        self._dataset = self._make_dataset(0)
 
     def about(self) -> dict[str, Any]:
         """Return that rewards are from 0 to 1."""
@@ -79,48 +82,51 @@ class Puzzles:
         """Draw the puzzle of the task's seed."""
         seed = int(task["seed"])
         random.seed(seed)  # some generators draw from Python's own generator
-        self._dataset = self._made(seed)
+        self._dataset = self._make_dataset(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._entry = self._dataset[0]
         gold = self._entry.get("answer")
-        shown: dict[str, Any] = {
+        reply: dict[str, Any] = {
             "observation": as_text(self._entry["question"]),
             "system_prompt": SYSTEM_PROMPT,
             "answer_format": ANSWER_FORMAT,
         }
         if isinstance(gold, str):
-            shown |= {"gold": gold, "expert": f"<answer>{gold}</answer>"}
-        return shown
+            reply |= {"gold": gold, "expert": f"<answer>{gold}</answer>"}
+        return reply
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Score the answer."""
         answer = answer_in(action["text"])
-        told: dict[str, Any] = {"observation": "", "terminated": True, "truncated": False}
+        reply: dict[str, Any] = {"observation": "", "terminated": True, "truncated": False}
         try:
-            return {**told, "reward": self._score(answer)}
+            return {**reply, "reward": self._score(answer)}
         except Exception as error:
-            return {**told, **self._blame(error)}
+            return {**reply, **self._blame(error)}
 
     def _blame(self, error: Exception) -> dict[str, Any]:
-        """Tell whose fault it is that the scorer raised: if the right answer is scored, or where
-        there is none the empty answer, the answer is at fault, and is worth 0.
+        """Return a reward of 0 if the answer was at fault when the scorer raised, else the failure.
+
+        The answer is at fault if the scorer works on the right answer of the problem, or where that
+        is not known on the empty answer (decision 0106).
         """
-        said = f"the scorer of {self.family} raised {type(error).__name__}: {error}"[:500]
+        reason = f"the scorer of {self.family} raised {type(error).__name__}: {error}"[:500]
         gold = self._entry.get("answer")
         try:
             self._score(gold if isinstance(gold, str) else "")
         except Exception:
-            return {"failure": said}
-        return {"reward": 0.0, "info": {"scorer_raised": said}}
+            return {"failure": reason}
+        return {"reward": 0.0, "info": {"scorer_raised": reason}}
 
     def _score(self, answer: str) -> float:
         with warnings.catch_warnings(), contextlib.suppress(RecursionError), guarded():
             warnings.simplefilter("ignore")
             return as_reward(self._dataset.score_answer(answer, self._entry))
+        # Reached only where `suppress` has ended the block at a RecursionError.
         raise ValueError("the scorer recursed too deeply")
 
-    def _made(self, seed: int) -> Any:
+    def _make_dataset(self, seed: int) -> Any:
         try:
             return _factory().create_dataset(self.family, seed=seed, size=1, **self.settings)
         except (AssertionError, TypeError, ValueError) as error:
@@ -135,5 +141,5 @@ def answer_in(text: str) -> str:
     >>> answer_in("so <answer> 7 </answer>"), answer_in("<think>hm</think>7")
     ('7', '7')
     """
-    found = _ANSWER.findall(text)
-    return found[-1].strip() if found else text.rpartition("</think>")[2]
+    answers = _ANSWER.findall(text)
+    return answers[-1].strip() if answers else text.rpartition("</think>")[2]

@@ -44,7 +44,8 @@ class ResetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     episode_id: Annotated[str, msgspec.Meta(max_length=255)] | None = None
-    """A label of the client's, told again in the state. Two clients may use the same."""
+    """A label that the client chooses, repeated in the state. Two clients may use the same label.
+    """
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of `POST /step`."""
 
     action: dict[str, Any]
+    """The action; see `read_action`."""
     timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     request_id: Annotated[str, msgspec.Meta(max_length=255)] | None = None
 
@@ -82,7 +84,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     observation: dict[str, Any]
     reward: float | None
-    """None after a reset. A step without a reward is answered with an error, never with None."""
+    """None after a reset, and after a step that only asks for the tools. An action without a reward
+    is answered with an error, never with None, which clients read as 0 (decision 0215).
+    """
     done: bool
 
 
@@ -99,9 +103,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of an observation."""
 
     text: str
-    """Everything that is new, as one text."""
+    """The whole observation as one text."""
     messages: list[Message]
-    """The same as messages of a chat."""
+    """The same observation as messages of a chat."""
     system_prompt: str = ""
     answer_format: str = ""
     tools: list[dict[str, Any]] = []
@@ -111,7 +115,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     terminated: bool = False
     truncated: bool = False
     tool_name: str = ""
+    """The tool that was called, where the action was a call in the form of MCP clients."""
     result: Any = None
+    """The text again, where the action was a call in the form of MCP clients."""
     missed: list[dict[str, Any]] = []
     """The answers to earlier steps that the client had stopped waiting for."""
 
@@ -158,6 +164,9 @@ def schemas() -> Schemas:
 
 
 def _flat(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a struct with its own properties at the top, where msgspec writes a
+    reference to a definition.
+    """
     schema = msgspec.json.schema(kind)
     name = schema["$ref"].rpartition("/")[2]
     return {**schema["$defs"].pop(name), "$defs": schema["$defs"]}
@@ -207,7 +216,7 @@ def read_action(given: object) -> Action:
     """Read an action.
 
     Raises:
-        Refused: it has a wrong shape or an unknown field, says nothing, or says it in two forms.
+        Refused: the action has a wrong shape or an unknown field, is empty, or mixes the two forms.
     """
     action = read_item(given, Action)
     if action.type not in ("", LIST_TOOLS, CALL_TOOL):
