@@ -45,8 +45,7 @@ _MAX_ANSWER_BYTES = 48 * MIB
 _READ_BYTES = 1 << 16
 _ANSWER_TIMEOUT_S = 30.0
 
-# Limits of a whole session. The wall limit is long, because each cell has a timeout of its own and
-# the idle limit ends a forgotten session.
+# The wall limit is long, since cells have timeouts and the idle limit ends a forgotten session.
 SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
 
 
@@ -107,7 +106,6 @@ class Session:
         for writer in writers:
             # Cells run under another user id and may open /dev/stdout by name, which is this pipe.
             os.fchmod(writer, 0o622)
-        # The slot's run closes the ends in `peers` when it has sent them.
         peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
         tree = ProcessTree(slot, resources, sandbox.groups, SnapshotClient.of(sandbox))
         return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
@@ -139,8 +137,7 @@ class Session:
             self._check()
             copyable(self._session_process)
             answer = await self._ask_in_time({"do": "snapshot"})
-            # The session is not trusted to say which process its copy is. There was no other
-            # process before (`copyable`), so a single new process must be the copy.
+            # The session is not trusted to name its copy. `copyable` found no other process before.
             copies = others_in(self._session_process)
             if answer.get("ok") is not True or len(copies) != 1:
                 reason = str(answer.get("reason") or "it did not leave one copy of itself")[:200]
@@ -197,8 +194,7 @@ class Session:
         deadline = time.monotonic() + timeout_s
         status = ExecutionStatus.OK
         while not asking.done() and status is ExecutionStatus.OK:
-            # Neither too much output nor a `close` by another task wakes `asking`, so both are
-            # looked for every 0.1 s.
+            # Neither too much output nor a `close` by another task wakes `asking`.
             await asyncio.wait([asking], timeout=min(0.1, max(0.0, deadline - time.monotonic())))
             if self._line.fileno() < 0:
                 asking.cancel()  # The session was closed meanwhile, so no answer will come.
@@ -240,7 +236,7 @@ class Session:
         Raises:
             ConfigError: the path is not allowed.
             SessionGone: the session has ended.
-            OSError: there is no such regular file, or it is larger than the output limit.
+            OSError: the path is no regular file, or the file is larger than the output limit.
         """
         room = self._limits.output_bytes
         async with self._turn:
@@ -265,9 +261,7 @@ class Session:
             raise SessionGone(f"the session has ended: {self._reason}") from error
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and return the answer, which is untrusted: of bounded size, and plain
-        JSON.
-        """
+        """Send a request and return the answer, untrusted plain JSON of bounded size."""
         self._busy()
         body = json.dumps(message).encode()
         try:
@@ -326,8 +320,7 @@ class Session:
         if self._idle:
             self._idle.cancel()
         if self._ending is None:
-            # The callbacks go before the descriptor: the kernel gives its number to the next file
-            # that is opened, and the events of that file would reach this session's callbacks.
+            # Before the close: the next file opened gets the number, and would reach the callbacks.
             self._loop.remove_reader(self._line)
             self._loop.remove_writer(self._line)
             self._line.close()
