@@ -179,7 +179,7 @@ def composed(
     if bool(file) is (composition is not None):
         raise ConfigError(
             "a composition is either read from a file (file=reward.toml) or passed as an object; "
-            f"{'both were' if file else 'neither was'} given"
+            f"{'both were' if file else 'neither was'} given; give one"
         )
     loaded = composition or load_composition(file)
     known_verifiers = dict(verifiers or {})
