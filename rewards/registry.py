@@ -213,7 +213,7 @@ def as_verifier(name: str, candidate: object) -> Verifier:
     if isinstance(candidate, Verifier):
         return candidate
     if isinstance(candidate, BatchVerifier):
-        from .learned.batching import Batched  # it imports this module
+        from .learned.batching import Batched  # imported late: that module imports this one
 
         return Batched(candidate, name)
     if callable(candidate):

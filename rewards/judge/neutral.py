@@ -1,4 +1,4 @@
-"""This module makes untrusted text harmless for a prompt without changing what a person reads.
+"""Makes untrusted text harmless for a prompt without changing what a person reads.
 
 The text of a policy travels as one JSON string on a line of its own. JSON alone keeps quotes and
 line ends inside the string; what is added here keeps a tokenizer or a terminal from acting on it.

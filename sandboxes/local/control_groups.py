@@ -286,7 +286,7 @@ def start_time(pid: int) -> int:
     A pid is used again after its process has ended; a pid with a start time is not.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()  # its name need not be text
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # a process's name may hold any bytes
     except OSError:
         return 0
     return int(stat.rpartition(b")")[2].split()[19])

@@ -105,7 +105,7 @@ class Runner:
         if isinstance(self._sandbox, SlotSandbox):
             try:
                 await self._sandbox.pool().warm()
-            except SlotLost as error:  # such slots are started again when needed
+            except SlotLost as error:  # A slot that is missing is started when it is needed.
                 logger.warning("not every slot started: %s", error)
 
     async def stop(self) -> None:

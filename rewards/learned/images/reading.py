@@ -1,4 +1,4 @@
-"""This module reads the image and the prompt of a sample.
+"""Reads the image and the prompt of a sample.
 
 An image travels as bytes (base64 in JSON), as a `data:` URL, or as a `file:` URL of a path below a
 folder that whoever serves the verifier has allowed. No other URL is read: ludus fetches nothing
