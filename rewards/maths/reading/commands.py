@@ -14,7 +14,6 @@ from .pratt import Parser, Prefix
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 INTEGRALS = frozenset({"int", "iint", "iiint", "oint"})
 _NUMBER_SETS = frozenset({"R", "Z", "N", "Q", "C"})
-_DIFFERENTIALS = frozenset({"d", "partial"})
 
 
 def command(parser: Parser) -> Node:
