@@ -45,8 +45,9 @@ class Steps:
 class ProcessRewardModel(HeadModel):
     """A verifier that scores every step of a response with a trained process reward model.
 
-    The verdict's reward is of the whole response, and `turn_rewards` says what each turn earned of
-    it: in training that is credited to the turn. Steps are the parts of a turn between separators.
+    The verdict's reward is for the whole response. `turn_rewards` says how much of the reward each
+    turn earned, and in training that much is credited to the turn (decision 0321). Steps are the
+    parts of a turn between separators.
 
     Args:
         model: a transformers folder.
@@ -54,7 +55,7 @@ class ProcessRewardModel(HeadModel):
             labels: the probability of the second; one: its sigmoid). "mark" is a causal model that
             was trained to write `good` or `bad` at a mark after each step, as Math-Shepherd was.
         whole: how the scores become one reward: min, mean, last, product or sum.
-        separator: what ends a step; written after each step for kind "token".
+        separator: the text that ends a step; it is written after each step for kind "token".
         mark, good, bad: for kind "mark", one token each.
         options: the device, the number format and the bounds of batches; see `HeadSettings`. A
             response of more than `max_tokens` earns 0, like a response that says nothing.
