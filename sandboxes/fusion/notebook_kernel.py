@@ -119,9 +119,10 @@ def _cell(
         while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
             frames = frames.tb_next
         lines = traceback.format_exception(type(error), error, frames)
+        # The class of the exception may be the cell's own, and raise when its text is asked for.
         try:
             text = str(error)[:KEPT_BYTES]
-        except BaseException:  # the class is the cell's own
+        except BaseException:
             text = ""
         errors.append({"ename": type(error).__name__, "evalue": text, "traceback": lines[:200]})
     finally:

@@ -84,9 +84,8 @@ class Conversations:
                 text: str = self.tokenizer.apply_chat_template(
                     rows, tokenize=False, add_generation_prompt=answering
                 )
-        except (
-            Exception
-        ) as error:  # A template is a program of the model's, and may raise anything.
+        # A template is a program of the model's, and may raise anything.
+        except Exception as error:
             raise UnrenderedConversation(
                 f"the chat template cannot write this conversation: {error}"
             ) from error
