@@ -43,8 +43,8 @@ class _Rewriter(ast.NodeTransformer):
     def _is_object(self, node: ast.expr) -> bool:
         return self._interface.is_object(node)
 
-    # In each method `Interface` is asked before `generic_visit`, which puts calls in the place of
-    # the children: the interface knows only the expressions that the tests wrote.
+    # `Interface` is asked about expressions before `generic_visit` replaces some of them by calls,
+    # because it knows only the expressions that the tests wrote.
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         means_objects = self._is_object(node.left) or self._is_object(node.right)
