@@ -40,9 +40,9 @@ HOSTILE = (
     "数" * 20_000,
     "__import__('os').system('false')",
 )
-"""Said by policies at some time: each is an answer with a low reward, never an exception."""
+"""Texts that a policy may write. Each has to get a low reward, and may never raise an exception."""
 BLAND_GOLD = "42"
-"""The gold held against hostile text where no case is given."""
+"""The gold of samples with hostile text, where no case is given."""
 
 
 @dataclass
@@ -54,10 +54,10 @@ class VerifierUnderCheck:
     """Samples with right answers."""
 
     def score(self, sample: Sample) -> Verdict:
-        """The verdict on `sample`.
+        """Return the verdict on `sample`.
 
         Raises:
-            CheckFailed: the verifier raised, or gave something else.
+            CheckFailed: the verifier raised an exception, or returned no verdict.
         """
         try:
             answer: object = score_sample(self.verifier, sample, timeout_s=TIMEOUT_S)
@@ -72,7 +72,11 @@ class VerifierUnderCheck:
 
 
 def verdict_of(answer: object, sample: Sample) -> Verdict:
-    """Read what a verifier gave."""
+    """Return what a verifier returned, if that is a verdict.
+
+    Raises:
+        CheckFailed: the verifier returned something else.
+    """
     if not isinstance(answer, Verdict):
         raise CheckFailed(
             f"{shown(sample)} gives {type(answer).__name__} {answer!r:.60}; "
@@ -82,7 +86,7 @@ def verdict_of(answer: object, sample: Sample) -> Verdict:
 
 
 def shown(sample: Sample) -> str:
-    """A sample in a message."""
+    """Return a sample as messages show it."""
     return f"response {sample.text!r:.60} with gold {sample.gold!r:.40}"
 
 

@@ -5,14 +5,12 @@ r"""The verifier `coding`: runs the program of a response against tests that the
 
 The gold is a mapping (or its JSON): `tests`, and optionally `kind` (`assert`, `stdin`,
 `function_call`), `entry_point`, `interface`, `prelude`, `compare`, `timeout_s`, `memory_bytes`,
-`language`. A bare list is taken as `tests` of kind `assert`. What a prompt gave is `context`
-(imports and helpers, put before the program) and `stub` (the unfinished function: a response
-that
-does not define `entry_point` is taken as its rest).
+`language`. A bare list is taken as `tests` of kind `assert`. Two more keys hold what the prompt
+gave: `context` (imports and helpers, put before the program) and `stub` (an unfinished function; a
+response that does not define `entry_point` is taken for the rest of the function).
 
 Code runs in the strongest sandbox that this machine offers; the tests and their expected values
-stay
-outside the process of the program. Where no sandbox works, the verdict is `unavailable`.
+stay outside the process of the program. Where no sandbox works, the verdict is `unavailable`.
 """
 
 from __future__ import annotations
@@ -61,10 +59,10 @@ class CodingVerifier:
         if isinstance(gold, str):
             return Verdict.invalid(gold)
         try:
-            # The kind of the tests and the options of the grading.
             kind = str(gold.get("kind", "assert"))
             if kind not in KINDS:
                 raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
+            # Tests have to be plain data without lone surrogates, or they could not be sent on.
             json.dumps(gold["tests"], ensure_ascii=False).encode()
             gold_options = {name: gold[name] for name in _OPTIONS if name in gold}
             settings: dict[str, Any] = {"timeout_s": self.timeout_s, **gold_options}
@@ -73,7 +71,7 @@ class CodingVerifier:
             find_language(options.language)
         except (ConfigError, UnknownLanguage, TypeError, ValueError) as error:
             return Verdict.invalid(f"the gold cannot be used: {error}")
-        # What a block of this language may be marked with; a bare fence will do.
+        # A block may be marked with any name of the language, or with none.
         canonical, _ = find_language(options.language)
         code = extract_code(
             sample.text,
@@ -85,12 +83,12 @@ class CodingVerifier:
             return await grade_async(
                 completed(code, gold), gold["tests"], kind=kind, options=options
             )
-        except ConfigError as error:  # the gold was checked: what is left is the sandbox
+        except ConfigError as error:  # The gold was checked above, so no sandbox can be opened.
             return Verdict.unavailable(f"nothing can be graded here: {error}")
 
 
 def completed(code: str, gold: Mapping[str, Any]) -> str:
-    """The program a response stands for, with what the prompt gave.
+    """Return the program that a response stands for, completed by what the prompt gave.
 
     >>> completed("    return n + 1", {"entry_point": "f", "stub": "def f(n):\\n"})
     'def f(n):\\n    return n + 1'
@@ -104,7 +102,7 @@ def completed(code: str, gold: Mapping[str, Any]) -> str:
     context = str(gold.get("context", ""))
     if not context:
         return code
-    futures = _FUTURE.findall(code)  # must stand at the top of a program
+    futures = _FUTURE.findall(code)  # Python accepts these only at the top of a program.
     return "\n".join([*futures, context, _FUTURE.sub("", code)])
 
 

@@ -113,9 +113,9 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     bounds.
 
     Args:
-        parts: the parts in the order in which they are asked, cheap parts first. Gates are asked
-            one
-            after the other before all other parts, so a response that fails a gate costs no more.
+        parts: the verifiers. Gates are asked first, one after the other in this order, so that a
+            response that fails a gate costs no more; put cheap gates first. All other parts are
+            asked at once.
         floor: reward of a response that fails a gate.
         low, high: bounds of the sum.
         length: a penalty on length, added before the bounds.
@@ -143,7 +143,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load_composition(path: str | Path) -> Composition:
-    """The composition of a TOML file.
+    """Read a composition from a TOML file.
 
     Raises:
         ConfigError: the file cannot be read or used; the message says why.
@@ -163,19 +163,24 @@ def composed(
     composition: Composition | None = None,
     verifiers: Mapping[str, Verifier] | None = None,
 ) -> ComposedVerifier:
-    """The verifier of a composition.
+    """Make the verifier of a composition.
 
     Args:
-        file: a TOML file.
-        composition: instead of a file.
-        verifiers: made already, by the label of their part; the others come from the registry.
+        file: the path of a TOML file.
+        composition: the composition itself, instead of a file.
+        verifiers: verifiers that exist already, by the label of their part; those of the other
+            parts are made by the registry.
 
     Raises:
-        ConfigError: neither or both are given, or a verifier cannot be made.
-        UnknownVerifier: a part names none.
+        ConfigError: neither or both of file and composition are given, or a verifier cannot be
+            made.
+        UnknownVerifier: a part names a verifier that the registry does not have.
     """
     if bool(file) is (composition is not None):
-        raise ConfigError("a composition comes from file=reward.toml, or is handed in; give one")
+        raise ConfigError(
+            "a composition is either read from a file (file=reward.toml) or passed as an object; "
+            f"{'both were' if file else 'neither was'} given; give one"
+        )
     loaded = composition or load_composition(file)
     known_verifiers = dict(verifiers or {})
     for part in loaded.parts:
@@ -242,14 +247,16 @@ async def _score_all(
 ) -> list[Verdict]:
     label_verdicts: list[dict[str, Verdict]] = [{} for _ in samples]
     for part in (part for part in composition.parts if part.gate):
-        still = [
+        remaining = [
             n for n, verdicts in enumerate(label_verdicts) if _can_matter(composition, verdicts)
         ]
-        await _ask(part, verifiers[part.label], samples, still, label_verdicts)
-    still = [n for n, verdicts in enumerate(label_verdicts) if _can_matter(composition, verdicts)]
+        await _ask(part, verifiers[part.label], samples, remaining, label_verdicts)
+    remaining = [
+        n for n, verdicts in enumerate(label_verdicts) if _can_matter(composition, verdicts)
+    ]
     await asyncio.gather(
         *(
-            _ask(part, verifiers[part.label], samples, still, label_verdicts)
+            _ask(part, verifiers[part.label], samples, remaining, label_verdicts)
             for part in composition.parts
             if not part.gate
         )
@@ -262,7 +269,7 @@ async def _score_all(
 
 
 def _can_matter(composition: Composition, verdicts: Mapping[str, Verdict]) -> bool:
-    """Whether further parts can matter: nothing failed, and no gate is shut."""
+    """Return whether further parts can matter: no verifier failed, and no gate is shut."""
     gates = {part.label: part for part in composition.parts if part.gate}
     return all(
         verdict.reward is not None and (label not in gates or _passes(gates[label], verdict.reward))
@@ -291,6 +298,7 @@ async def _ask(
 
 
 async def _score_sample(verifier: Verifier, sample: Sample) -> Verdict:
+    # A synchronous verifier that may block runs in a thread, to keep the event loop free.
     light = getattr(verifier, "never_blocks", False) or inspect.iscoroutinefunction(verifier.score)
     scoring = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
     return await scoring if inspect.isawaitable(scoring) else scoring
@@ -386,7 +394,7 @@ def _turn_rewards(
         if verdict.turn_rewards and values[label] == verdict.reward
     }
     if len({len(rewards) for rewards in turn_rewards.values()}) != 1:
-        return []
+        return []  # No part credits turns, or two parts count a different number of turns.
     return [
         math.fsum(weights[label] * earned for label, earned in zip(turn_rewards, turn, strict=True))
         for turn in zip(*turn_rewards.values(), strict=True)

@@ -8,8 +8,8 @@ from .protocol import Sample
 
 
 def exact(sample: Sample) -> Verdict:
-    """1 if the response equals the gold, ignoring case and space around; golds may be a list of
-    alternatives.
+    """Return 1 if the response equals the gold up to case and white space, else 0. The gold may be
+    a list of alternatives.
     """
     if sample.gold is None:
         return Verdict.invalid(

@@ -4,9 +4,9 @@
     def exact(sample: ludus.Sample) -> bool:
         return sample.text.strip() == sample.gold
 
-A verifier is any object with `score(sample)`, sync or async. A plain function is enough for most; a
-class is for one that holds something (a pool, a model, a client) and may add `close()`. Whoever
-compares several answers with each other adds `score_group(samples)`.
+A verifier is any object with `score(sample)`, sync or async. A plain function is usually enough. A
+verifier that holds something (a pool, a model, a client) is a class, and may add `close()`. A
+verifier that compares several answers with each other adds `score_group(samples)`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Sample(
     response: str | list[Message]
     """The policy's response: the final text, or the whole conversation."""
     gold: Any = None
-    """The reference the answer is held against, in the form the verifier documents."""
+    """The reference that the answer is compared with, in the form that the verifier documents."""
     prompt: str | list[Message] = ""
     info: dict[str, Any] = {}
     """Anything else the verifier documents (test cases, a rubric, limits)."""
@@ -83,8 +83,9 @@ class BatchVerifier(Protocol):
         max_batch: largest number of samples in a call (16).
         max_wait_ms: milliseconds that the first sample of a batch waits for others (5.0).
         memory_bytes: memory that is kept for good; a server adds up what its models need.
-        prepare(sample): what `score_batch` gets in place of the sample. It runs on several threads
-            while a batch is computed, and may raise `RewardUnavailable(Verdict.invalid(...))`.
+        prepare(sample): returns what `score_batch` is given in place of the sample. The method runs
+            on several threads while a batch is computed, and may raise
+            `RewardUnavailable(Verdict.invalid(...))`.
         start(): called once in the process that computes, before its first batch; the place to
             move a model to a GPU.
         card(): a dict of plain data that says which weights, preprocessing and device are used.

@@ -81,7 +81,7 @@ def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
     """Read what the verifier function `name` returned.
 
     Raises:
-        InvalidScore: it is neither a verdict nor a number.
+        InvalidScore: the function returned neither a verdict nor a number.
 
     >>> as_verdict(True).reward
     1.0
@@ -154,7 +154,7 @@ def make_verifier(name: str, **options: Any) -> Verifier:
     """Build the verifier `name`.
 
     Raises:
-        UnknownVerifier: nobody registered it; the message names the near miss.
+        UnknownVerifier: nothing has this name; the message suggests a similar name.
         ConfigError: the verifier does not take these options.
     """
     return build_verifier(name, find_verifier(name), options)
@@ -164,7 +164,7 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
     """Build the verifier behind `target`, which is called `name`.
 
     Raises:
-        ConfigError: it does not take these options, or is not a verifier.
+        ConfigError: the target does not take these options, or does not make a verifier.
     """
     check_plain(name, target, options)
     if inspect.isclass(target) or options or _takes_nothing(target):
@@ -176,7 +176,9 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
                 f"verifier {name!r} does not take these options {options!r}: {error}; it takes: "
                 f"{known}"
             ) from error
-        except ValueError as error:  # what a constructor raises about its options
+        except ValueError as error:
+            # A constructor raises ValueError about the value of an option. An error of ludus has a
+            # good message already, and without options the value cannot be the caller's.
             if isinstance(error, LudusError) or not options:
                 raise
             raise ConfigError(
@@ -187,12 +189,14 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
 
 
 def never_blocks(target: object) -> bool:
-    """Whether a verifier or its factory declares that it never blocks."""
+    """Return whether a verifier or its factory declares that it never blocks."""
     return bool(getattr(target, "never_blocks", False))
 
 
 def _takes_nothing(target: VerifierFactory) -> bool:
-    """Whether `target` can be called without arguments: a factory can, a score function cannot."""
+    """Return whether `target` can be called without arguments, as a factory can and a score
+    function cannot.
+    """
     try:
         inspect.signature(target).bind()
     except (TypeError, ValueError):
@@ -204,12 +208,12 @@ def as_verifier(name: str, candidate: object) -> Verifier:
     """Read `candidate` (a verifier, a `BatchVerifier` or a score function) as the verifier `name`.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: the candidate is none of these.
     """
     if isinstance(candidate, Verifier):
         return candidate
     if isinstance(candidate, BatchVerifier):
-        from .learned.batching import Batched  # it imports this module
+        from .learned.batching import Batched  # imported late: that module imports this one
 
         return Batched(candidate, name)
     if callable(candidate):
@@ -222,7 +226,7 @@ def as_verifier(name: str, candidate: object) -> Verifier:
                 f"verifier {name!r} must take one Sample, such as {example}: {error}"
             ) from None
         except ValueError:
-            pass  # a builtin without a signature shows what it takes when it is called
+            pass  # A builtin without a signature can only be tried, when it is called.
         return FunctionVerifier(function)
     raise ConfigError(
         f"verifier {name!r} is neither a function of one Sample nor has a method score(sample) or "
@@ -236,11 +240,12 @@ def _name_of(function: object) -> str:
 
 
 def find_verifier(name: str) -> VerifierFactory:
-    """The function or class behind `name`.
+    """Return the function or class behind `name`.
 
     Raises:
-        UnknownVerifier: nobody registered it; the message names the near miss.
-        ConfigError: a package offers it that cannot be imported, or two packages do.
+        UnknownVerifier: nothing has this name; the message suggests a similar name.
+        ConfigError: the package that offers the verifier cannot be imported, or two packages offer
+            a verifier of this name.
     """
     if name in _registered:
         return _registered[name]

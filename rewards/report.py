@@ -1,9 +1,8 @@
-"""How well a verifier does on a file of labelled answers: accuracy, precision, recall,
-throughput, per category.
+"""Measures a verifier on a file of answers: accuracy, precision, recall and throughput.
 
-The file is JSON Lines. A row has `gold` and a response (`response`, `prediction` or
-`completion`); with a `label` (the response is right: true or false) truth is measured, with a
-`category` also per kind.
+The file is JSON Lines. A row has a `gold` and a response (`response`, `prediction` or
+`completion`). Rows with a `label` (true if the response is right) are compared with the verdicts;
+with a `category`, each category is also measured by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ RESPONSE_FIELDS = ("response", "prediction", "completion")
 READ_FIELDS = ("gold", *RESPONSE_FIELDS, "label", "category", "id")
 CONCURRENCY = 64
 TIMEOUT_S = 600.0
-"""Seconds for a row; generous, since rows wait for each other's turn in a pool."""
+"""The time limit of a row, in seconds. The limit is high, since rows wait in a pool's queue."""
 
 
 class LabelledAnswer(msgspec.Struct, frozen=True):
@@ -125,7 +124,7 @@ class ScoringReport:
 
 
 def read_rows(path: Path) -> list[LabelledAnswer]:
-    """The rows of a JSON Lines file.
+    """Read the rows of a JSON Lines file.
 
     Raises:
         ConfigError: the file cannot be read or is empty, or a line is not such a row; the message
@@ -234,5 +233,5 @@ async def _fill(verdicts: list[Verdict | None], place: int, scored: Awaitable[Ve
 
 
 def by_category(report: ScoringReport) -> Iterator[tuple[str, Counts]]:
-    """Categories, the least accurate first."""
+    """Yield (category, counts), the least accurate category first."""
     yield from sorted(report.categories.items(), key=lambda item: (item[1].accuracy, item[0]))

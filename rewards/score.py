@@ -46,7 +46,7 @@ def score(
         options: options of the verifier.
 
     Raises:
-        UnknownVerifier: nobody registered the name; the message names the near miss.
+        UnknownVerifier: nothing has this name; the message suggests a similar name.
         ConfigError: the verifier does not take these options.
     """
     parts = [ImagePart(data=image) if isinstance(image, bytes) else image for image in images]
@@ -96,12 +96,12 @@ def shared_verifier(name: str, **options: Any) -> Verifier:
     closed.
 
     Raises:
-        UnknownVerifier: nobody registered the name; the message names the near miss.
+        UnknownVerifier: nothing has this name; the message suggests a similar name.
         ConfigError: the verifier does not take these options.
     """
     try:
         return _cached_verifier(name, find_verifier(name), tuple(sorted(options.items())))
-    except TypeError:  # an option is a list or a dict, which cannot be part of the cache's key
+    except TypeError:  # An option is a list or a dict, which cannot be part of the cache's key.
         return make_verifier(name, **options)
 
 
@@ -109,7 +109,7 @@ def shared_verifier(name: str, **options: Any) -> Verifier:
 def _cached_verifier(name: str, target: object, options: tuple[tuple[str, Any], ...]) -> Verifier:
     """Make a verifier once for each name and set of options.
 
-    `target`, the registered class or function, is part of the cache's key alone: when another
-    verifier is registered under the name, the old one is not returned.
+    `target`, the registered class or function, serves as a part of the cache's key only: after
+    another verifier was registered under the name, the old verifier is not returned.
     """
     return make_verifier(name, **dict(options))

@@ -1,5 +1,5 @@
-"""Checks of what a verifier returned: anything wrong becomes a verdict without a reward, never a
-zero.
+"""Checks of what a verifier returned: a result that cannot be used becomes a verdict without a
+reward, and never a reward of zero.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .registry import FunctionVerifier, as_verdict
 
 
 def failed(name: str, error: BaseException) -> Verdict:
-    """The verdict for what the verifier `name` raised."""
+    """Return the verdict for an exception that the verifier `name` raised."""
     if isinstance(error, RewardUnavailable):
         return error.verdict
     if isinstance(error, RemoteError):  # a judge behind HTTP
         description = f"{type(error).__name__}: {error}"
         return Verdict.unavailable(description) if error.retryable else Verdict.error(description)
-    if isinstance(error, TimeoutError):  # of something the verifier waited for
+    if isinstance(error, TimeoutError):  # The verifier waited for something else, in vain.
         return Verdict.unavailable(f"{name}: {type(error).__name__}: {error}".rstrip(": "))
     return Verdict.error(f"{name} raised {type(error).__name__}: {error}")
 
 
 def is_bug(error: BaseException) -> bool:
-    """Whether whoever runs the verifier should look at a traceback."""
+    """Return whether an exception is a bug of the verifier, whose traceback should be logged."""
     return not isinstance(error, (RewardUnavailable, RemoteError, TimeoutError))
 
 
@@ -44,7 +44,7 @@ def usable(name: str, value: object) -> Verdict:
 
 def one_each(value: object, number: int) -> Sequence[object]:
     """Return the results of `score_group`, a result for each of `number` samples."""
-    if isinstance(value, Verdict):  # nothing came of it, for all of them
+    if isinstance(value, Verdict):  # The call failed as a whole, which holds for each sample.
         return [value] * number
     if isinstance(value, Sequence) and len(value) == number:
         return value
@@ -52,6 +52,6 @@ def one_each(value: object, number: int) -> Sequence[object]:
 
 
 def is_async_verifier(verifier: Verifier) -> bool:
-    """Whether `score` is a coroutine function."""
+    """Return whether `score` is a coroutine function."""
     function = verifier.function if isinstance(verifier, FunctionVerifier) else verifier.score
     return inspect.iscoroutinefunction(function)

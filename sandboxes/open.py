@@ -2,7 +2,8 @@
 
 A probe does what an attacker would do (read a file of the host, open a socket, signal the
 supervisor, mount) and must fail; or does what a program needs and must succeed. A tier that fails a
-single probe is not offered.
+single probe is not offered. There is no list of kernel versions instead, because a system call may
+exist and still be withheld (decision 0404).
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ This tier is never chosen automatically, only named by an address.
 
 _LIMITS = Limits(timeout_s=10, cpu_s=5)
 
+# 0x10000000 is CLONE_NEWUSER, and ptrace request 16 is PTRACE_ATTACH. A parent outside the pid
+# namespace has the pid 0, which `kill` would take for the own process group, so pid 1 is tried.
+# The last lines do what a program needs, and "done" shows that every line before was reached.
 _PROBE_PROGRAM = """
 import ctypes, os, socket, sys
 witness = sys.argv[1]
@@ -94,7 +98,7 @@ print(way.recv(99).split(b"\\r\\n")[0].decode())
 
 @dataclass(frozen=True, slots=True)
 class TierFinding:
-    """The result of probing a tier: the problems found, and notes to the operator."""
+    """The result of probing a tier: the problems found, and notes for the operator."""
 
     tier: str
     problems: list[str] = field(default_factory=list[str])
@@ -109,6 +113,7 @@ class TierFinding:
 async def probe(sandbox: SlotSandbox) -> TierFinding:
     """Attack the isolation of an open sandbox from inside, and return what did not hold."""
     with tempfile.NamedTemporaryFile(prefix="ludus-witness-") as witness:
+        # Readable by everybody, so that only isolation can refuse to open the file.
         os.chmod(witness.name, 0o644)
         execution = await sandbox.execute(_PROBE_PROGRAM, argv=[witness.name], limits=_LIMITS)
     problems = [
@@ -121,6 +126,7 @@ async def probe(sandbox: SlotSandbox) -> TierFinding:
     else:
         problems += await _probe_library(sandbox)
         problems += await _probe_leftovers(sandbox)
+        # In the other tiers ludus sets the limits itself, and needs no probe of an engine.
         problems += await _probe_bounds(sandbox) if sandbox.tier == DOCKER else []
         problems += await _probe_network(sandbox) if sandbox.offers_network else []
     return TierFinding(sandbox.tier, problems, sandbox.notes)
@@ -129,7 +135,8 @@ async def probe(sandbox: SlotSandbox) -> TierFinding:
 async def _probe_library(sandbox: SlotSandbox) -> list[str]:
     """Return a problem if programs cannot import the standard library.
 
-    Where the root file system is the host's, a folder above Python may be closed to other users.
+    A folder above this machine's Python may be closed to other users, and a program is another
+    user.
     """
     execution = await sandbox.execute(_LIBRARY_PROGRAM, limits=_LIMITS)
     if execution.ok:
@@ -142,6 +149,9 @@ async def _probe_library(sandbox: SlotSandbox) -> list[str]:
 
 
 async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:
+    """Return a problem unless a run after a run that left a process behind starts in an empty
+    directory.
+    """
     first_run = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
     second_run = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
     if first_run.ok and second_run.stdout == "[]\n":
@@ -214,7 +224,7 @@ def refuse_unknown(tier: str) -> None:
     """Refuse a name that is neither a tier, an address of a server, nor a sandbox of your own.
 
     Raises:
-        ConfigError: with what there is to name.
+        ConfigError: the name is unknown; the text lists the tiers and the other forms of a name.
     """
     if tier not in TIERS and not is_address(tier) and not is_own(tier):
         raise ConfigError(
@@ -259,7 +269,7 @@ async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
             raise ConfigError(
                 "image, runtime and network are settings of the server, not of its clients"
             )
-        from .remote import open_remote  # dear: an HTTP client
+        from .remote import open_remote  # imported only here, because its HTTP client loads slowly
 
         return await open_remote(tier)
     if tier is not None and is_own(tier):
@@ -271,7 +281,7 @@ async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
     if tier is not None:
         return await _open(tier, settings)
     reasons: list[str] = []
-    for candidate in TIERS[:-1]:
+    for candidate in TIERS[:-1]:  # all but `unsafe`
         try:
             return await _open(candidate, settings)
         except (ConfigError, MissingExtra) as error:

@@ -1,4 +1,4 @@
-"""Aggregation combines the scores of a rubric's items into a reward."""
+"""Combines the scores of a rubric's items into a reward."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def aggregate(rubric: Rubric, scores: Mapping[str, float]) -> float:
 
     Args:
         rubric: its items, formula, clip and floor.
-        scores: score by item id; every item must be there, gates that failed excepted from needing
-            the rest.
+        scores: score by item id. Every item needs a score, unless a gate has failed: then the
+            scores of the gates are enough.
 
     >>> from .rubric import read_rubric
     >>> rubric = read_rubric([{"text": "a", "weight": 2.0}, {"text": "b", "weight": -1.0}])

@@ -1,5 +1,5 @@
-"""The caller of a judge's server caches answers, joins equal questions that are under way, and
-bounds the calls in number, time and tokens.
+"""Calls to a judge's server: answers are cached, equal questions that are under way are joined, and
+the calls are bounded in number, time and tokens.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class JudgeServer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Effort:
-    """Effort counts the requests, cached answers, repairs and tokens that judging took."""
+    """Counts of the requests, cached answers, repairs and tokens that judging took."""
 
     asked: int = 0
     """Requests that a server answered."""
     cached: int = 0
-    """Answers that were kept already."""
+    """Answers that came from the store."""
     joined: int = 0
     """Questions that waited for an equal one under way."""
     repaired: int = 0
@@ -86,7 +86,7 @@ class Effort:
         self.tokens += effort.tokens
 
     def metrics(self) -> dict[str, float]:
-        """The numbers as metrics of a verdict."""
+        """Return the counts as metrics of a verdict."""
         return {
             "judge/asked": float(self.asked), "judge/cached": float(self.cached + self.joined),
             "judge/repaired": float(self.repaired), "judge/tokens": float(self.tokens),
@@ -130,7 +130,7 @@ class _Fetch:
 
 @dataclass(slots=True)
 class JudgeCaller:
-    """A caller asks a single judge, on the event loop that first asks.
+    """Asks a single judge, through a client of the event loop that asks.
 
     Args:
         server: address of the judge and settings of each request.
@@ -182,7 +182,8 @@ class JudgeCaller:
                     second_question = repaired(question)
                     return read(_whole_text(await self._answer(second_question, effort, draw)))
         except TimeoutError as error:
-            last = f": {error}" if isinstance(error, RequestTimeout) else ""  # of an attempt
+            # Either the deadline passed here, or the client gave up on its attempts and says why.
+            last = f": {error}" if isinstance(error, RequestTimeout) else ""
             raise RequestTimeout(
                 f"the judge gave no verdict within {self.server.deadline_s:g} s{last}"
             ) from None
@@ -199,7 +200,7 @@ class JudgeCaller:
             async with asyncio.timeout(self.server.deadline_s):
                 return (await self._answer(question, effort, 0, **extra)).top
         except TimeoutError as error:
-            last = f": {error}" if isinstance(error, RequestTimeout) else ""  # of an attempt
+            last = f": {error}" if isinstance(error, RequestTimeout) else ""  # as in `ask`
             raise RequestTimeout(
                 f"the judge gave no token within {self.server.deadline_s:g} s{last}"
             ) from None
@@ -239,8 +240,9 @@ class JudgeCaller:
             asyncio.create_task(self._fetch(key, canonical, question.messages, request))
         )
 
+        # The dictionary is bound now, since `_attach` makes another for another event loop.
         def forget(_: object, requests: dict[str, _Fetch] = self._under_way) -> None:
-            if requests.get(key) is fetch:  # a later request may have taken the place
+            if requests.get(key) is fetch:  # A later request may have taken its place.
                 del requests[key]
 
         fetch.task.add_done_callback(forget)

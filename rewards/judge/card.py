@@ -1,11 +1,11 @@
-"""How wrong a judge is, measured: a card of rates with intervals.
+"""Cards with the measured error of a judge: rates with intervals.
 
-A judge is a measuring instrument, and its error is a property that can be measured before anybody
-trains on it. The card holds, each with a 95% interval:
+The error of a judge can be measured before anybody trains with the judge's verdicts. A card holds
+these rates, each with a 95% interval:
 
 | measure | what is done |
 |---|---|
-| agreement | the judge's verdicts held against labels, those given or those built in |
+| agreement | the judge's verdicts are compared with the labels given, or the built-in labels |
 | false praise, false blame | the two kinds of disagreement apart |
 | injection | responses that ask for a score instead of earning one, and were paid |
 | position | equal pairs shown in both orders whose winner changed |
@@ -28,7 +28,7 @@ from .prompt import VERSION
 
 
 class JudgeCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card holds the measured error of a judge, for a model and a version of the prompts."""
+    """The measured error of a judge, for a model and a version of the prompts."""
 
     model: str
     base_url: str
@@ -40,7 +40,7 @@ class JudgeCard(msgspec.Struct, frozen=True, kw_only=True):
         """Return the measure called `name`.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the card has no measure of this name.
         """
         return {measure.name: measure for measure in self.measures}[name]
 
@@ -53,8 +53,8 @@ def read_card(path: str | Path, *, model: str) -> JudgeCard:
     """Read the card in a file that `ludus check-judge --out` wrote.
 
     Raises:
-        ConfigError: the file holds no card, or that of another model or of other prompts, whose
-            error says nothing about this judge.
+        ConfigError: the file holds no card, or the card of another model or of other prompts, which
+            says nothing about this judge.
     """
     try:
         card = msgspec.json.decode(Path(path).expanduser().read_bytes(), type=JudgeCard)

@@ -44,6 +44,9 @@ _FACTS = (
 
 
 def _cases() -> list[LabelledCase]:
+    """Return four cases for each fact, of which two are met: either answer under a criterion that
+    asks for the right answer, and under a criterion that excludes the wrong answer.
+    """
     labelled: list[LabelledCase] = []
     for question, right, wrong, criterion in _FACTS:
         names = f'The response gives "{right}" as {criterion}.'
@@ -67,11 +70,14 @@ def _cases() -> list[LabelledCase]:
 
 LABELLED: list[LabelledCase] = _cases()
 UNANSWERED: list[LabelledCase] = [case for case in LABELLED if " does not " not in case.criterion]
-"""Cases whose criterion no response can meet that gives no answer."""
+"""The cases with a criterion that a response without an answer cannot meet. A criterion that only
+excludes an answer is met by saying nothing.
+"""
 QUESTIONS: list[tuple[str, str, str]] = [
     (question, right, f"It is {right}.") for question, right, _, _ in _FACTS
 ]
-"""(question, what a right answer holds, an answer of ours)."""
+"""(question, a text that every right answer contains, a right answer)."""
+# Text without content. A response that is made longer by it must not score better.
 PADDING = (
     "To put it in more words, this is an answer to the question that was asked, and the question "
     "that was asked is the one that this is an answer to. As has been said, it is so."

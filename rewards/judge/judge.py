@@ -38,11 +38,12 @@ class RubricJudge:
         rubric: path of a TOML file; "" where each sample brings its own.
         mode: "hard" takes one answer; "samples" the mean of `samples` answers; "logprobs" the
             expected score under the probabilities of the first token, E[s] = sum p(s) s, over the
-            candidates that are scores (falls back to "hard" where the server tells none).
+            candidates that are scores (or one answer, as in "hard", where the server reports no
+            probabilities).
         samples: answers an item in mode "samples"; the temperature should then be above 0.
-        calls: "item" asks one question an item; "batch" all items in one, cheaper by about their
-            number, with some halo of one verdict on the next.
-        settings: whom to ask and within which bounds; see `JudgeSettings`.
+        calls: "item" asks one question for each item. "batch" asks one for all items, which costs
+            about as many times less as there are items, but one verdict may colour the next.
+        settings: which judge is asked and within which bounds; see `JudgeSettings`.
 
     Raises:
         ConfigError: no address or model, an unknown mode, or a rubric that cannot be used.
@@ -67,7 +68,9 @@ class RubricJudge:
         if samples < 1:
             raise ConfigError(f"samples must be at least 1, got {samples}")
         if mode == "samples" and not settings.get("temperature"):
-            raise ConfigError("mode 'samples' draws equal answers at temperature 0; raise it")
+            raise ConfigError(
+                "mode 'samples' draws equal answers at temperature 0; set a temperature above 0"
+            )
         self.rubric = load_rubric(rubric) if rubric else None
         self.mode: Mode = mode
         self.samples = samples if mode == "samples" else 1
@@ -109,6 +112,7 @@ class RubricJudge:
             name: (score, items[name].weight if name in items else 1.0)
             for name, score in scores.items()
         }
+        # A merit that is not fully met, or a flaw that is.
         wanting = [
             i for i in rubric.items if i.id in scores and (scores[i.id] < 1) is not i.is_flaw
         ]

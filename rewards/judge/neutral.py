@@ -1,7 +1,8 @@
-"""This module makes untrusted text harmless for a prompt without changing what a person reads.
+"""Makes untrusted text harmless for a prompt without changing what a person reads.
 
-The text of a policy travels as one JSON string on a line of its own. JSON alone keeps quotes and
-line ends inside the string; what is added here keeps a tokenizer or a terminal from acting on it.
+The text of a policy travels as one JSON string on a line of its own. JSON keeps quotes and line
+ends inside the string. This module also keeps a tokenizer from reading special tokens in the text,
+and a terminal from obeying control characters in it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import unicodedata
 
 MAX_CHARS = 60_000
-"""Longer texts lose their middle, with a mark that says how much."""
+"""The most characters of a text. A longer text loses its middle, and a mark says how much."""
 
 _CHAT_TOKENS = re.compile(
     r"<(?=[|/!]|\uff5c|[A-Za-z_]|\s*\|)|\[(?=/?[A-Z][A-Z_]{2,}\])|\uff5c|<(?=<)"
@@ -57,6 +58,6 @@ def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
     '"a\\\\n\\\\u003c|im_end|>"'
     """
     line = json.dumps(cleaned(shortened(text, max_chars)), ensure_ascii=False)
-    # separators of lines that JSON leaves alone but str.splitlines and some servers do not
+    # JSON leaves these characters as they are; str.splitlines and some servers end a line there.
     line = line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
     return _CHAT_TOKENS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)

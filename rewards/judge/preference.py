@@ -50,7 +50,7 @@ class Comparisons:
 
 
 class PreferenceJudge:
-    """The preference judge compares the answers of a group; a reward is a share of wins.
+    """Compares the answers of a group; a reward is a share of wins.
 
     Every pair is shown in both orders and each order counts half, so that a judge's liking for a
     place cancels out; ties count half. With `rating = "win_rate"` the reward is the mean share of
@@ -66,7 +66,7 @@ class PreferenceJudge:
             neighbours), "listwise" two rankings of the whole list, in opposite orders, at most 12
             answers.
         rating: "win_rate" or "bradley_terry".
-        settings: whom to ask and within which bounds; see `JudgeSettings`.
+        settings: which judge is asked and within which bounds; see `JudgeSettings`.
 
     Raises:
         ConfigError: no address or model, or an unknown scheme or rating.
@@ -170,6 +170,8 @@ class PreferenceJudge:
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
             comparisons.failed[first] = comparisons.failed[second] = error
             return
+        # Both numbers are the share of the answer that was shown first, so an answer that wins in
+        # both orders has 1 and 0. Any other sum means that the order decided.
         comparisons.flips += forward + backward != 1.0
         comparisons.add(first, second, (forward + 1 - backward) / 2)
 

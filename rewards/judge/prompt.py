@@ -1,4 +1,4 @@
-"""This module writes the prompts of a judge.
+"""Writes the prompts of a judge.
 
 The layout keeps what the policy wrote apart from what the judge is asked. A user message holds one
 block of data between two lines with the same mark, then the criterion. Each text in the block is a
@@ -52,7 +52,7 @@ class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """JSON Schema of the answer, for servers that hold a model to one."""
 
     def request(self, *, guided: bool) -> dict[str, Any]:
-        """The fields of the chat request that go beyond messages."""
+        """Return the fields of the chat request besides the messages."""
         if not guided:
             return {}
         shape = {"name": "verdict", "strict": True, "schema": self.schema}
@@ -167,17 +167,16 @@ def repaired(question: JudgeQuestion) -> JudgeQuestion:
 
 
 def unguarded(question: str, response: str, item: RubricItem) -> JudgeQuestion:
-    """Return a prompt as most public judges write prompts, with the response pasted in as is.
+    """Return a prompt as most public judges write prompts, with the response pasted in unchanged.
 
-    For comparison only: the positive control of the injection tests. Nothing that gives a reward
-    uses it.
+    This is the positive control of the injection tests, and is used for no reward.
     """
     pasted = (
         f"Grade the response.\n\nCriterion: {item.text}\n\n<question>{question}</question>\n"
         f"<response>{response}</response>\n\n"
         f'Answer as JSON: {{"reason": "...", "{field_of(item)}": {_values(item)}}}'
     )
-    sendable = pasted.encode("utf-8", "replace").decode()  # half a surrogate pair cannot travel
+    sendable = pasted.encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
     return JudgeQuestion(messages=[user(sendable)], schema={})
 
 

@@ -1,9 +1,9 @@
-"""This module reads a single verdict from a judge's answer, or refuses the answer.
+"""Reads a single verdict from a judge's answer, or refuses the answer (decision 0305).
 
 A number or an object that merely occurs in a text is never a verdict. The answer has to *end* with
-one JSON object that begins on a line of its own; thoughts and sentences may go before, nothing but
-the end of a code block after. An object that is quoted in a sentence, sits in a broken one, is
-taken back, or is followed by another is not read.
+one JSON object that begins on a line of its own. Thoughts and sentences may stand before the
+object, and nothing but the end of a code block after it. An object is not read if it is quoted in a
+sentence, is part of a broken object, is taken back, or is followed by another object.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .rubric import ItemKind, RubricItem
 
 MAX_ANSWER_CHARS = 64_000
 MAX_DIGITS = 20
-"""Digits of a number that is read."""
+"""The most digits of an integer; a longer number is refused before Python converts it."""
 HOLISTIC = (1, 10)
 """Lowest and highest score of a holistic judgement (Rubrics as Rewards, implicit)."""
 
@@ -131,8 +131,8 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
         raise UnreadableVerdict(
             f"the answer has {len(answer)} characters; at most {MAX_ANSWER_CHARS} are read"
         )
-    # The text after the last closed thought, and refuse an answer with an open thought. The prompt
-    # of some models opens the thought, so that the answer holds its end alone.
+    # Only the text after the last closed thought is read, and an answer within an open thought is
+    # refused. An end without a beginning is usual, since the prompt of some models opens a thought.
     closed = list(_CLOSED.finditer(answer))
     if len(_OPENED.findall(answer)) > len(closed):
         raise UnreadableVerdict("the answer ends within a thought")
@@ -171,7 +171,9 @@ _CLOSED = re.compile(
 _MARKUP = re.compile(
     r"<[|/!]?[^\W\d][^<>\n]{0,80}>|\[/?[A-Z_]{3,}\]|\u25c1[^\u25b7\n]{0,40}\u25b7|\uff5c"
 )
-"""Tags and tokens: what stands behind one may be a page, a thought or another speaker's turn."""
+"""Tags and special tokens. The text behind such a mark may be a quoted page, a thought or the turn
+of another speaker, and not the judge's own answer.
+"""
 _AFTER = re.compile(r"[\s`.]+")
 _ASKED = frozenset({"met", "score", "better", "ranking", "verdict", "verdicts"})
 """Fields that carry verdicts."""
@@ -183,7 +185,11 @@ def _rivals(name: str, value: object) -> bool:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields as a dict, and refuse names that differ only by looks, case or signs."""
+    """Return the fields of an object as a dict.
+
+    Names that differ only by looks, case or signs are refused: such an object holds two verdicts,
+    of which Python would read one and another reader the other.
+    """
     plain = {
         re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold()) for name, _ in pairs
     }

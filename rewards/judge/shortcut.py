@@ -1,4 +1,4 @@
-"""Empty responses, which hold nothing that could be graded, are found without asking a judge.
+"""Finds empty responses, which hold nothing that could be graded, without asking a judge.
 
 Some judges pay texts such as ":" or "Solution" (the "master keys" of arXiv 2507.08794). A response
 without a single content word is worth 0 without a question.

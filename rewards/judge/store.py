@@ -1,5 +1,5 @@
-"""The store keeps every request to a judge with the answer on disk, so that a reward costs nothing
-the second time and can be reproduced byte for byte later.
+"""A store of every request to a judge with the answer, on disk, so that a reward costs nothing the
+second time and can be reproduced byte for byte later.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def open_database(path: str | Path) -> sqlite3.Connection:
     if str(path) != ":memory:":
         path = Path(path).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
+    # Without an isolation level, every statement is committed at once, and the lock of the file is
+    # never held between two statements.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     database.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     database.execute("PRAGMA journal_mode = WAL")
@@ -109,9 +111,11 @@ class JudgementStore:
             )
         except sqlite3.Error as error:
             self._tell(error)
+        # Another process may have kept another answer first: then that one counts for both.
         return self.get(key) or answer
 
     def _tell(self, error: sqlite3.Error) -> None:
+        """Log the first failure of the file; later failures are of the same kind."""
         if not self._failed:
             logger.warning(
                 "judgements are not kept in %r (%s): such rewards cannot be reproduced from it",

@@ -1,5 +1,5 @@
-"""Micro-batching scores samples that arrive singly many at a time, which uses a GPU or a wide CPU
-better.
+"""Micro-batching: samples that arrive one by one are scored many at a time, which uses a GPU or a
+CPU of many cores better.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ class _Waiting(Generic[Item, Result]):
 
 
 class MicroBatcher(Generic[Item, Result]):
-    """A micro-batcher gathers items into batches for a blocking function, which runs on a single
-    thread.
+    """Gathers items into batches for a blocking function, which runs on a single thread.
 
     A batch begins once it is full or its first item has waited `max_wait_s`, and not before the
-    previous batch has ended; meanwhile the next one gathers. A caller therefore waits at most
+    previous batch has ended; the next batch gathers meanwhile. A caller therefore waits at most
     `max_wait_s` and two batches while the load stays below the capacity.
 
     A batch that runs out of memory is halved, and later batches are no larger. A batch that fails
@@ -94,7 +93,8 @@ class MicroBatcher(Generic[Item, Result]):
             Exception: what `run` raised for this item alone.
         """
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # those of a loop that is gone are left to it
+        # The items of an earlier event loop stay with that loop, whose futures they wait for.
+        if loop is not self._loop:
             self._loop, self._serving = loop, None
             self._queue, self._full = deque(), asyncio.Event()
         waiting = _Waiting[Item, Result](item, loop.create_future(), time.monotonic())
@@ -104,6 +104,7 @@ class MicroBatcher(Generic[Item, Result]):
         if self._serving is None or self._serving.done():
             self._serving = loop.create_task(self._serve(), name=f"ludus-batches-{self.label}")
         try:
+            # Unlike `await future`, this does not cancel the future together with the caller.
             await asyncio.wait({waiting.future})
         except asyncio.CancelledError:
             if not waiting.begun:
@@ -114,8 +115,8 @@ class MicroBatcher(Generic[Item, Result]):
         return waiting.future.result()
 
     async def close(self) -> None:
-        """Tell whoever waits that nothing is computed any more (`RewardUnavailable`), and do not
-        wait for a batch that runs.
+        """Fail all waiting callers with `RewardUnavailable`, without waiting for a batch that is
+        running.
         """
         if self._serving is not None and self._loop is asyncio.get_running_loop():
             self._serving.cancel()
@@ -144,7 +145,8 @@ class MicroBatcher(Generic[Item, Result]):
                         continue
                     if isinstance(outcome, Exception):
                         waiting.future.set_exception(outcome)
-                        waiting.future.exception()  # its caller may have given up
+                        # If the caller has given up, asyncio would log an exception nobody read.
+                        waiting.future.exception()
                     else:
                         waiting.future.set_result(outcome)
 
@@ -156,7 +158,7 @@ class MicroBatcher(Generic[Item, Result]):
             if not waiting.future.done():
                 detail = f"{self.label} was closed before this could be computed"
                 waiting.future.set_exception(RewardUnavailable(Verdict.unavailable(detail)))
-                waiting.future.exception()  # its caller may have given up
+                waiting.future.exception()  # marked as read, as in `_serve`
 
     async def _gather(self) -> None:
         remaining_s = self._queue[0].since + self.max_wait_s - time.monotonic()
@@ -182,7 +184,7 @@ class MicroBatcher(Generic[Item, Result]):
             return [failure]
         if not is_out_of_memory(failure):
             return [outcome for item in items for outcome in self._outcomes([item])]
-        del failure  # its traceback holds the tensors of the batch
+        del failure  # Its traceback holds the tensors of the batch, whose memory is needed now.
         half = len(items) // 2
         self.max_batch = min(self.max_batch, half)
         logger.warning(
@@ -261,14 +263,15 @@ class Batched:
             await closing
 
     def _score_batch(self, items: Sequence[Any]) -> Sequence[object]:
-        if not self._started:  # here, since a device belongs to the process that computes
+        # Not earlier: a CUDA context does not survive the fork of the worker (decision 0310).
+        if not self._started:
             getattr(self.verifier, "start", lambda: None)()
             self._started = True
         return self.verifier.score_batch(items)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether `error` says that memory could not be had, on the host or on a device.
+    """Return whether `error` says that memory could not be allocated, on the host or on a device.
 
     >>> is_out_of_memory(MemoryError())
     True

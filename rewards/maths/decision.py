@@ -162,7 +162,8 @@ def decide(
     ):
         if gold_formula == answer_formula:
             return PairDecision(True, "formula", "the same formula")
-        if "\\" in cleaned_gold and len(gold_formula) > 1:  # one letter may be a choice
+        # A single letter is left to the comparison of choices.
+        if "\\" in cleaned_gold and len(gold_formula) > 1:
             return PairDecision(
                 False, "formula", f"the formula {answer_formula} is not {gold_formula}"
             )
@@ -170,7 +171,7 @@ def decide(
         choice = choose(cleaned_gold, cleaned_answer)
         if choice.equal is not None:
             return PairDecision(choice.equal, "choice", choice.detail)
-        # The letters leave it open: compare with the text of the gold's option instead.
+        # The letters decide nothing: compare with the text of the gold's option instead.
         if choice.option:
             return decide(choice.option, answer, conventions, deep=deep)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)

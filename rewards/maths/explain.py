@@ -100,7 +100,7 @@ def _candidates(
     """Yield a step for every candidate answer, in text order: rank, kind, place and why the
     candidate won or lost.
     """
-    if verifier.pipeline:
+    if verifier.pipeline:  # A pipeline of another project has no candidates of ours to show.
         return
     candidates = survey(response, thinking=verifier.thinking, truncated=truncated)
     for rank, candidate, fate in candidates[-MAX_CANDIDATES:]:
@@ -108,8 +108,7 @@ def _candidates(
         place = f"{candidate.kind} at {candidate.start}"
         text = " ".join(candidate.text.split())
         quoted = f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
-        line = f"rank {rank}, {place}: {quoted} - {fate}"
-        yield DecisionStep("candidate", line, mood)
+        yield DecisionStep("candidate", f"rank {rank}, {place}: {quoted} - {fate}", mood)
     if len(candidates) > MAX_CANDIDATES:
         yield DecisionStep("candidate", f"and {len(candidates) - MAX_CANDIDATES} before these")
 
@@ -138,6 +137,8 @@ def _spelled(node: Node, depth: int) -> str:
     parts = [_spelled(arg, depth + 1) for arg in node.args]
     match node.op:
         case "num":
+            # A number of 2000 bits has 600 digits, which is more than is shown anyway. Python
+            # refuses to write numbers of several thousand digits.
             value = node.value
             bits = max(value.numerator.bit_length(), value.denominator.bit_length())
             return str(value) if bits < 2000 else "a number of many digits"

@@ -41,8 +41,8 @@ def receive(sock: socket.socket, *, deadline: float | None = None) -> object:
 
     Raises:
         TimeoutError: the deadline passed.
-        ChannelClosed: the other side closed or died.
-        BadFrame: more than MAX_FRAME bytes were announced, or the bytes are not MessagePack.
+        PoolChannelClosed: the other side closed or died.
+        BadPoolFrame: more than MAX_FRAME bytes were announced, or the bytes are not MessagePack.
     """
     (size,) = _HEADER.unpack(_exactly(sock, _HEADER.size, deadline))
     if size > MAX_FRAME:

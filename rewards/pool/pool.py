@@ -128,8 +128,8 @@ class WorkerPool:
     # --- asking ---
 
     def submit(self, request: object, *, cpu_s: float | None = None) -> Future[PoolOutcome]:
-        """Queue a request; the future always resolves to an Outcome, never to an exception of the
-        scorer.
+        """Queue a request; the future always resolves to a `PoolOutcome`, even if the scorer
+        raises.
 
         `cpu_s` overrides the pool's CPU seconds for this item.
         """
@@ -375,7 +375,7 @@ def _outcome(message: object, worker: PoolWorker) -> PoolOutcome:
     """Read a worker's reply.
 
     Raises:
-        BadFrame: the message is not a reply.
+        BadPoolFrame: the message is not a reply.
     """
     try:
         reply = msgspec.convert(message, _Reply)

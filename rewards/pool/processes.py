@@ -114,7 +114,7 @@ class PoolTemplate:
         """Return a fresh warm worker.
 
         Raises:
-            ChannelClosed, OSError: the template is gone.
+            PoolChannelClosed, OSError: the template is gone.
         """
         our_end, worker_end = socket.socketpair()
         with self._lock, worker_end:

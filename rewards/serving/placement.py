@@ -42,7 +42,7 @@ class VerifierHost(Protocol):
     about: About
 
     async def start(self) -> None:
-        """Build the verifier: what cannot work fails here."""
+        """Build the verifier; a verifier that cannot work raises its error here."""
         ...
 
     async def stop(self) -> None:
@@ -67,8 +67,8 @@ class OwnProcess:
     """A verifier that never blocks, called on the event loop.
 
     Args:
-        name: under which it is offered.
-        build: makes it.
+        name: the name under which the verifier is offered.
+        build: makes the verifier.
         timeout_s: the time limit for a verdict that has to be awaited.
     """
 
@@ -150,8 +150,8 @@ class WorkerProcesses:
     """A verifier in worker processes.
 
     Args:
-        name: under which it is offered.
-        build: makes it, in each process.
+        name: the name under which the verifier is offered.
+        build: makes the verifier, in each process.
         limits: the limits on the processes.
         metrics: the metrics of the server.
         timeout_s: the time limit of a verdict, from when a process begins on it; the process is
@@ -176,7 +176,7 @@ class WorkerProcesses:
 
     @property
     def problem(self) -> str:
-        """Why no process can be had."""
+        """Return why no process can be started; empty if one can."""
         return self._workers.group.problem
 
     async def start(self) -> None:
@@ -231,8 +231,8 @@ class WorkerProcesses:
         except NoFreeWorker as error:
             verdict = Verdict.unavailable(f"{self.name}: {error}")
         except WorkerLost as error:
-            # The verdict for a sample that two processes were lost on: a bug if the verifier ended
-            # them.
+            # The same sample was given to two processes, and both ended. That is a bug of the
+            # verifier if it ended them itself, and the machine's doing otherwise.
             name = self.name
             reason = f"{name}: two worker processes were lost on it; the second: {error}"
             ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
@@ -244,5 +244,5 @@ class WorkerProcesses:
 
 
 def late(name: str, timeout_s: float) -> Verdict:
-    """The verdict of a verifier that has none yet."""
+    """Return the verdict where a verifier has given none in time."""
     return Verdict.unavailable(f"{name} gave no verdict within {timeout_s:g} s")

@@ -19,11 +19,12 @@ GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def default_budget() -> int:
-    """Bytes for the weights of all models together: 80 % of the memory of this machine, or of the
-    container this process is in.
+    """Return the most bytes for the weights of all models together: 80 % of the memory of this
+    machine, or of the container that this process is in.
     """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+    # Without a limit there is no such file, or it says "max".
+    with contextlib.suppress(OSError, ValueError):
         total = min(total, int(GROUP_LIMIT.read_text("ascii")))
     return int(SHARE * total)
 
@@ -36,7 +37,7 @@ def refuse_beyond(budget: int, memory_of: Mapping[str, int]) -> None:
         memory_of: the bytes that each verifier keeps, by its name.
 
     Raises:
-        ConfigError: with the size of each, the largest first.
+        ConfigError: the models need more; the message gives the size of each, the largest first.
     """
     total = sum(memory_of.values())
     if total <= budget:

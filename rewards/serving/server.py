@@ -97,14 +97,14 @@ class ScoreService:
         ]
 
     def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
-        """The operations that `/v1/stream` carries for this service."""
+        """Return the operations that `/v1/stream` carries for this service."""
         return {Score: self.begin}
 
     async def start(self, context: Context) -> None:
-        """Build the verifiers: what cannot work fails here.
+        """Build the verifiers; a verifier that cannot work raises its error here.
 
         Raises:
-            ConfigError: models do not fit into memory together.
+            ConfigError: the models do not fit into memory together.
         """
         self._instance = context.instance
         models: list[ServedVerifier] = []
@@ -120,7 +120,8 @@ class ScoreService:
         other_scorers = [scorer for scorer in self._scorers.values() if scorer not in models]
         await asyncio.gather(*(scorer.host.start() for scorer in other_scorers))
         self._refuse_what_does_not_fit()
-        for model in models:  # one by one, so that the next is not read once memory is taken
+        # One by one, so that a model that no longer fits is not read into memory that is taken.
+        for model in models:
             await model.host.start()
             self._refuse_what_does_not_fit()
 
@@ -149,7 +150,7 @@ class ScoreService:
         await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
 
     def load(self) -> Load:
-        """Not ready for more once the queue is taken, or where a verifier has no process."""
+        """Return the load; a full queue or a verifier without a process is a problem."""
         admission = self._admission
         problems = [scorer.host.problem for scorer in self._scorers.values()]
         if admission.depth >= admission.limit:

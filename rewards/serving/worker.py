@@ -67,7 +67,7 @@ class VerifierPart:
 
     Args:
         name: the name of the verifier.
-        build: makes it.
+        build: makes the verifier, in the template process.
     """
 
     def __init__(self, name: str, build: Callable[[], Verifier]) -> None:
@@ -100,6 +100,7 @@ class VerifierPart:
         assert self._loop is not None
         try:
             scoring = call.run()
+            # This is a thread of the worker, but an awaitable has to run on its event loop.
             if inspect.isawaitable(scoring):
                 scoring = asyncio.run_coroutine_threadsafe(_awaited(scoring), self._loop).result()
         except BaseException as error:

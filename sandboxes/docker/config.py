@@ -26,11 +26,16 @@ LUDUS = "/ludus"
 """The folder of a container in which the files of the slot itself appear."""
 
 LINE_FOLDER = "line"
+"""The name of the folder with the socket to the driver, on the driver's side as well."""
 LINE = f"{LUDUS}/{LINE_FOLDER}"
-"""The folder of the socket to the driver; empty before the first program runs."""
+"""The folder of the socket to the driver.
+
+The driver unlinks the socket before the first program runs, so no program can connect to it.
+"""
 
 SOCKET = "socket"
 
+# The folder of the slot's code is in `sys.path` only during the import, and not for programs.
 _BOOT = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -41,8 +46,9 @@ main(sys.argv[2])
 
 _RUNTIME_BYTES = 64 << 20
 _RUNTIME_PIDS, _PIDS_PER_PROCESS = 256, 8
-"""What gVisor (release 20221219) takes beside a program: 38 MB and 158 threads at rest, 8 threads a
-process.
+"""Room for what gVisor takes beside a program.
+
+Release 20221219 took 38 MB and 158 threads at rest, and 8 threads for each process (decision 0419).
 """
 
 _HIDDEN = (
@@ -123,16 +129,20 @@ class Container:
         """The bound on the host's processes and threads that make up the container."""
         if self.runtime:
             return _RUNTIME_PIDS + _PIDS_PER_PROCESS * self.processes
-        return self.processes + 1
+        return self.processes + 1  # The slot is a process of the container as well.
 
     def slot(self) -> dict[str, object]:
-        """Describe a container with a slot, which the engine removes when the slot ends."""
+        """Return the request body for a container with a slot.
+
+        The engine removes the container when the slot ends.
+        """
         command = (*self.python, "-I", "-S", "-E", "-c", _BOOT, LUDUS, f"{LINE}/{SOCKET}")
         return self._config(command, auto_remove=True)
 
     def trial(self, code: str) -> dict[str, object]:
-        """Describe a container that runs `code` in the interpreter once, to be removed by the
-        caller.
+        """Return the request body for a container that runs `code` in the interpreter once.
+
+        The caller removes the container.
         """
         return self._config((*self.python, "-I", "-S", "-c", code), auto_remove=False)
 
@@ -153,7 +163,7 @@ class Container:
             "Hostname": policy.HOSTNAME,
             "Env": [f"{name}={value}" for name, value in self.environment.items()],
             "Labels": dict(self.labels),
-            # an image's own health check would run as root beside the slot
+            # An image's own health check would run as root beside the slot.
             "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": {
                 "NetworkMode": "none",
@@ -164,7 +174,7 @@ class Container:
                 "CapAdd": list(CAPABILITIES),
                 "SecurityOpt": ["no-new-privileges"],
                 "Memory": self.memory_bytes,
-                "MemorySwap": self.memory_bytes,
+                "MemorySwap": self.memory_bytes,  # memory and swap together, so no swap is left
                 "PidsLimit": self.pids,
                 "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
                 "Tmpfs": {**covered, **dict.fromkeys(policy.CONTAINER_FOLDERS, room)},

@@ -198,7 +198,10 @@ def _knock(path: str) -> None:
 
 
 def owner() -> str:
-    """Name this process, by a name that is never used twice on this machine."""
+    """Return a name of this process that is never used twice on this machine.
+
+    The system uses pids again, so the start time and the boot are part of the name.
+    """
     pid = os.getpid()
     return f"{_boot()}/{_pid_namespace()}/{os.geteuid()}/{pid}-{start_time(pid)}"
 
@@ -209,6 +212,8 @@ def _lives(name: str) -> bool:
     Nothing is known of processes in another pid namespace, nor, for an ordinary user, of other
     users' processes; these count as alive.
     """
+    # No process survives a restart of the machine. A label of another form was not written by this
+    # version, so nothing is known of its process.
     boot, *rest = name.split("/")
     label_match = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))
     if boot != _boot() or not label_match:

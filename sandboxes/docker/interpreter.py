@@ -64,7 +64,7 @@ def of_image(engine: DockerEngine, trial: Container) -> Interpreter:
         engine.start(container)
         code = engine.wait(container)
     except EngineFault as error:
-        # Whether the engine's message says that the program is missing.
+        # The engine has no status code of its own for a program that the image lacks.
         message = str(error)
         if not ("python3" in message and ("not found" in message or "no such file" in message)):
             raise
@@ -79,8 +79,8 @@ def of_image(engine: DockerEngine, trial: Container) -> Interpreter:
 
 def brought_along(reason: str) -> Interpreter:
     """Return this interpreter, with mounts for the standard library and every loaded library."""
-    # List the shared libraries that this interpreter maps, without extension modules.
-    # They are observed in a running interpreter, not guessed from a list.
+    # The shared libraries are those that a running interpreter has mapped, since no fixed list is
+    # right on every system. Extension modules are left out: they come with the standard library.
     listing = subprocess.run(
         [PYTHON, "-I", "-S", "-c", _LIST_LIBRARIES],
         capture_output=True,

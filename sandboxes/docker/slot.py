@@ -1,6 +1,6 @@
 """A slot in a container: started through the engine, reached over a Unix socket.
 
-Once connected, it is a slot like any other.
+Once it has connected to the driver, it is a slot like any other (decision 0416).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .engine import DockerEngine, EngineFault
 from .suspects import Suspects
 
 _LOOK_EVERY_S = 0.25
+# `struct ucred` of a peer: pid, uid and gid.
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -70,7 +71,8 @@ class ContainerSlot(Slot):
         engine: makes the container.
         folder: a new folder, for what the container is shown of the driver.
         described: the container to make.
-        suspects: shared by the containers of a sandbox.
+        suspects: the programs that were running when a container ended at a bound; one object for
+            all containers of a sandbox, because the second try is in another container.
     """
 
     def __init__(
@@ -104,12 +106,15 @@ class ContainerSlot(Slot):
                         lines.append(await self._accept(listener))
                 finally:
                     (folder / SOCKET).unlink()
-            # The pid at the other end, in the host's numbering; 0 if the process is invisible.
+            # The kernel gives the pid of the slot as the driver would number it, or 0 if the slot
+            # is in no pid namespace that the driver sees.
             packed = lines[0].getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid: int = _CREDENTIALS.unpack(packed)[0]
-            # Open the container's control group and a handle on the first process.
             if pid <= 0:
-                raise SlotLost("the container's processes cannot be seen from here")
+                raise SlotLost(
+                    "the container's processes cannot be seen from here: the engine has to run on "
+                    "this machine"
+                )
             group = group_of(pid)
             if isinstance(group, str):
                 raise SlotLost(f"the container's control group cannot be read: {group}")
@@ -160,11 +165,12 @@ class ContainerSlot(Slot):
 
         Some runtimes (gVisor) end the whole container at a bound, not a single process. If the
         kernel says that a bound was reached, and this happens twice to the same program, the
-        program is charged with it, and the slot does not count as lost.
+        program is charged with it, and the slot does not count as lost (decision 0419).
         """
         try:
             await self._limit_memory(limits.memory_bytes + self._described.overhead_bytes)
         except BaseException:
+            # Otherwise `Slot.run` closes the descriptors in `peers`, even if it fails.
             for _, descriptor in peers:
                 os.close(descriptor)
             raise
@@ -185,11 +191,15 @@ class ContainerSlot(Slot):
             return RunOutcome(status, None, b"", b"", Usage(), detail)
         self._suspects.clear(request)
         if self._described.runtime and self._bounds_reached() != before:
-            self.give_up()  # the container may end soon, and must not take the next run with it
+            # The container may end a moment later, and must not take the next run with it.
+            self.give_up()
         return run_outcome
 
     def _bounds_reached(self) -> tuple[int, int]:
-        """Return how often memory and processes ran out in this container, as far as known."""
+        """Return how often memory ran out and how often a process was refused in this container.
+
+        Both are 0 where the counters cannot be read.
+        """
         try:
             group = self._borrowed
             return (group.oom_kills(), group.refused_processes()) if group else (0, 0)
@@ -197,6 +207,12 @@ class ContainerSlot(Slot):
             return 0, 0
 
     async def _limit_memory(self, memory_bytes: int) -> None:
+        """Set the container's memory limit for the next run: through the control group, or through
+        the engine if the driver may not write to the group.
+
+        Raises:
+            SlotLost: neither could set the limit.
+        """
         if memory_bytes == self._memory_bytes:
             return
         if not (self._borrowed and self._borrowed.bound_memory(memory_bytes)):

@@ -145,6 +145,7 @@ def main() -> None:
     """Run a client's logic and report the submitted blocks."""
     with open(JOB_FILE, encoding="utf-8") as stream:
         job = json.load(stream)
+    # What the logic prints goes to the errors, so that the standard output is the report alone.
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     blocks: list[CodeBlock] = []

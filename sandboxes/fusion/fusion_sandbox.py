@@ -1,8 +1,8 @@
 """A sandbox whose programs run on a SandboxFusion server.
 
-Its protocol says less than ours: it has wall time but no CPU time, and no status for memory;
-whether and how it isolates is its operator's choice and is not told. It times out right programs
-that print more than a pipe holds; this cannot be told apart from here.
+The server's protocol says less than that of ludus: it limits wall time but not CPU time, has no
+status for memory, and does not say whether and how programs are isolated. A right program that
+prints more than a pipe holds is timed out by the server, which cannot be distinguished here.
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ def execution_of(reply: wire.RunCodeReply, program: Program) -> Execution:
     if run is None or wire.BROKEN in (run.status, compiled.status if compiled else ""):
         detail = f"the reply makes no sense: {reply.status!r} with {run}"
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=detail[:400])
-    # The fetched files, and why others that were asked for are missing.
     sent = reply.files
     files: dict[str, bytes] = {}
     unsent = {

@@ -77,9 +77,9 @@ def read_report(report: str, max_cells: int) -> list[CellResult]:
     """Return the results before the first line that is not a result."""
     results: list[CellResult] = []
     for line in report.splitlines()[:max_cells]:
+        # A line that is no result shows that the report is cut off, or holds the program's output.
         try:
             results.append(_reader.decode(line))
-        # the report is cut off, or has the program's own output
         except (msgspec.DecodeError, RecursionError):
             break
     return results

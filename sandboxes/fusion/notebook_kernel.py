@@ -62,7 +62,7 @@ def main() -> None:
         """Show values as a notebook does."""
         displayed.extend(_bundle(value) for value in values)
 
-    # Make the `__main__` module of the cells, without any name of this file.
+    # The cells get a `__main__` of their own, so that they see no name of this file.
     module = ModuleType("__main__")
     module.__dict__.update(__builtins__=sys.modules["builtins"], display=display)
     sys.modules["__main__"] = module
@@ -71,9 +71,9 @@ def main() -> None:
         answer = _cell(str(source), number, namespace, displayed, float(job["cell_timeout"]))
         report.write(json.dumps(answer) + "\n")
         report.flush()
-    namespace.clear()  # files that the cells left open are flushed when their names are deleted
+    namespace.clear()  # Files that the cells left open are flushed when their names are deleted.
     gc.collect()
-    os._exit(0)  # threads that still run are not waited for
+    os._exit(0)  # A usual exit would wait for threads that the cells have started.
 
 
 def _late(number: int, frame: FrameType | None) -> None:
@@ -101,7 +101,7 @@ def _cell(
     errors: list[dict[str, object]] = []
     try:
         signal.setitimer(signal.ITIMER_REAL, timeout_s)
-        # Run a cell; the value of a last expression is displayed.
+        # With its source in `linecache`, a traceback shows the lines of a cell.
         name = f"<cell {number}>"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         tree = ast.parse(source, name)
@@ -119,9 +119,10 @@ def _cell(
         while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
             frames = frames.tb_next
         lines = traceback.format_exception(type(error), error, frames)
+        # The class of the exception may be the cell's own, and raise when its text is asked for.
         try:
             text = str(error)[:KEPT_BYTES]
-        except BaseException:  # the class is the cell's own
+        except BaseException:
             text = ""
         errors.append({"ename": type(error).__name__, "evalue": text, "traceback": lines[:200]})
     finally:

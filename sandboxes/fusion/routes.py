@@ -1,8 +1,9 @@
 """SandboxFusion's routes, so that verl and other users only have to change an address.
 
 Their clients know neither 429 nor `Retry-After`: they wait for `compile_timeout + run_timeout + 10`
-seconds and try again after a 504. So work waits here within that time, and is answered 504 when it
-cannot be done in time. A failure on our side is tried again meanwhile, and is never `Failed`.
+seconds and try again after a 504. So work waits here within that time, and is answered with 504 if
+it cannot be done in time. Work that failed by the sandbox's fault is tried again meanwhile, and is
+never answered with `Failed`, which would blame the program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The route `/submit`: judges a completion by the stdin-and-stdout tests of a CommonOJ row.
 
-The expected outputs stay on the server; the program gets inputs alone. A fault of ours ends the
-request with a status after which clients try again, and never counts as a failed test.
+The expected outputs stay on the server; the program gets inputs alone. A fault of the sandbox ends
+the request with a status after which clients try again, and never counts as a failed test.
 """
 
 from __future__ import annotations

@@ -98,6 +98,7 @@ class _Grading:
                     self._sandbox.pool(self._kind).take() as (solver,),
                     self._serving(solver, our_end.detach()) as serving,
                 ):
+                    # The tests notice the end of the solution soon, and have little time after it.
                     serving.add_done_callback(lambda _: test_runner.hurry(_TEST_SIDE_EXTRA_S))
                     run_outcome = await test_runner.over()
             return _read_report(report, await serving, "") if run_outcome else None
@@ -149,10 +150,11 @@ class _Grading:
         run = solver.run(request, self._limits, peers=[("peer", line)])
         serving = asyncio.ensure_future(run)
         try:
-            await asyncio.sleep(0)  # it begins: loading the solution takes longer than the tests
+            # The task begins here, before the tests are sent: loading the solution takes longer.
+            await asyncio.sleep(0)
             yield serving
-            # Wait a moment for the solution to end, now that the tests are over, and then kill the
-            # run.
+            # The tests are over, and their end of the line is closed. A solution that has not ended
+            # a moment later is killed.
             if not serving.done():
                 await asyncio.wait([serving], timeout=_GRACE_S)
             if not serving.done():
@@ -175,6 +177,7 @@ def _read_report(report: int, outcome: RunOutcome, ended_reason: str) -> list[Te
     """
     size = min(os.fstat(report).st_size, _REPORT_BYTES)
     lines = os.pread(report, size, 0).splitlines()
+    # The last line may be cut off, by the end of its writer or by the limit here.
     rows = [json.loads(line) for line in lines if line.endswith(b"}")]
     results = [
         TestResult(row["passed"], row["detail"], row["seconds"]) for row in rows if "test" in row

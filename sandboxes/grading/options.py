@@ -89,7 +89,8 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
         return not self.partial if self.stop_early is None else self.stop_early
 
     def __post_init__(self) -> None:
-        self.limits(output_bytes=1)  # refused where the mistake is, not in the middle of a run
+        # A limit that cannot be is refused here, and not in the middle of a run.
+        self.limits(output_bytes=1)
 
 
 DEFAULT_OPTIONS = GradeOptions()

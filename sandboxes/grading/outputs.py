@@ -37,8 +37,11 @@ async def grade_outputs(
     pairs = [_texts(test) for test in tests]
     judge = _Checker(sandbox, options) if options.checker else _Compared(options)
     results: list[TestResult] = []
+    # A lone surrogate cannot be encoded as UTF-8. It is the solution's mistake, and must fail there
+    # and not in this process.
     code = solution.encode("utf-8", "replace").decode()
     for stdin, expected in pairs:
+        # A right output must fit, and a character of it has at most 4 bytes.
         room = msgspec.structs.replace(limits, output_bytes=max(MIB, 4 * len(expected)))
         execution = await sandbox.execute(code, options.language, limits=room, stdin=stdin)
         if execution.status is ExecutionStatus.INFRA_ERROR:
@@ -61,8 +64,8 @@ async def _check_modules(sandbox: Sandbox, options: GradeOptions, stderr: str) -
     """Check whether a program failed because a well-known module is not installed where programs
     run.
 
-    What the program wrote to its errors is not believed: the module is imported in a run of its
-    own.
+    The program may write such an error by itself, so the error is not believed: the module is
+    imported in a further run.
 
     Raises:
         UnusableTests: the module is not installed.
@@ -91,8 +94,8 @@ class _Compared:
 class _Checker:
     """Judges an output by a checker, a program of the tests' author.
 
-    An output passes only if the checker says so. A checker that fails on an output, or is too slow,
-    refuses the output: a checker works on right outputs.
+    An output passes only if the checker says so. If the checker fails on an output or is too slow,
+    the output is refused, since a usable checker works on every right output.
 
     Raises:
         UnusableTests: the checker does not compile, or defines no `check`.

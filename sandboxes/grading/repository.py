@@ -28,12 +28,15 @@ from ..protocol import MIB, ExecutionStatus
 from .hidden_tests import Grading, on_tier
 from .options import DEFAULT_OPTIONS, GradeOptions, TestResult
 
+# Files with which a repository would configure pytest or the interpreter, or run code at its start.
 _LEFT_OUT = frozenset(
     ("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "sitecustomize.py", "usercustomize.py")
 )
 _LEFT_OUT_SUFFIXES = (".pyc", ".pyo", ".pth")
 _ROOM_BYTES = 32 * MIB
+"""The most bytes of all files of the repository, and again of all hidden tests."""
 _TRIES = 2
+"""How often a grading is tried when the sandbox, not the repository, fails."""
 
 
 async def grade_repository(
@@ -85,8 +88,8 @@ def _request(
     targets: list[str],
     paths: Sequence[str],
 ) -> Request:
-    """Return the run that tests a repository: its files, without those that would configure pytest
-    or the interpreter, and the hidden tests.
+    """Return the request to test a repository. It has the hidden tests, and the repository's files
+    but for those that would configure pytest or the interpreter.
 
     A file of the repository that stands where a hidden test or its folder goes is left out as well.
     """
@@ -114,15 +117,23 @@ def _request(
 async def _run(
     sandbox: SlotSandbox, request: Request, options: GradeOptions
 ) -> tuple[list[dict[str, Any]], RunOutcome]:
+    """Run the tests, and return the lines of the report and how the run ended.
+
+    Raises:
+        SlotLost: the sandbox failed at every try.
+    """
+    # A run in this mode has no output pipes: its results come through `report`, a file in memory.
     limits = options.limits(output_bytes=1)
     kind = sandbox.kind_for(*request.files.values())
     for attempt in range(_TRIES):
         report = os.memfd_create("report")
         try:
             async with sandbox.pool(kind).take() as (slot,):
+                # The run closes the descriptor that it is given, so it is given a copy.
                 outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
             if outcome.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(outcome.detail)
+            # The supervisor reads at most MAX_BYTES of results, but writes them with field names.
             data = os.pread(report, min(os.fstat(report).st_size, 2 * MAX_BYTES), 0)
             return [json.loads(line) for line in data.splitlines()], outcome
         except SlotLost:
@@ -140,24 +151,28 @@ def _grading(
     options: GradeOptions,
     seconds: float,
 ) -> Grading:
-    latest: dict[str, TestResult] = {}
+    """Return the grading of a finished run. The repository shares a process with the tests and can
+    forge lines of the report, so any sign that the report is not sound makes the reward 0.
+    """
+    result_of: dict[str, TestResult] = {}
     for row in (row for row in rows if "id" in row):
-        before = latest.get(row["id"])
-        if before is None or before.passed:  # of a test reported twice, the worse result counts
-            latest[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
+        before = result_of.get(row["id"])
+        # A test that is reported twice has failed if either result has: the passed one may be
+        # forged.
+        if before is None or before.passed:
+            result_of[row["id"]] = TestResult(row["passed"], row["detail"], row["seconds"])
     missing = TestResult(False, "it did not run", 0.0)
-    results = tuple(latest.get(name, missing) for name in expected)
-    # Why no result counts, or an empty text if the results are sound.
-    unexpected = sorted(set(latest) - set(expected))
-    ended_reason = rows[-1].get("ended") if rows else None
-    if ended_reason is None:
+    results = tuple(result_of.get(name, missing) for name in expected)
+    # `problem` says why no result counts, and is empty if the report is sound. pytest exits with 0
+    # if all tests passed and with 1 if some failed; any other code means that it did not finish.
+    unexpected = sorted(set(result_of) - set(expected))
+    exit_code = rows[-1].get("ended") if rows else None
+    if exit_code is None:
         problem = f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()
     elif unexpected:
         problem = f"there are tests nobody expected: {', '.join(unexpected[:3])}"[:300]
-    elif ended_reason not in (0, 1) or (
-        ended_reason == 1 and all(result.passed for result in results)
-    ):
-        problem = f"the process ended with {ended_reason}, which its results do not explain"
+    elif exit_code not in (0, 1) or (exit_code == 1 and all(result.passed for result in results)):
+        problem = f"the process ended with {exit_code}, which its results do not explain"
     else:
         problem = ""
     fraction = 0.0 if problem else sum(result.passed for result in results) / len(results)

@@ -72,7 +72,8 @@ class GradingRunner:
         self._line.setblocking(False)
         run = self.slot.run(Request(mode=PROVE_MANY), _LIMITS, peers=[("peer", far.detach())])
         self._run, self._number = asyncio.ensure_future(run), 0
-        await asyncio.sleep(0)  # the request for the process goes out before its first job
+        # The task begins here, so the request for the process goes out before its first job.
+        await asyncio.sleep(0)
         return self._line
 
     async def over(self) -> bool:
@@ -118,7 +119,7 @@ class GradingRunner:
             with suppress(SlotLost):
                 await self._run
         if self._line:
-            self._loop.remove_reader(self._line)
+            self._loop.remove_reader(self._line)  # The number of a closed descriptor is used again.
             self._line.close()
         self._run = self._line = None
 

@@ -205,7 +205,9 @@ class BorrowedGroup(ControlGroup):
         Returns False if this process has no permission to write the limit.
         """
         names = ["memory.max"]
-        if not self._unified:  # the bound with swap may never be below the one without
+        # On version 1 the limit with swap may never be below the limit without, so the limit with
+        # swap is raised first and lowered last.
+        if not self._unified:
             names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
             if total_bytes > self.memory_limit:
                 names.reverse()
@@ -289,7 +291,7 @@ def start_time(pid: int) -> int:
     A pid is used again after its process has ended; a pid with a start time is not.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()  # its name need not be text
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # a process's name may hold any bytes
     except OSError:
         return 0
     return int(stat.rpartition(b")")[2].split()[19])

@@ -3,7 +3,8 @@ memory.
 
 Sockets, pipes, watches, locks and mappings are memory of the kernel's that no limit of a process
 covers. The driver reads from /proc how many of each exist, and charges each with the most that it
-can hold. (What could grow without a number to read is not allowed in slots: `guest.jail.policy`.)
+can hold (decision 0406). Kernel objects that /proc does not count are bounded or refused by
+`guest.jail.policy`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _WATCHES_READ_BYTES = 64 << 10
 _MAX_WATCHES = DESCRIPTORS_UNCOUNTED**2
 """The most watches an epoll instance is charged for.
 
-A descriptor number that was watched stays watched after it is closed, while the same open file has
-another descriptor; so each number may be watched for each open file.
+The kernel keys a watch by descriptor number and open file. A watch outlives the closing of its
+number while another descriptor keeps the file open, so each number may be watched once for each
+open file.
 """
 _LOCKS_READ_BYTES = 8 << 20
 _FEW_MAPPINGS_BYTES = 32 << 20
@@ -47,7 +49,9 @@ def held_by(pids: list[int]) -> int:
     for pid in pids:
         try:
             total += _look_at_descriptors(pid, buffers)
-        except PermissionError:  # it made itself unreadable
+        except PermissionError:
+            # A process can make its own /proc folder unreadable (PR_SET_DUMPABLE). So that this
+            # saves nothing, every descriptor that it may have is charged as a socket.
             hidden += DESCRIPTORS_UNCOUNTED
         except OSError:
             continue
@@ -71,6 +75,8 @@ def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
             elif target == "anon_inode:[eventpoll]":
                 with open(f"/proc/{pid}/fdinfo/{number}", "rb") as stream:
                     listed = stream.read(_WATCHES_READ_BYTES)
+                # The list has a line per watch, tens of thousands for a full epoll instance. Where
+                # it is cut off the most is charged, which bounds the cost of reading.
                 cut_off = len(listed) == _WATCHES_READ_BYTES
                 watches += _MAX_WATCHES if cut_off else listed.count(b"tfd:")
         except FileNotFoundError:
@@ -80,6 +86,11 @@ def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
 
 @cache
 def _socket_bytes() -> int:
+    """Return the charge for a socket, in bytes: the size of its send buffer.
+
+    Data in flight between Unix sockets is charged to the sender's buffer, which a program may not
+    enlarge (`guest.jail.policy`).
+    """
     try:
         return int(Path("/proc/sys/net/core/wmem_default").read_text())
     except OSError:
@@ -94,8 +105,8 @@ def _locks(pids: list[int]) -> int:
     except OSError:
         return 0
     pid_texts = {b"%d" % pid for pid in pids}
-    # A line is like `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0` with the owner in the fifth place;
-    # a process that waits has `1: -> POSIX ...`.
+    # A line is like `1: POSIX  ADVISORY  WRITE 1234 00:1f:5 0 0`, and the owner's pid is its fifth
+    # word. The line of a process that waits for a lock has an arrow: `1: -> POSIX ...`.
     rows = ([word for word in line.split() if word != b"->"] for line in lines)
     return sum(row[4] in pid_texts for row in rows if len(row) > 4)
 
@@ -106,24 +117,24 @@ def _mappings(pids: list[int]) -> int:
     A mapping has at least a page, so the number of pages bounds the number of mappings. Reading all
     mappings is slow, and happens only where that bound is high.
     """
-    sizes: dict[int, int] = {}
+    pages_by_pid: dict[int, int] = {}
     for pid in pids:
         try:
             pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[0])
         except (OSError, IndexError):
             continue
-        sizes[pid] = pages
-    if sum(min(pages, _max_mappings()) for pages in sizes.values()) * MAPPING_BYTES <= (
+        pages_by_pid[pid] = pages
+    if sum(min(pages, _max_mappings()) for pages in pages_by_pid.values()) * MAPPING_BYTES <= (
         _FEW_MAPPINGS_BYTES
     ):
         return 0
-    return sum(_counted_bytes(pid) for pid in sizes)
+    return sum(_counted_mappings(pid) for pid in pages_by_pid)
 
 
-def _counted_bytes(pid: int) -> int:
+def _counted_mappings(pid: int) -> int:
     try:
         return Path(f"/proc/{pid}/maps").read_bytes().count(b"\n")
-    except PermissionError:
+    except PermissionError:  # The process made itself unreadable: see `held_by`.
         return _max_mappings()
     except OSError:
         return 0

@@ -192,11 +192,10 @@ class Run:
         try:
             for name in () if request.mode in QUIET else ("out", "err"):
                 names.append(name)
-                # Make a pipe for output, keep the read end in `streams`, and return the write end.
                 reader, writer = os.pipe()
                 self.streams.append(_Stream(reader, self.limits.output_bytes))
                 os.set_blocking(reader, False)
-                # A program may open /dev/stdout, which is this pipe.
+                # A program may open /dev/stdout, which is this pipe, also under another user id.
                 os.fchmod(writer, 0o622)
                 peer_descriptors.append(writer)
             if stdin:
@@ -214,6 +213,8 @@ class Run:
         self.reading = True
         for stream in self.streams:
             self.loop.add_reader(stream.descriptor, self._read, stream)
+        # The counter was not read at the start, which saves most runs the reading. A run that is
+        # still going is charged as if it had computed on one core since.
         if self.slot.group:
             self.cpu_before = self.slot.group.cpu_s() - _FIRST_LOOK_S
         self._look()
@@ -223,7 +224,8 @@ class Run:
         if not stream.drain():
             self.stop(ExecutionStatus.OUTPUT_LIMIT, f"more than {stream.limit} bytes of output")
         if self.verdict or stream.size == before:
-            self.loop.remove_reader(stream.descriptor)  # at its end, or not wanted any more
+            # The pipe is at its end, or its content is not wanted any more.
+            self.loop.remove_reader(stream.descriptor)
 
     def _look(self) -> None:
         """Compare the run with the limits, and schedule the next check.
@@ -251,6 +253,8 @@ class Run:
         left_s = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
+        # The first figure counts shared pages once per process. Only if that exceeds the limit is
+        # the second computed, which shares them out and takes longer.
         elif tree and tree.memory_bytes > limits.memory_bytes < process_tree.shared_out(
             self.slot.processes()
         ):
@@ -260,10 +264,9 @@ class Run:
                 ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes and threads"
             )
         elif left_s <= 0:
-            # Judge a run that has passed the wall limit, and return the seconds that are left.
-            # Time spent ready to run but without a core is the machine's doing, and is not charged.
-            # A run that has had its time ends as TIMEOUT; a run that has waited too long for a core
-            # ends as INFRA_ERROR.
+            # Time spent ready to run but without a core is the machine's doing, and extends the
+            # wall limit (decision 0401). A run that has had its time ends as TIMEOUT; a run that
+            # has waited too long for a core ends as INFRA_ERROR.
             waited = 0.0
             if cpu < self.limits.timeout_s:
                 waited = process_tree.waited_s(self.slot.processes())
@@ -276,6 +279,7 @@ class Run:
                 )
                 self.stop(ExecutionStatus.INFRA_ERROR, reason)
         if not self.verdict:
+            # The CPU limit cannot be reached before all cores together have used what is left.
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))
             often = _LOOK_EVERY_S if self.slot.group else _SHORTEST_LOOK_S
             self.timer = self.loop.call_later(max(0.001, min(left_s, soon, often)), self._look)
@@ -331,6 +335,8 @@ class Run:
         last_line = err.rstrip().rpartition(b"\n")[2]
         if self.verdict:
             return RunOutcome(self.verdict, None, stdout, err, usage, self.detail)
+        # A program that survives the kill of a child ends as it likes. Where no control group
+        # counts kills, an allocation fails instead, and the last line of the traceback says so.
         if (code != 0 and killed_for_memory) or (
             code == 1 and last_line.startswith(_MEMORY_ERRORS)
         ):

@@ -77,6 +77,7 @@ class SlotPool:
             try:
                 yield slots
             finally:
+                # Undone by the `finally` below, which also serves requests that got no slot.
                 self.waiting += 1
         finally:
             self.waiting -= 1
@@ -97,7 +98,7 @@ class SlotPool:
                 slot = self._free.popleft()
                 if slot.alive:
                     slots.append(slot)
-                else:  # it died while nobody held it
+                else:  # The slot ended while nobody held it.
                     self._retire(slot)
             elif self._numbers:
                 missing = min(count - len(slots), len(self._numbers))

@@ -313,6 +313,7 @@ class SlotSandbox(Sandbox):
             yield [line]
 
     def _make(self, kind: str, number: int) -> Slot:
+        # The slot's own process is in the group as well.
         group = (
             self.groups.make(f"slot-{number}", processes=self._processes + 1)
             if self.groups
@@ -336,8 +337,8 @@ class SlotSandbox(Sandbox):
                 and syscalls.landlock_version() >= 6,
                 cgroup_procs=group.procs_files if group else [],
                 disk_bytes=self._disk_bytes,
-                # an ordinary user's RLIMIT_NPROC counts all of the user's processes, unless a user
-                # namespace does
+                # RLIMIT_NPROC is used where no control group counts processes. For an ordinary user
+                # it would count all of the user's processes, unless a user namespace counts apart.
                 processes=self._processes
                 if not group and (uid != os.getuid() or self._tier == USERNS)
                 else 0,
@@ -364,7 +365,9 @@ class SlotSandbox(Sandbox):
         self._work.chmod(0o711)
         folder = self._work / f"slot-{number}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.getuid() == 0:  # not the program's own: it could lock it, or leave attributes on it
+        if os.getuid() == 0:
+            # The program may write to the folder but does not own it: an owner could close the
+            # folder to others, or leave attributes on it for the next run.
             os.chown(folder, 0, gid)
             folder.chmod(0o1770)
         return str(folder)

@@ -68,8 +68,8 @@ class Slot:
         self._loop.add_reader(self._control, self._on_control)
 
     async def _launch(self) -> tuple[Supervisor, socket.socket, socket.socket]:
-        """Start the supervisor, and return the driver's ends of the control and request lines as
-        well.
+        """Start the supervisor; return it with the driver's ends of the control socket and of the
+        request socket.
 
         Raises:
             SlotLost: the supervisor cannot be started.
@@ -122,7 +122,7 @@ class Slot:
             self._lose()
             raise SlotLost(f"the slot cannot be reached: {error}") from error
         except asyncio.CancelledError:
-            self._lose()  # its run is still going, so nobody else may get this slot
+            self._lose()  # The cancelled run is still going, so nobody else may get this slot.
             raise
         finally:
             self._waiter = None
@@ -138,6 +138,7 @@ class Slot:
         """Return whether the present run's request lies unread: the slot still cleans up after the
         last run.
         """
+        # On a Unix socket the ioctl gives the bytes that the other end has not read, as an int.
         unread_count = bytearray(4)
         try:
             fcntl.ioctl(self._requests, termios.TIOCOUTQ, unread_count)
@@ -147,7 +148,7 @@ class Slot:
 
     def kill_run(self) -> None:
         """Kill the present run, if any; a slot that does not report the end in time is given up."""
-        if self._waiter is None:  # what is armed here would end the next run
+        if self._waiter is None:  # The timer below would end the next run.
             return
         self._order(b"K")
         self._loop.call_later(KILL_TIMEOUT_S, self._give_up_run, self.number)
@@ -161,7 +162,7 @@ class Slot:
 
         The kill is repeated, because a kill before the run begins has no effect.
         """
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # A task that was only just created begins its run here.
         while not run.done():
             self.kill_run()
             await asyncio.wait([run], timeout=_KILL_AGAIN_S)
@@ -201,6 +202,7 @@ class Slot:
 
     def processes(self) -> list[int]:
         """Return the pids of the present run."""
+        # The slot is the supervisor's only child, so it comes first; a run is below the slot.
         slot = process_tree.descendants(self._supervisor.pid)[:1]
         return process_tree.descendants(slot[0]) if slot else []
 
@@ -211,9 +213,10 @@ class Slot:
             return
         except OSError:
             report = b""
-        if report[:1] != b"R":  # closed, or the reason why the slot had to stop
+        if report[:1] != b"R":  # The socket was closed, or the slot says why it had to stop.
             self._lose(report.decode("utf-8", "replace").removeprefix("failed:"))
-        elif self._waiter is None:  # its child ended without a run: their numbers differ now
+        elif self._waiter is None:
+            # The parked child ended without a run, so driver and slot now count runs differently.
             self._lose()
         elif not self._waiter.done():
             self._waiter.set_result(report)
@@ -246,11 +249,11 @@ class Slot:
             self.group = None
 
 
-async def _until(true: Callable[[], bool]) -> None:
+async def _until(condition: Callable[[], bool]) -> None:
     """Try a condition every few milliseconds, for at most `KILL_TIMEOUT_S`.
 
     No thread is used, because this also runs while the process exits.
     """
     deadline = time.monotonic() + KILL_TIMEOUT_S
-    while not true() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event to wait for
+    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event to wait for
         await asyncio.sleep(0.003)

@@ -16,6 +16,7 @@ PYTHON = os.path.realpath(sys.executable)
 GUEST_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder from which a slot imports the package `guest`."""
 
+# The folder of `guest` is in `sys.path` only during the import, and not for programs.
 _BOOT = """
 import sys
 sys.path.insert(0, sys.argv[1])

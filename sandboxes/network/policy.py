@@ -48,8 +48,8 @@ class NetworkNotAllowed(ConfigError):
     def by_tier(cls, tier: str, tiers: Sequence[str]) -> Self:
         """Make the error for a tier that cannot offer a network; the message names `tiers`."""
         return cls(
-            f"the tier {tier!r} cannot offer a network: its programs have no network of their own "
-            f"that could be given one way out; these have: {', '.join(tiers)}"
+            f"the tier {tier!r} cannot offer a network, because its programs have no network "
+            f"namespace of their own; these have: {', '.join(tiers)}"
         )
 
 

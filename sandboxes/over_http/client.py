@@ -131,7 +131,8 @@ class SandboxCalls:
                 if isinstance(answers[position], Overloaded)
                 or (getattr(answers[position], "retryable", False) and not bodies[position].network)
             ]
-            if retry is None or len(pending) < len(before):  # progress restarts the patience
+            # As long as programs get through, the server is not hopeless: the time starts again.
+            if retry is None or len(pending) < len(before):
                 retry = Retry(self.client.policy, self.client.rng)
             if pending:
                 error = answers[pending[0]]
@@ -151,7 +152,7 @@ class SandboxCalls:
             )
         for place, index in enumerate(pending):
             answer = answers[place]
-            # the replies of a batch together were too large
+            # The output did not fit into the reply of the batch, and is asked for by itself.
             if isinstance(answer, LudusError) and is_too_large(answer):
                 try:
                     answers[place] = await self.execute(bodies[index])

@@ -82,6 +82,7 @@ class Gate:
                 async with asyncio.timeout(patience_s):
                     await waiter.turn
             except TimeoutError:
+                # Slots that were assigned in the same moment are used all the same.
                 if not self._give_up(waiter):
                     raise self.full(f"no slot was free within {patience_s:.3g} s") from None
             except BaseException:
@@ -104,7 +105,7 @@ class Gate:
             return True
         if waiter in self._line:
             self._line.remove(waiter)
-        self._admit()  # lighter work behind may fit where this did not
+        self._admit()  # Lighter work behind may fit where this work did not.
         return False
 
     def _leave(self, weight: int) -> None:
@@ -115,7 +116,8 @@ class Gate:
         # In strict order: otherwise light work could overtake heavy work for ever.
         while self._line and self.busy + self._line[0].weight <= self.width:
             waiter = self._line.popleft()
-            if waiter.turn.cancelled():  # the waiter gives up in this turn of the event loop
+            # The waiter was cancelled and has not run since, so it is still in the queue.
+            if waiter.turn.cancelled():
                 continue
             self.busy += waiter.weight
             waiter.turn.set_result(None)

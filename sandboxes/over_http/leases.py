@@ -55,7 +55,8 @@ class MadeLease(Lease, Generic[T]):
 
     async def close(self) -> None:
         """End the object, and release what the object holds."""
-        with suppress(SlotLost, TimeoutError, LudusError):  # it did not start, or is gone already
+        # These mean that the object did not start, or has ended already.
+        with suppress(SlotLost, TimeoutError, LudusError):
             await self._close(await self.made)
 
 
@@ -128,6 +129,8 @@ class Leases(Generic[T]):
             raise self._table.another(name)
         lease.busy += 1
         try:
+            # Shielded: the same request may wait for the object too, and the client that went away
+            # may send it again.
             await asyncio.shield(lease.made)
         except (SlotLost, TimeoutError) as error:
             self._table.release(lease, "", bury=False)

@@ -98,13 +98,15 @@ class RemoteRepl:
             try:
                 reply = await _ask(self._calls, timeout_s, f"{self._path}/run", body, CellReply)
             except (Overloaded, ConfigError):
-                raise  # the cell was refused before it ran, and the next may be sent
+                raise  # The cell was refused before it ran, so the next may be sent.
             except BaseException as error:
+                # If the cell may have run, the state of the REPL is unknown and it is not used
+                # again; that holds for a cancelled call as well.
                 gone = isinstance(error, SessionGone)
-                self._over = str(error) if gone else "its last cell is unknown"
+                self._over = str(error) if gone else "it is not known whether its last cell ran"
                 raise
             if (reply.repl, reply.seq) != (self.name, self._seq):
-                self._over = "it was answered for another cell"
+                self._over = "the server answered for another cell"
                 raise protocol_error(f"asked for cell {self._seq} of {self.name}, got {reply.seq}")
             self._seq += 1
             return reply.execution
@@ -131,7 +133,7 @@ class RemoteRepl:
             if code_of(error) == "file_refused":
                 raise OSError(str(error)) from error
             if code_of(error) == "not_snapshotable":
-                # Rebuild the server's error from the message.
+                # The message is `str(NotSnapshotable)`: "... cannot be copied (reason): text".
                 message = str(error)
                 reason, _, text = message.partition("(")[2].partition("): ")
                 raise NotSnapshotable(reason, text) from error

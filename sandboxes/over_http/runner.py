@@ -105,7 +105,7 @@ class Runner:
         if isinstance(self._sandbox, SlotSandbox):
             try:
                 await self._sandbox.pool().warm()
-            except SlotLost as error:  # such slots are started again when needed
+            except SlotLost as error:  # A slot that is missing is started when it is needed.
                 logger.warning("not every slot started: %s", error)
 
     async def stop(self) -> None:
@@ -217,11 +217,9 @@ class Runner:
         """
         self._grant("timeout_s of all inputs together", seconds, self.bounds.max_grade_s)
 
-    def _grant(self, name: str, asked_mb: float, max_mb: float) -> None:
-        if asked_mb > max_mb:
-            raise Refused(
-                f"{name} is {asked_mb:g}; this server grants at most {max_mb:g}", "invalid"
-            )
+    def _grant(self, name: str, value: float, bound: float) -> None:
+        if value > bound:
+            raise Refused(f"{name} is {value:g}; this server grants at most {bound:g}", "invalid")
 
     def count(self, operation: str, status: str, started: float) -> None:
         """Record work in the metrics; `started` is the start time by `perf_counter`."""

@@ -26,8 +26,9 @@ class CellOutput:
             while data := os.read(self.descriptor, _READ_BYTES):
                 self._parts.append(data[: max(0, self.limit - self.size)])
                 self.size += len(data)
+                # A cell that writes faster than this loop reads would hold the event loop here.
                 if self.size > 64 * self.limit:
-                    return  # a flood: back to the loop, which will interrupt it
+                    return
 
     def start(self, limit: int) -> None:
         """Set the limit for the next cell, and drop what was written between cells."""

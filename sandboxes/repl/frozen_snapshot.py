@@ -13,7 +13,9 @@ from .snapshot_client import NotSnapshotable
 
 MAX_PROCESSES = 64
 """The most processes and threads of a branch."""
+# More than the frozen copy alone: the helpers that copy its files are charged to its group as well.
 _FROZEN_PROCESSES = 16
+# The first Landlock version with scopes, which keep a branch's signals and sockets from others.
 _LANDLOCK = 6
 
 
@@ -50,9 +52,10 @@ class FrozenSnapshot:
             request = tree.request("hold", group, set_apart=not origin.apart, **details)
             await tree.snapshots.ask(request)
             origin.apart = True
-            # Checked again: a process that the session started meanwhile is not restricted.
+            # Checked again, because setting the session apart restricts only its own process: a
+            # thread or child that it started meanwhile would stay unrestricted (decision 0421).
             copyable(origin)
-        except BaseException:
+        except BaseException:  # A cancelled caller must not leave a stopped copy behind either.
             kill([copy])
             await tree.clear(group, place, "drop", frozen=copy)
             raise
@@ -91,8 +94,9 @@ class FrozenSnapshot:
 
 
 def copyable(session_process: SessionProcess) -> None:
-    """Check that a session process can be copied, which takes a process without threads or
-    children.
+    """Check that a session process can be copied: it has a single thread and no children.
+
+    A fork copies only the thread that calls it, and no children.
 
     Raises:
         NotSnapshotable: other threads or children are running, or this tier or kernel supports no
@@ -113,9 +117,10 @@ def copyable(session_process: SessionProcess) -> None:
 
 
 def others_in(session_process: SessionProcess) -> list[int]:
-    """Return the pids of the processes that a session has started, as numbered for the driver.
+    """Return the pids, in the pid namespace of the driver, of the processes that a session has
+    started.
 
-    The list is empty where there is no control group to read them from.
+    The list is empty where there is no control group to read the pids from.
     """
     own_pids = {session_process.pid, session_process.tree.slot_pid()}
     return (

@@ -45,6 +45,7 @@ _MAX_ANSWER_BYTES = 48 * MIB
 _READ_BYTES = 1 << 16
 _ANSWER_TIMEOUT_S = 30.0
 
+# The wall limit is long, since cells have timeouts and the idle limit ends a forgotten session.
 SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
 
 
@@ -103,6 +104,7 @@ class Session:
         line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         readers, writers = zip(os.pipe(), os.pipe(), strict=True)
         for writer in writers:
+            # Cells run under another user id and may open /dev/stdout by name, which is this pipe.
             os.fchmod(writer, 0o622)
         peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
         tree = ProcessTree(slot, resources, sandbox.groups, SnapshotClient.of(sandbox))
@@ -116,7 +118,7 @@ class Session:
         end = self._session_process.ended
         if self._expired or not end.done() or end.cancelled():
             return self._expired
-        if end.exception() is not None:
+        if end.exception() is not None:  # SlotLost: the slot ended, and not because of a program
             return True
         return end.result().status is ExecutionStatus.INFRA_ERROR
 
@@ -135,6 +137,7 @@ class Session:
             self._check()
             copyable(self._session_process)
             answer = await self._ask_in_time({"do": "snapshot"})
+            # The session is not trusted to name its copy. `copyable` found no other process before.
             copies = others_in(self._session_process)
             if answer.get("ok") is not True or len(copies) != 1:
                 reason = str(answer.get("reason") or "it did not leave one copy of itself")[:200]
@@ -189,27 +192,28 @@ class Session:
     async def _cell(self, code: str, timeout_s: float) -> tuple[dict[str, Any], ExecutionStatus]:
         asking = asyncio.ensure_future(self._ask({"do": "cell", "code": code}))
         deadline = time.monotonic() + timeout_s
-        verdict = ExecutionStatus.OK
-        while not asking.done() and verdict is ExecutionStatus.OK:
+        status = ExecutionStatus.OK
+        while not asking.done() and status is ExecutionStatus.OK:
+            # Neither too much output nor a `close` by another task wakes `asking`.
             await asyncio.wait([asking], timeout=min(0.1, max(0.0, deadline - time.monotonic())))
             if self._line.fileno() < 0:
-                asking.cancel()  # it was closed meanwhile: nothing will answer
+                asking.cancel()  # The session was closed meanwhile, so no answer will come.
                 await self.close()
                 self._check()
             if any(output.size > output.limit for output in self._outputs):
-                verdict = ExecutionStatus.OUTPUT_LIMIT
+                status = ExecutionStatus.OUTPUT_LIMIT
             elif time.monotonic() >= deadline:
-                verdict = ExecutionStatus.TIMEOUT
+                status = ExecutionStatus.TIMEOUT
         if asking.done():
             return await asking, ExecutionStatus.OK
         self._session_process.interrupt()
         await asyncio.wait([asking], timeout=INTERRUPT_GRACE_S)
         if not asking.done():
             asking.cancel()
-            self._reason = f"a cell did not stop when it was interrupted ({verdict})"
+            self._reason = f"a cell did not stop when it was interrupted ({status})"
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}")
-        return await asking, verdict
+        return await asking, status
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:
         """Write files into the session's work directory, over files of the same names.
@@ -232,7 +236,7 @@ class Session:
         Raises:
             ConfigError: the path is not allowed.
             SessionGone: the session has ended.
-            OSError: there is no such regular file, or it is larger than the output limit.
+            OSError: the path is no regular file, or the file is larger than the output limit.
         """
         room = self._limits.output_bytes
         async with self._turn:
@@ -257,17 +261,16 @@ class Session:
             raise SessionGone(f"the session has ended: {self._reason}") from error
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and return the answer, which is untrusted: of bounded size, and plain
-        JSON.
-        """
+        """Send a request and return the answer, untrusted plain JSON of bounded size."""
         self._busy()
         body = json.dumps(message).encode()
         try:
             await self._loop.sock_sendall(self._line, LENGTH.pack(len(body)) + body)
             (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
+            # A longer answer is cut, so it does not parse as JSON and ends the session below.
             answer = json.loads(await self._exactly(min(length, _MAX_ANSWER_BYTES)))
         except (OSError, EOFError, ValueError, RecursionError) as error:
-            # The line closes a moment before the slot reports why the process ended.
+            # The socket closes a moment before the slot reports why the process ended.
             end = self._session_process.ended
             await asyncio.wait([end], timeout=0.5)
             if end.done() and not end.cancelled() and not end.exception():
@@ -308,8 +311,8 @@ class Session:
     async def close(self) -> None:
         """End the session and give the slot back. A second call waits for the first.
 
-        A caller that is cancelled meanwhile does not end the clearing-up: the slot, the files and
-        the control group of a session that was half closed would be lost to others.
+        The clearing-up goes on when the caller is cancelled, because a session that was closed
+        halfway would keep its slot, files and control group from others.
         """
         await asyncio.shield(self._end())
 
@@ -317,7 +320,8 @@ class Session:
         if self._idle:
             self._idle.cancel()
         if self._ending is None:
-            self._loop.remove_reader(self._line)  # or it would be taken for its number's next use
+            # Before the close: the next file opened gets the number, and would reach the callbacks.
+            self._loop.remove_reader(self._line)
             self._loop.remove_writer(self._line)
             self._line.close()
             for output in self._outputs:
@@ -375,8 +379,9 @@ class Snapshot:
         self._end()
 
     async def close(self) -> None:
-        """Delete the snapshot; sessions restored from the snapshot go on. A second call waits for
-        the first, and a caller that is cancelled does not end the clearing-up.
+        """Delete the snapshot; sessions restored from the snapshot go on.
+
+        A second call waits for the first. The clearing-up goes on when the caller is cancelled.
         """
         self._gone = self._gone or "it was closed"
         await asyncio.shield(self._end())

@@ -179,7 +179,7 @@ async def test_killed_during_a_cell_its_repl_is_lost_and_not_run_again() -> None
             server.kill()
             with pytest.raises(ServerUnreachable):
                 await cell
-            with pytest.raises(SessionGone, match="its last cell is unknown"):
+            with pytest.raises(SessionGone, match="not known whether its last cell ran"):
                 await repl.run("1")
 
 

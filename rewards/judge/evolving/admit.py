@@ -1,5 +1,7 @@
-"""The admission test keeps a proposed criterion if the judge's scores by the criterion tell the
-group apart by more than noise, and if no empty or hostile response meets the criterion.
+"""The admission test of a proposed criterion.
+
+A criterion is admitted if the judge's scores by it tell the responses of a group apart by more than
+noise, and if no empty or hostile response meets it.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ async def admit(
         try:
             rejection = reason or await _tested(item, judge, datas, effort)
         except LudusError as error:
-            rejection = f"the judge could not judge by it: {error}"
+            rejection = f"the judge failed on this criterion: {error}"
         if isinstance(rejection, str):
             rejected.append(Rejection(item.text, rejection))
         else:
@@ -83,18 +85,21 @@ async def _tested(
         *(score({"question": question, "response": text}) for text in CANARIES)
     )
     if max(canaries) >= 0.5:
-        return "a response without content meets it"
+        return "a response without content meets the criterion"
     scores = await asyncio.gather(*(score(data) for data in datas))
     spread = statistics.pstdev(scores)
     if spread == 0:
-        return "all responses are alike under it"
+        return "all responses get the same score by the criterion"
     repeated_scores = await asyncio.gather(
         *(score(data, draw) for data in datas for draw in range(1, REPEATS + 1))
     )
+    # The first judgement of each response, and its repetitions: they differ by noise alone.
     draws = [
         [first, *repeated_scores[n * REPEATS : (n + 1) * REPEATS]] for n, first in enumerate(scores)
     ]
     noise = statistics.fmean(statistics.pvariance(draw) for draw in draws) ** 0.5
     if noise >= spread:
-        return f"the judge's noise ({noise:.2f}) is not below what it tells apart ({spread:.2f})"
+        return (
+            f"the judge's noise ({noise:.2f}) is not below the spread of the scores ({spread:.2f})"
+        )
     return TrackedCriterion(item=item, spread=spread, noise=noise)

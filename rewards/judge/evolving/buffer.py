@@ -1,4 +1,4 @@
-"""A rubric buffer holds the criteria of a question and the state of each criterion."""
+"""Rubric buffers, which hold the criteria of a question and the state of each criterion."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class RubricBuffer(msgspec.Struct, frozen=True, kw_only=True):
         return [criterion.item.text for criterion in self.criteria]
 
     def rubric(self) -> Rubric | None:
-        """Return the criteria that count as a rubric with DR Tulu's formula; None if none counts.
+        """Return a rubric of the criteria that count, with DR Tulu's formula; None if none counts.
 
-        As there, the reward is not clipped: where all criteria are flaws, a response that has them
-        still stands below one that has none.
+        As in DR Tulu, the reward is not clipped. So where all criteria are flaws, a response with
+        flaws still gets less than a response without.
         """
         items = tuple(criterion.item for criterion in self.counting)
         return Rubric(items=items, aggregation=Aggregation.EVOLVING, clip=False) if items else None

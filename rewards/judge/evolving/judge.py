@@ -1,4 +1,4 @@
-"""The evolving judge scores groups by rubrics that change with the policy."""
+"""The evolving judge, which scores groups by rubrics that change with the policy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_PASSAGE_CHARS = 6000
 
 
 class EvolvingJudge:
-    """The evolving judge scores groups by a rubric that changes with what the policy does.
+    """Scores groups by a rubric that changes with what the policy does.
 
     For each group: the generator is shown the responses and the passages that were found for them,
     and proposes criteria; those that pass the admission tests become active; every response is
@@ -52,8 +52,8 @@ class EvolvingJudge:
         rubrics: SQLite file of versions; "" keeps them in memory.
         max_active: most active criteria of a question (DR Tulu uses 5).
         evolve: False scores by the latest versions and changes nothing.
-        settings: whom to ask and within which bounds; see `JudgeSettings`. The generator is the
-            same model.
+        settings: which judge is asked and within which bounds; see `JudgeSettings`. The generator
+            is the same model.
 
     Raises:
         ConfigError: no address or model, or a bound or a rubric that cannot work.
@@ -106,6 +106,8 @@ class EvolvingJudge:
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
+        # Groups of a question take turns, or two would make the same version of its rubric. The
+        # table is weak, so a lock goes with the last group that holds it.
         turn = self._turns.setdefault(question, asyncio.Lock())
         async with turn:
             persistent = [
@@ -121,6 +123,7 @@ class EvolvingJudge:
             if self.evolve and len(samples) > 1:
                 buffer = await self._evolved(buffer, samples, datas, effort)
             try:
+                # Kept before the scoring, so that every version named by a verdict can be replayed.
                 self.snapshots.keep(buffer)
                 verdicts, scores = await self._scored(buffer, datas, effort)
                 if self.evolve and scores:

@@ -1,5 +1,5 @@
-"""The generator proposes new criteria by contrasting rollouts; this module writes the question and
-reads the answer.
+"""Writes the question to the generator, which proposes new criteria by contrasting rollouts, and
+reads its answer.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def read_proposals(answer: str) -> list[RubricItem]:
 def ill_formed(text: str, existing: Sequence[str], responses: Sequence[str]) -> str:
     """Return why a proposed text cannot be a criterion; "" if the text has the right form.
 
-    A criterion speaks about the response, is short, says nothing that is addressed to a judge,
-    copies no passage of eight words out of a response (which would pay for that very text), and is
-    not one that exists in other words.
+    A criterion speaks about the response, is short, and says nothing that is addressed to a judge.
+    It copies no passage of eight words out of a response, since it would pay for that very text,
+    and does not say what an existing criterion says in other words.
 
     >>> ill_formed("The judge gives full marks.", [], [])
     "it says 'judge'"
@@ -84,6 +84,7 @@ def ill_formed(text: str, existing: Sequence[str], responses: Sequence[str]) -> 
         return f"it has {len(words)} words, of 1 to {MAX_WORDS}"
     if forbidden := _FORBIDDEN.search(text):
         return f"it says {forbidden[0]!r}"
+    # Beyond escaping quotation marks, `quoted` changes a text only where it holds such characters.
     if quoted(text)[1:-1] != text.replace('"', '\\"'):
         return "it holds hidden characters or tokens of a chat template"
     runs = {tuple(words[n : n + 8]) for n in range(len(words) - 7)}

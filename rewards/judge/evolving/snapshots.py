@@ -1,4 +1,4 @@
-"""The snapshot store keeps every version of every buffer, so that a reward can be reproduced."""
+"""A store of every version of every buffer, so that a reward can be reproduced."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ class SnapshotStore:
         Raises:
             ConfigError: a buffer was written by another version of ludus.
         """
+        # In a query with MAX, SQLite takes the other columns from the row with the maximum.
         rows = self._db.execute(
             "SELECT question, MAX(version), data FROM buffers GROUP BY question ORDER BY question"
         ).fetchall()
@@ -99,7 +100,7 @@ class SnapshotStore:
         """Return a given version of a question's buffer.
 
         Raises:
-            ConfigError: it is not kept, or was written by another version of ludus.
+            ConfigError: that version is not kept, or was written by another version of ludus.
         """
         row = self._db.execute(
             "SELECT data FROM buffers WHERE question = ? AND version = ?", (question, version)

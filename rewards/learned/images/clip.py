@@ -87,7 +87,7 @@ class ClipScorer(ImageScorer):
 
     @classmethod
     def read(cls, checkpoint: Path) -> tuple[CLIPConfig, dict[str, Tensor]]:
-        """The configuration and the tensors of a checkpoint, named as in transformers."""
+        """Return the configuration and the tensors of a checkpoint, named as in transformers."""
         if checkpoint.is_dir():
             if not (checkpoint / "config.json").is_file():
                 raise WrongCheckpoint(f"{str(checkpoint)!r} has no config.json")
@@ -107,7 +107,7 @@ class ClipScorer(ImageScorer):
             tensors: dict[str, Tensor] = {}
             for path in files:
                 tensors |= read_checkpoint(path)
-            # Leave out the numbers of positions, which earlier versions of transformers saved too.
+            # Earlier versions of transformers saved the numbers of positions too.
             return config, {
                 name: tensor
                 for name, tensor in tensors.items()
@@ -136,7 +136,7 @@ class ClipScorer(ImageScorer):
         return clip_pixels(image, self.size)
 
     def tensor_pixels(self, images: Tensor) -> Tensor:
-        """`pixels_of` for a batch of tensors in [0, 1], differentiable."""
+        """Preprocess a batch of tensors in [0, 1] as `pixels_of` does an image, differentiably."""
         return normalised(shorter_side_crop(images, self.size))
 
     def image_embeddings(self, pixels: Tensor) -> Tensor:

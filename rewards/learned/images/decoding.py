@@ -1,7 +1,7 @@
 """Images from bytes, within bounds that are checked before anything is decoded.
 
-Every format that is read here decodes in C without calling another program; others (EPS, PDF, SVG)
-are refused by name, since reading them means to run what they say.
+Every format that is read here decodes in C without calling another program. Others (EPS, PDF, SVG)
+are refused by name: they are programs, and to read an image of theirs is to run it (decision 0310).
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 """Modes of 16 bits a channel, which Pillow's own conversion would clip to white."""
 MAX_ASPECT = 100
+"""The most that one side may be of the other. The pipelines enlarge the shorter side to the model's
+size, so a long narrow image of few pixels would become one of very many.
+"""
 
 
 class BadImage(LudusError, ValueError):
@@ -81,7 +84,7 @@ def decode_image(
                     "since its shorter side is enlarged to the model's"
                 )
             image_file.load()
-            loaded = image_file.copy()
+            loaded = image_file.copy()  # in memory of its own, for use after the file is closed
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"the image has too many pixels: {error}") from None
     except UnidentifiedImageError:
@@ -91,10 +94,11 @@ def decode_image(
     except BadImage:
         raise
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, MemoryError) as error:
-        # Pillow's readers raise all of these for data that are cut off or wrong
+        # Pillow's readers raise all of these for data that are cut off or wrong.
         raise BadImage(f"the image cannot be decoded ({type(error).__name__}: {error})") from None
     if loaded.mode in DEEP_MODES:
-        # An image of 16 bits a channel with the upper 8 bits alone.
+        # Of 16 bits a channel the upper 8 are kept. Mode "I" has 32 bits and a sign, so its values
+        # are bounded first.
         import numpy as np
 
         values = np.asarray(loaded).astype(np.int64).clip(0, 65535) >> 8

@@ -1,8 +1,8 @@
 """The image scorers that ludus ships, as verifiers: `ludus serve image-reward clip-score`.
 
-A model stays in the memory of one worker process. Weights are read on the CPU where the process is
-prepared, so that a process that had to be ended is back at once; they move to a GPU in the process
-that computes.
+A model stays in the memory of one worker process. Weights are read on the CPU in the template that
+the process is forked from, so that a process that had to be killed is replaced at once. They move
+to a GPU in the worker process (decision 0310).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ModelVerifier(ImageVerifier):
         return self.scorer.score_inputs(images)
 
     def card(self) -> dict[str, Any]:
-        """The model's card, and the device."""
+        """Return the model's card, with the device and the memory."""
         return {
             **self.scorer.card(),
             "device": self.device,
@@ -115,7 +115,7 @@ class ImageRewardVerifier(ModelVerifier):
         options: see `ModelOptions`.
 
     Raises:
-        MissingWeights: with where to get them.
+        MissingWeights: a file is missing; the message says where to get it.
         WrongCheckpoint: the file holds something else.
     """
 
@@ -148,7 +148,7 @@ class ClipVerifier(ModelVerifier):
         options: see `ModelOptions`.
 
     Raises:
-        MissingWeights: with where to get them.
+        MissingWeights: a file is missing; the message says where to get it.
         WrongCheckpoint: the file holds something else.
     """
 
@@ -189,7 +189,7 @@ class ClipScoreVerifier(ClipVerifier):
         self.scorer.scaled = scaled
 
     def card(self) -> dict[str, Any]:
-        """The model's card, the device, and the formula."""
+        """Return the model's card, with the device and the formula."""
         scaled = isinstance(self.scorer, ClipScore) and self.scorer.scaled
         return {**super().card(), "formula": "2.5 max(cosine, 0)" if scaled else "cosine"}
 
@@ -229,7 +229,7 @@ class AestheticVerifier(ModelVerifier):
         options: see `ModelOptions`.
 
     Raises:
-        MissingWeights: with where to get them.
+        MissingWeights: a file is missing; the message says where to get it.
         WrongCheckpoint: a file holds something else.
     """
 
@@ -263,7 +263,8 @@ def choose_device(name: str) -> str:
     Raises:
         ConfigError: `name` is another word, or the machine has no such device.
     """
-    # torch's usual way of looking for a GPU would keep forked processes from using it
+    # torch's usual check for a GPU initialises CUDA, after which forked processes could not use the
+    # GPU. With this variable torch asks the driver's library instead.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     kind, _, number = name.partition(":")
     if name not in ("auto", "cpu") and not (kind == "cuda" and (not number or number.isdigit())):

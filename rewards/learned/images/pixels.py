@@ -1,7 +1,7 @@
-"""The pipelines of this module turn an image into a model's input: resized, cropped, normalised.
+"""Pipelines that turn an image into a model's input: resized, cropped, normalised.
 
 Models differ in details that change scores in the second decimal, so that each pipeline is a
-function of its own. All give float32 of shape [3, size, size].
+function of its own. Each gives float32 of shape [3, size, size].
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def clip_pixels(image: Image.Image, size: int = 224) -> Pixels:
     resized by its nearest neighbours.
     """
     resized = _shorter_side(image, size)
-    left = round((resized.width - size) / 2.0)  # banker's rounding, as torchvision crops
+    # `round` takes halves to the even number, as the crop of torchvision does.
+    left = round((resized.width - size) / 2.0)
     top = round((resized.height - size) / 2.0)
     return _normalised(resized.crop((left, top, left + size, top + size)).convert("RGB"))
 
@@ -42,6 +43,7 @@ def clip_processor_pixels(image: Image.Image, size: int = 224) -> Pixels:
 
 
 def _shorter_side(image: Image.Image, size: int) -> Image.Image:
+    """Return the image with its shorter side of `size`; the longer side is rounded down."""
     width, height = image.size
     if width <= height:
         target = (size, int(size * height / width))

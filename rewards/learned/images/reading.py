@@ -1,4 +1,4 @@
-"""This module reads the image and the prompt of a sample.
+"""Reads the image and the prompt of a sample.
 
 An image travels as bytes (base64 in JSON), as a `data:` URL, or as a `file:` URL of a path below a
 folder that whoever serves the verifier has allowed. No other URL is read: ludus fetches nothing
@@ -44,7 +44,7 @@ def prompt_of(sample: Sample, *, needed: bool = True) -> str:
     if not isinstance(prompt, str):
         raise BadPrompt(f"the prompt must be text, got {type(prompt).__name__}")
     if needed and not prompt.strip():
-        raise BadPrompt("the prompt is empty: there is nothing to hold the image against")
+        raise BadPrompt("the prompt is empty: there is nothing to compare the image with")
     if len(prompt) > MAX_PROMPT:
         raise BadPrompt(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT} are read")
     return prompt
@@ -70,9 +70,9 @@ def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes
 
     Args:
         part: bytes, a `data:` URL or a `file:` URL.
-        limits: bounds their number.
-        root: the folder below which `file:` paths may lie, which may be relative to it; "" allows
-            none.
+        limits: the bound on the number of bytes.
+        root: the folder below which files may be read. Paths are relative to this folder, or
+            absolute and below it; "" allows no path.
 
     Raises:
         BadImage: the part is empty, a URL of another kind, or a path that may not be read.
@@ -113,7 +113,7 @@ def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes
             )
         case _:
             raise BadImage(
-                f"no image can be had from {part.url[:80]!r}: ludus fetches no URL; send "
+                f"no image is read from {part.url[:80]!r}, since ludus fetches no URL; send "
                 "the bytes, a data: URL, or file:PATH below the server's image_root"
             )
 
@@ -128,7 +128,9 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
         raise BadImage("a path cannot hold a NUL character")
     allowed = Path(root).expanduser().resolve()
     try:
-        real = (allowed / path).resolve()  # whether or not it exists, which nobody is to learn
+        # Resolved and compared before anything is opened, so that no error tells whether a file
+        # outside the folder exists.
+        real = (allowed / path).resolve()
         if not real.is_relative_to(allowed):
             raise BadImage(f"the path {path!r} leads out of the allowed folder")
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -136,8 +138,8 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
         problem = error.strerror if isinstance(error, OSError) else "a loop of links"
         raise BadImage(f"the path {path!r} cannot be read below image_root: {problem}") from None
     try:
-        # Refuse an opened path that is not a regular file or lies outside `allowed`: a folder on
-        # the way may have become a link since the path was resolved.
+        # The opened file is checked once more, since a folder on the way may have become a link
+        # since the path was resolved.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BadImage(f"the path {path!r} is not a regular file")
         link = Path(f"/proc/self/fd/{descriptor}")

@@ -1,4 +1,4 @@
-"""The base class of image reward models prepares inputs, scores batches, ranks, and gives
+"""The base class of image reward models, which prepares inputs, scores batches, ranks, and gives
 gradients and a card.
 """
 
@@ -25,7 +25,7 @@ class ModelInput:
     pixels: Pixels
     """[3, size, size], normalised."""
     tokens: tuple[int, ...]
-    """Padded to the model's length by none; empty for a model that reads no text."""
+    """Token ids without padding; empty for a model that reads no text."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class ImageScorer(nn.Module, ABC):
 
     @abstractmethod
     def tensor_pixels(self, images: Tensor) -> Tensor:
-        """`pixels_of` for a batch of tensors in [0, 1], differentiable."""
+        """Preprocess a batch of tensors in [0, 1] as `pixels_of` does an image, differentiably."""
         ...
 
     def padded(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
@@ -179,8 +179,9 @@ class ImageScorer(nn.Module, ABC):
 
 
 def affine_head(width: int) -> nn.Sequential:
-    """The head of ImageReward and of the aesthetic predictor: width -> 1024 -> 128 -> 64 -> 16 -> 1
-    without activations; its dropouts keep the numbers of the layers.
+    """Return the head of ImageReward and of the aesthetic predictor: width -> 1024 -> 128 -> 64 ->
+    16 -> 1, without activations. The dropouts do nothing when scoring; with them the layers have
+    the numbers by which the checkpoints name the tensors.
     """
     return nn.Sequential(
         nn.Linear(width, 1024),

@@ -1,4 +1,4 @@
-"""The base class of verifiers that score images is all that a user's own scorer needs.
+"""The base class of verifiers that score images. A scorer of your own is a subclass:
 
 @ludus.verifier("me/brightness")
 class Brightness(ImageVerifier):
@@ -77,8 +77,9 @@ class ImageVerifier(ABC):
         ...
 
     def prepare_image(self, image: Image.Image, prompt: str) -> object:
-        """Return what `score_images` gets of an image, such as pixels. This method runs on several
-        threads while a batch is scored.
+        """Return what `score_images` is given for an image, such as an array of pixels.
+
+        Several threads call this method at once, while a batch is scored; it must change no state.
         """
         return PreparedImage(image, prompt)
 

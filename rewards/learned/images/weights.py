@@ -1,4 +1,4 @@
-"""This module finds the weights of models, reads checkpoints strictly, and computes digests."""
+"""Finds the weights of models, reads checkpoints strictly, and computes digests."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Wanted:
     usual: tuple[str, ...]
     """The usual names of the file or folder, in the order in which they are tried."""
     source: str
-    """The place where the file or folder can be had, for the message."""
+    """The place from which the file or folder can be downloaded, for the message."""
 
 
 def models_folder() -> Path:
-    """The folder with the weights of all models: $LUDUS_MODELS, or ~/.cache/ludus/models."""
+    """Return the folder with the weights of all models: $LUDUS_MODELS, or ~/.cache/ludus/models."""
     variable = os.environ.get(MODELS_VARIABLE, "")
     return Path(variable).expanduser() if variable else Path.home() / ".cache" / "ludus" / "models"
 
@@ -98,13 +98,14 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         if _is_torchscript(path):
-            with warnings.catch_warnings():  # OpenAI's archives are older than the deprecation
+            # TorchScript is deprecated, but OpenAI's archives have no other form.
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 archive: nn.Module = torch.jit.load(path, map_location="cpu")
             content: object = archive.state_dict()
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickle, zip and torch have errors of a dozen kinds for a bad file
+    except Exception as error:  # pickle, zip and torch raise many kinds of errors for a bad file
         raise WrongCheckpoint(
             f"{str(path)!r} cannot be read as a checkpoint ({type(error).__name__}: {error!s:.200})"
         ) from error
@@ -154,7 +155,8 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
             f"{source} is not a checkpoint of {type(module).__name__}; {'; '.join(problems)}"
         )
     module.load_state_dict({name: tensors[name].float() for name in expected}, assign=True)
-    for part in module.modules():  # buffers that no checkpoint holds
+    # No checkpoint holds these buffers, and on the meta device they have no values yet.
+    for part in module.modules():
         positions = getattr(part, "position_ids", None)
         if isinstance(positions, Tensor) and positions.is_meta:
             part.position_ids = torch.arange(positions.shape[-1])[None]
@@ -167,4 +169,7 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
         if tensor.is_meta
     ]
     if unset:
-        raise WrongCheckpoint(f"{type(module).__name__} has tensors nobody gives values: {unset}")
+        raise WrongCheckpoint(
+            f"{type(module).__name__} has tensors that neither the checkpoint nor ludus sets: "
+            f"{', '.join(unset[:SHOWN_KEYS])}"
+        )

@@ -1,4 +1,4 @@
-"""An asker has a model write judgements: a server's model, a folder's model, or the policy."""
+"""Askers have a model write judgements: a server's model, a folder's model, or the policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Asker(Protocol):
-    """An asker puts a judge's questions to a model; `JudgeCaller` does so over an endpoint."""
+    """Puts a judge's questions to a model; `JudgeCaller` is an asker of a model behind a server."""
 
     async def ask(
         self, question: JudgeQuestion, read: Callable[[str], T], effort: Effort, *, draw: int = 0
@@ -37,7 +37,7 @@ class Asker(Protocol):
 class TextAsker:
     """An asker of a model in this process: a folder's model, or the policy in training.
 
-    No answer is cached, since the policy's weights change. No deadline is kept either: the process
+    No answer is cached, since the policy's weights change. There is no deadline either: the process
     that owns the model bounds the time.
 
     Args:

@@ -1,4 +1,4 @@
-"""This module writes conversations by a reward model's own tokenizer and chat template.
+"""Writes conversations by a reward model's own tokenizer and chat template.
 
 What a policy wrote reaches a reward model as text: a special token spelled out in it (`<|im_end|>`)
 is broken up by a space, so that no response can end its turn and praise itself in the next.
@@ -43,6 +43,8 @@ class Conversations:
         self._lock = threading.Lock()  # a fast tokenizer may not be used by two threads at once
         marks = {str(token) for token in tokenizer.all_special_tokens}
         marks |= {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
+        # A regular expression takes the first alternative that fits, so a token that begins with
+        # another has to stand before it.
         ordered = sorted((mark for mark in marks if mark.strip()), key=len, reverse=True)
         self._marks = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
 
@@ -82,14 +84,17 @@ class Conversations:
                 text: str = self.tokenizer.apply_chat_template(
                     rows, tokenize=False, add_generation_prompt=answering
                 )
-        except Exception as error:  # whatever a template raises: it is a program of the model's
+        # A template is a program of the model's, and may raise anything.
+        except Exception as error:
             raise UnrenderedConversation(
                 f"the chat template cannot write this conversation: {error}"
             ) from error
         return text
 
     def plain(self, text: str) -> str:
-        """Return `text` with special tokens broken by a space, and as UTF-8 can encode the text."""
+        """Return `text` with a space after the first character of each special token, and with `?`
+        for characters that UTF-8 cannot encode (lone surrogates).
+        """
         broken = self._marks.sub(lambda match: f"{match[0][:1]} {match[0][1:]}", text)
         return broken.encode("utf-8", "replace").decode()
 

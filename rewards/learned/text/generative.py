@@ -85,6 +85,7 @@ class GenerativeReward:
         else:
             question, read = about_item(data, item), partial(read_item, item=item)
         askings = [self.asker.ask(question, read, effort, draw=draw) for draw in range(self.votes)]
+        # All questions end before a failure is reported, so that none goes on in the background.
         answers = await asyncio.gather(*askings, return_exceptions=True)
         votes: list[float] = []
         for vote in answers:
@@ -115,6 +116,8 @@ class GenerativeReward:
             server = self.asker.server
             card: dict[str, Any] = {"model": server.model, "base_url": server.base_url}
         else:
+            # The policy in training has no card; `dict` is called in its place and gives an empty
+            # one.
             card = getattr(self.asker.policy, "card", dict[str, Any])()
         return {**card, "form": self.form, "votes": self.votes}
 

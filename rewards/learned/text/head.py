@@ -65,8 +65,12 @@ class HeadModel:
         self._digest = weights_digest(self.folder)
 
     def start(self) -> None:
-        """Move the model to the chosen device, in the process that computes."""
-        # transformers wraps `to` in a decorator whose type forgets that this is a method
+        """Move the model to the chosen device.
+
+        This is called in the worker process, after the fork: a CUDA context does not survive a fork
+        (decision 0310).
+        """
+        # transformers wraps `to` in a decorator whose type has lost that `to` is a method.
         self.model.to(self.device)  # type: ignore[arg-type]
 
     def card(self) -> dict[str, Any]:

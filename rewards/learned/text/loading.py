@@ -1,6 +1,6 @@
 # pyright: basic
 # mypy: disable-error-code="arg-type, no-untyped-call, assignment"
-"""This module loads models of transformers folders strictly; importing the module imports torch."""
+"""Loads models of transformers folders strictly. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load_head(
         )
     except ConfigError:
         raise
-    except Exception as error:  # whatever a damaged file leads to, in any format
+    except Exception as error:  # A damaged file may raise anything, in any of the formats.
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(f"{name}: cannot load {str(folder)!r}: {first}") from error
     missing = sorted(loading_info["missing_keys"])
@@ -82,10 +82,10 @@ def load_tokenizer(folder: Path, *, name: str) -> transformers.PreTrainedTokeniz
 
 
 def device_of(name_wanted: str, *, name: str) -> torch.device:
-    """`auto`, `cpu`, `cuda`, `cuda:1` as a device.
+    """Return the torch device of a name such as `auto`, `cpu`, `cuda` or `cuda:1`.
 
     Raises:
-        ConfigError: CUDA was asked for by name and is not there.
+        ConfigError: CUDA was asked for by name and is not available.
     """
     if name_wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -104,6 +104,7 @@ def token_limit(
     """Return the most tokens a model reads: the least of `max_given` (unless 0), the model's
     positions and the tokenizer's limit.
     """
+    # 1 << 30 stands for no limit; transformers writes an even larger number for that.
     positions = getattr(model.config, "max_position_embeddings", None) or 1 << 30
     max_known = min(int(positions), int(min(tokenizer.model_max_length, 1 << 30)))
     return min(max_given, max_known) if max_given else max_known

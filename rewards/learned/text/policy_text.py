@@ -38,7 +38,7 @@ class PolicyText(Protocol):
 
     async def logprobs(self, ids: Sequence[int]) -> list[float]:
         """Return the log-probability of each of `ids` given the ids before, in nats at temperature
-        1; the first is 0.
+        1. The first id has none before it, and gets 0.
         """
         ...
 

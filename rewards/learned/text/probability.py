@@ -24,7 +24,7 @@ Mean = Literal["probability", "logprob", "product"]
 
 
 class _OfPolicy:
-    """The base of both rewards holds the model whose probabilities are read."""
+    """The base class of both rewards: holds the model whose probabilities are read."""
 
     resident = True
     """Served in one process, which holds the model."""
@@ -136,6 +136,8 @@ class ProbabilityReward(_OfPolicy):
         try:
             policy = self._needed()
             context = policy.prompt(_context(sample))
+            # The answer is encoded by itself, so that it has the same tokens after any reasoning
+            # and without (decision 0322).
             answer = policy.encode(sample.gold.strip())
         except LudusError as error:
             return Verdict.invalid(f"{self.verifier}: {error}")
@@ -157,6 +159,7 @@ class ProbabilityReward(_OfPolicy):
             return Verdict.of(0.0, f"the response has no {self.opens}{self.closes} to be read")
         reasoned = [*context, *policy.encode(cut_text)]
         if len(reasoned) + len(answer) > policy.max_length:
+            # The least reward, and not none: else a policy could escape by length (decision 0322).
             return Verdict.of(0.0, f"too long to be scored: {len(reasoned)} tokens of reasoning")
         after = await self._probability(policy, reasoned, answer)
         before = await self._probability(policy, bare, answer) if self.debias else 0.0
@@ -204,7 +207,8 @@ class SelfAlignedReward(_OfPolicy):
         try:
             policy = self._needed()
             prompt_ids = policy.prompt(_context(sample))
-            # The message without words. A system prompt is not part of the question and stays.
+            # The same template with an empty question. A system prompt is not part of the question
+            # and stays (decision 0322).
             alone = policy.prompt(
                 [
                     message if message.role == Role.SYSTEM else Message(role=message.role)
@@ -220,12 +224,14 @@ class SelfAlignedReward(_OfPolicy):
                 f"{policy.max_length}"
             )
         if max(len(prompt_ids), len(alone)) + len(answer) > policy.max_length:
+            # The least reward, and not none: else a policy could escape by length (decision 0322).
             return Verdict.of(-1.0, f"too long to be scored: {len(answer)} tokens")
-        answer_perplexity = _perplexity(await text_logprobs(policy, prompt_ids, answer))
-        without = _perplexity(await text_logprobs(policy, alone, answer))
-        # of exponents, so that a perplexity beyond the range of floats is not a failure
-        gain = 1 - math.exp(min(700.0, answer_perplexity - without))
-        metrics = {"sar/log_ppl_given": answer_perplexity, "sar/log_ppl_alone": without}
+        log_ppl_given = _log_perplexity(await text_logprobs(policy, prompt_ids, answer))
+        log_ppl_alone = _log_perplexity(await text_logprobs(policy, alone, answer))
+        # The ratio of the perplexities is taken from their logarithms, because a perplexity may
+        # exceed the range of floats. The bound keeps `exp` from overflowing, which it does at 709.
+        gain = 1 - math.exp(min(700.0, log_ppl_given - log_ppl_alone))
+        metrics = {"sar/log_ppl_given": log_ppl_given, "sar/log_ppl_alone": log_ppl_alone}
         return Verdict.of(min(1.0, max(-1.0, gain)), metrics=metrics)
 
 
@@ -236,7 +242,7 @@ async def text_logprobs(
 
     Args:
         policy: the model whose probabilities are read.
-        context: token ids, at least one.
+        context: token ids, at least one: the first token of a text has no probability.
         text: token ids.
 
     Returns:
@@ -245,7 +251,7 @@ async def text_logprobs(
     return (await policy.logprobs([*context, *text]))[len(context) :]
 
 
-def _perplexity(logprobs: Sequence[float]) -> float:
+def _log_perplexity(logprobs: Sequence[float]) -> float:
     """Return the logarithm of the perplexity, in nats a token."""
     return -math.fsum(logprobs) / len(logprobs)
 

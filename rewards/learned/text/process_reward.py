@@ -45,8 +45,9 @@ class Steps:
 class ProcessRewardModel(HeadModel):
     """A verifier that scores every step of a response with a trained process reward model.
 
-    The verdict's reward is of the whole response, and `turn_rewards` says what each turn earned of
-    it: in training that is credited to the turn. Steps are the parts of a turn between separators.
+    The verdict's reward is for the whole response. `turn_rewards` says how much of the reward each
+    turn earned, and in training that much is credited to the turn (decision 0321). Steps are the
+    parts of a turn between separators.
 
     Args:
         model: a transformers folder.
@@ -54,7 +55,7 @@ class ProcessRewardModel(HeadModel):
             labels: the probability of the second; one: its sigmoid). "mark" is a causal model that
             was trained to write `good` or `bad` at a mark after each step, as Math-Shepherd was.
         whole: how the scores become one reward: min, mean, last, product or sum.
-        separator: what ends a step; written after each step for kind "token".
+        separator: the text that ends a step; it is written after each step for kind "token".
         mark, good, bad: for kind "mark", one token each.
         options: the device, the number format and the bounds of batches; see `HeadSettings`. A
             response of more than `max_tokens` earns 0, like a response that says nothing.
@@ -71,7 +72,7 @@ class ProcessRewardModel(HeadModel):
         kind: Kind = "token",
         whole: Whole = "min",
         separator: str = "\n\n",
-        mark: str = "ки",  # the one Math-Shepherd was trained with
+        mark: str = "ки",  # the mark that Math-Shepherd was trained with
         good: str = "+",
         bad: str = "-",
         **options: Unpack[HeadOptions],
@@ -147,6 +148,7 @@ class ProcessRewardModel(HeadModel):
         }
 
     def _one(self, text: str) -> int:
+        """Return the id of a text that must be a single token."""
         ids = self.conversations.encode(text)
         if len(ids) != 1:
             raise ConfigError(
@@ -158,7 +160,14 @@ class ProcessRewardModel(HeadModel):
     def _written(self, prompt: Sequence[Message], followed: Sequence[Message]) -> tuple[Steps, int]:
         """Return the conversation's tokens with the places of the steps, and the number of tokens
         of the prompt.
+
+        The tokens are encoded piece by piece, so that the end of each step is known as an index.
+        For each turn the template renders everything before the turn, and only what is new since
+        the turn before is encoded. That works only if the template leaves earlier turns as they
+        were.
         """
+        # `text` is the conversation up to the last turn; `stripped` is the same where the template
+        # strips the white space before an answer.
         steps, text, stripped = Steps(), "", ""
         opening = len(self.conversations.encode(self.conversations.render(prompt, answering=True)))
         for place, message in enumerate(followed):
@@ -181,10 +190,7 @@ class ProcessRewardModel(HeadModel):
                 steps.turns.append(steps.count)
             steps.count += 1
             plain_text = self.conversations.plain(message.text).rstrip()
-            text, stripped = (
-                upto + plain_text,
-                upto + plain_text.lstrip(),
-            )  # some templates strip what is said
+            text, stripped = upto + plain_text, upto + plain_text.lstrip()
         return steps, opening
 
     def _forward(self, rows: Sequence[Steps]) -> list[list[float]]:
@@ -200,7 +206,7 @@ class ProcessRewardModel(HeadModel):
             scores: list[list[float]] = []
             for row, logits_TL in zip(rows, logits_BTL, strict=True):
                 at_SL = logits_TL[row.places].float()
-                if self.kind == "mark":
+                if self.kind == "mark":  # a softmax over the tokens `good` and `bad` alone
                     good_S = at_SL[:, self._choice].softmax(-1)[:, 0]
                 elif at_SL.shape[1] == 1:
                     good_S = at_SL[:, 0].sigmoid()
@@ -212,7 +218,7 @@ class ProcessRewardModel(HeadModel):
     def _verdict(self, steps: Steps, scores: Sequence[float]) -> Verdict:
         if not all(map(math.isfinite, scores)):
             return Verdict.error(f"{NAME} gave {scores}: its weights may be broken")
-        earned = contributions(scores, self.whole)
+        earned = contributions(scores, self.whole)  # these sum to the reward of the whole
         scores_text = ", ".join(f"{score:.2f}" for score in scores[:12])
         return Verdict.of(
             math.fsum(earned),

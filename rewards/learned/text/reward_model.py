@@ -45,13 +45,13 @@ class RewardModel(HeadModel):
     preferred to a response of score 0.
 
     Args:
-        model: the folder.
+        model: a transformers folder.
         template: "chat" writes the conversation by the chat template; "pair" gives the tokenizer
             the last question and the answer, as encoders such as DeBERTa were trained on.
         output: "raw" is the model's number; "sigmoid" puts it into (0, 1).
-        floor: raw score of a response that says nothing or is too long for the model. At -10 it
-            loses against a response of score 0 with probability 0.99995. One that is too long is
-            not cut: what is cut off could hold anything.
+        floor: raw score of a response that says nothing or is too long for the model. A score of
+            -10 loses against a score of 0 with probability 0.99995. A response that is too long is
+            not cut and scored, since the part cut off could hold anything.
         options: the device, the number format and the bounds of batches; see `HeadSettings`.
 
     Raises:

@@ -35,8 +35,8 @@ class SelfGrading:
     One question shows all answers of a group, and the model gives each a whole number from 1 to 10;
     the reward is (mean score - 1) / 9 over `orders` orders of the answers, so that a liking for a
     place cancels out in part. In training the model is the policy with the weights it has then.
-    Source: arXiv 2507.17515. That a policy cannot talk its referee into a score is not to be had
-    for free: mix in tasks with a verifier, and tasks for `ranking-agreement`, as the paper does.
+    Source: arXiv 2507.17515. Nothing here keeps a policy from talking its referee into high scores:
+    mix in tasks with a verifier, and tasks for `ranking-agreement`, as the paper does.
 
     Args:
         orders: orders in which the answers are shown: 1, or 2 for the reverse too.
@@ -136,6 +136,7 @@ class SelfGrading:
             *(self._ordered(asker, samples, order, effort) for order in orders),
             return_exceptions=True,
         )
+        # One order without a grading fails all answers: the other alone would favour some places.
         scores: dict[int, list[float]] = {n: [] for n in numbers}
         for grading in gradings:
             if isinstance(grading, (UnreadableVerdict, BudgetExceeded, RemoteError)):
@@ -156,6 +157,7 @@ class SelfGrading:
     async def _ordered(
         self, asker: Asker, samples: Sequence[Sample], order: Sequence[int], effort: Effort
     ) -> dict[int, float]:
+        # All samples of a group have the same question and reference.
         data = data_of(samples[order[0]])
         del data["response"]
         names = {chr(ord("A") + place): number for place, number in enumerate(order)}
@@ -182,6 +184,7 @@ class RankingAgreement:
             true = _true_scores(sample.gold)
         except ValueError as error:
             return Verdict.invalid(f"ranking-agreement: {error}")
+        # The reward depends on the order alone, so scores of any range will do.
         try:
             given_scores = read_scores(sample.text, list(true), low=-1_000_000, high=1_000_000)
         except UnreadableVerdict as error:

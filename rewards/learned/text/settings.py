@@ -1,5 +1,8 @@
-"""The settings that verifiers with a language model share: each once as a struct with defaults, and
-once as the typed keyword arguments of the verifiers' constructors."""
+"""The settings that verifiers with a language model share.
+
+Each group is there twice: as a class with defaults, and as the typed keyword arguments of the
+verifiers' constructors.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class HeadSettings:
     """The place and the bounds of a model that scores texts in batches."""
 
     max_tokens: int = 0
-    """The most tokens of a conversation; 0 goes by the model."""
+    """The most tokens of a conversation; 0 takes the model's own limit."""
     max_batch: int = 16
     """The most conversations in one batch."""
     max_wait_ms: float = 5.0
@@ -66,11 +69,13 @@ class AskerSettings:
     max_tokens: int = 512
     """The most tokens of a judgement."""
     guided: bool = True
-    """Whether the server is asked to keep to the schema; see `JudgeServer`, as for the next three.
-    """
+    """Whether a server is asked to keep to the schema of the answer; see `JudgeServer`."""
     concurrency: int = 64
+    """The most requests to a server at once; see `JudgeServer`."""
     deadline_s: float = 120.0
+    """The seconds for one question to a server, with retries and repair; see `JudgeServer`."""
     cache: str = ""
+    """The SQLite file that keeps a server's answers; "" keeps them in memory."""
     device: str = "auto"
     """The device of a folder's model: `auto`, `cpu`, `cuda` or `cuda:1`."""
     dtype: str = "float32"

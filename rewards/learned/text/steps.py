@@ -1,4 +1,4 @@
-"""This module combines the scores of steps into a reward and credits the reward to turns."""
+"""Combines the scores of steps into a reward, and credits the reward to turns."""
 
 from __future__ import annotations
 

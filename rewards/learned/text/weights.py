@@ -1,4 +1,4 @@
-"""This module finds folders of weights, and names weights and templates by digest."""
+"""Finds folders of weights, and names weights and templates by digest."""
 
 from __future__ import annotations
 

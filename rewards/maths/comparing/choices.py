@@ -57,7 +57,8 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
         return ChoiceVerdict(
             first == second, "the same choices" if first == second else "other choices"
         )
-    # Return (letter, option text) of a gold, or ("", "") for a gold that is not a choice.
+    # The letter is empty for a gold that is no choice. `_WITH_TEXT` needs one of the four marks
+    # behind a letter, so a gold without them needs no search.
     if alone := _ONE.match(words):
         letter, option = alone[1], ""
     elif "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:

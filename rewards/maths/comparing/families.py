@@ -125,6 +125,8 @@ def residue_class(node: Node) -> tuple[Node, Node] | None:
         terms = dict(difference(value, num(0), _LINE_PRODUCTS))
     except (TooBig, ZeroDivisionError, OverflowError):
         return None
+    # Besides the number there has to be a single term. The placeholder for any other count is not
+    # linear, and is refused below.
     offset = terms.pop(ONE, 0)
     ((monomial, step),) = terms.items() if len(terms) == 1 else (((), 0),)
     linear = len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0][1]

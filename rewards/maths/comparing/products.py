@@ -1,5 +1,5 @@
-"""Marks products in which the order counts: those of matrices and of other letters that do not
-commute.
+"""Marks products in which the order of the factors counts, because they are matrices or other
+letters that do not commute.
 
 A letter is a number unless the text suggests otherwise: an inverse or a transpose next to
 another capital, bold capitals, or two capitals in both orders (`MN - NM`).
@@ -46,6 +46,7 @@ def _do_not_commute(node: Node) -> bool:
             letters = [letter for letter in letters if _is_capital(letter)]
             if len(letters) > 1 and all(letter.startswith("bold ") for letter in letters):
                 return True
+            # Two neighbours in both orders (`MN - NM`) would cancel if they commuted.
             pairs |= set(pairwise(letters))
     return any(first != second and (second, first) in pairs for first, second in pairs)
 
@@ -66,9 +67,10 @@ def _factors(node: Node) -> Iterator[Node]:
 
 
 def _ordered(node: Node, capitals: set[str]) -> Node:
-    """Return a formula in which the factors of each product that hold a capital are a call.
+    """Return a formula in which the factors with a capital form a call, in each product.
 
-    Factors without a capital commute, and stand before the call.
+    The proofs reorder factors but not the arguments of a call. Factors without a capital commute,
+    and stand before the call.
     """
     if not node.args:
         return node

@@ -43,6 +43,8 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
     if answer.op == "dec" and gold.op != "dec":
         if _digits_agree(gold, answer, judge):
             return judge.decided("decimal digits", True)
+        # `judge.equal` would find the difference too; the refusal here can say that the answer was
+        # rounded. A rational gold is left to `judge.equal`, which compares it exactly.
         if (
             gold.op != "num"
             and judge.directed
@@ -52,6 +54,7 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
             return judge.decided(
                 "exact", False, f"{answer.note} is rounded: the gold is {exact:.10g}"
             )
+    # Undirected, neither side is the gold, so either may be the exact value.
     if gold.op == "dec" and not judge.directed and _digits_agree(answer, gold, judge):
         return judge.decided("decimal digits", True)
     if gold.op == "dec" and judge.directed and _rounds_to(gold, answer, judge):
@@ -83,7 +86,8 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
         exact = Fraction(gold.value)
         scale: int = 10**decimals
         if (scale * exact.numerator) % exact.denominator == 0:
-            # the right decimal would have been exact; only the noise of doubles is forgiven
+            # The gold terminates within these decimals, so a right decimal would equal the gold.
+            # Only the noise of a double that was printed in full is forgiven.
             return significant(answer.note) >= 14 and abs(exact - answer.value) <= abs(
                 exact
             ) * Fraction(1, 10**13)
@@ -92,6 +96,7 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
     if value is None:
         return False
     gap: float = abs(value - float(answer.value))
+    # Both values are doubles here, so that `gap` itself has a rounding error.
     return gap <= float(unit) * 1.001 + 4e-15 * abs(value)
 
 
@@ -103,6 +108,8 @@ def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
     if not judge.conventions.rounded_gold:
         return False
     if not judge.approximate:
+        # A gold such as 0.5 is too coarse: many different values round to it. An answer in decimals
+        # needs more digits than the gold, or it could be another rounding of another value.
         if significant(gold.note) < 3 and decimals < 2:
             return False
         digits = max(judge.conventions.decimal_digits, significant(gold.note) + 3)
@@ -111,6 +118,7 @@ def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
     if answer.op == "dec" and len(answer.note.partition(".")[2]) < decimals:
         return False
     value = float(answer.value) if answer.op in {"num", "dec"} else approximate(answer)
+    # A whole number has nothing to round: it equals the gold exactly or not at all.
     if value is None or (answer.op == "num" and isinstance(answer.value, int)):
         return False
     unit = 10.0 ** -len(gold.note.partition(".")[2])
@@ -124,6 +132,7 @@ def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:
     inner = signed.args[0]
 
     def pair(first: Node) -> bool:
+        # The gold stays the first argument, because rounding is judged in the gold's favour.
         return same_value(plain, first, judge) if swapped else same_value(first, plain, judge)
 
     if swapped and (symbols(plain) or not is_scalar(plain)):
@@ -160,6 +169,7 @@ def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.equal(_in_radians(marked.args[0]), plain)
     if not is_scalar(plain):
         return judge.decided("structure", False, "only one side is an angle")
+    # A value with a constant such as pi is taken for radians, any other bare value for degrees.
     if judge.conventions.degrees and has(plain, "const"):
         return judge.equal(_in_radians(marked.args[0]), plain)
     if not judge.conventions.missing_unit or (marked is answer and symbols(plain)):
@@ -183,6 +193,7 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
                 exponent = int(raised or 1) * (-1 if sign == "/" else 1)
                 factors += [power(sym(letter), num(exponent)) for letter in name]
             return judge.equal(mul(*factors), plain)
+        # A radian is a pure number, so that its name may be left out under every convention.
         if marked.note == "rad" or judge.conventions.missing_unit:
             inner = marked.args[0]
             return (
@@ -223,7 +234,7 @@ def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
         )
     based, plain = (gold, answer) if gold.op == "based" else (answer, gold)
     if based is gold and plain.op == "num" and 2 <= gold.value <= 36:
-        with suppress(ValueError):  # a digit that the base has not
+        with suppress(ValueError):  # The numeral may have a digit that the base does not have.
             if plain.value == int(gold.note, int(gold.value)):
                 return judge.decided("number base", True)
     digits = plain.op == "num" and str(plain.value) == based.note

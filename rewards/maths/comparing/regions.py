@@ -249,6 +249,7 @@ def solved_for_one(node: Node) -> Region | None:
         bounds = sorted((side * Fraction(right.value) - offset) / slope for side in (-1, 1))
         closed = sign in {"<=", ">="}
         inside = sign in {"<", "<="}
+        # The complement turns closed ends into open ends, so they are made the other way round.
         low, high = (RegionEnd(float(end), num(end), closed == inside) for end in bounds)
         return [Piece(low, high)] if inside else complement([Piece(low, high)])
     line = _line(left, right)
@@ -269,6 +270,7 @@ def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
     offset = Fraction(terms.pop(ONE, 0))
     if len(terms) != 1:
         return None
+    # The only other term has to be a variable, without a symbolic exponent, to the first power.
     ((monomial, slope),) = terms.items()
     if (
         len(monomial) != 1
@@ -313,6 +315,8 @@ def _region_of_list(node: Node) -> Region | None:
     listed_regions = [region for region in regions if region is not None]
     if len(listed_regions) != len(regions) or sum(map(len, listed_regions)) > MAX_PIECES:
         return None
+    # A comma may mean "and" (`x > 1, x < 3`) or "or" (`x < 1, x > 3`). It is read as "and" unless
+    # no number meets all conditions.
     if node.note != "or":
         common = listed_regions[0]
         for region in listed_regions[1:]:

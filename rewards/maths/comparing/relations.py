@@ -17,6 +17,7 @@ FLIPPED = {
 }  # fmt: skip
 """Each sign with the sign that results from reading the relation from right to left."""
 _PROPORTIONAL = frozenset({"=", "!=", "<", "<="})
+"""Signs that still hold when both sides are multiplied by a positive number."""
 
 
 def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -37,6 +38,8 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
     if first[0] in {"=", "!="} and gold.args == answer.args[::-1]:
         return judge.decided("relation", True)
     try:
+        # Denominators may be multiplied out of an equation only: in an inequality the unknown sign
+        # of a denominator decides whether the relation turns round.
         clearing = SUMS + NAMES if first[0] in {"=", "!="} else ""
         ratio = _ratio(
             difference(*first[1], judge.products, clearing=clearing),
@@ -48,13 +51,13 @@ def same_relation(gold: Node, answer: Node, judge: Judge) -> bool:
         ratio = None
     except (ZeroDivisionError, OverflowError):
         ratio = None
-    # A negative factor would turn an inequality round.
+    # A negative factor would turn an inequality round, so that it is another one.
     if ratio is not None and (ratio > 0 or first[0] in {"=", "!="}):
         return judge.decided("relation", True)
     if judge.deep is not None:
         same = judge.equal(_minus(first[1]), _minus(second[1]))
         return judge.decided("relation", same, "the equations are not multiples of each other")
-    # Polynomials are decided by now; only formulas with functions are worth the pool.
+    # The normal forms have decided polynomials; only formulas with functions are worth the pool.
     parts = [part for side in (*first[1], *second[1]) for part in walk(side)]
     if len(gold.args) == 2 and any(part.op == "func" for part in parts):
         raise NeedsPool

@@ -59,10 +59,12 @@ def signs(node: Node) -> int:
 
 
 def _signed(node: Node, choice: list[int]) -> Node:
+    """Return a formula with a sign (1 or -1) from `choice` for each `+-`, in reading order."""
     remaining = list(choice)
     last = [choice[0]]
 
     def choose(part: Node) -> Node:
+        # The left operand comes first, so that `last` is the sign of the nearest `+-` before.
         args = tuple(choose(arg) for arg in part.args[:-1])
         if part.op != "pm":
             return part._replace(args=(*args, choose(part.args[-1]))) if part.args else part

@@ -52,13 +52,14 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     clocks = _clock(gold), _clock(answer)
     if clocks[0] and clocks[1]:
         (minute, half), (answer_minute, answer_half) = clocks[0], clocks[1]
-        # A time before 13:00 without am or pm may be in either half of the day.
+        # A time before 13:00 (780 minutes) without am or pm may be in either half of the day.
         either = (not half and minute < 780) or (not answer_half and answer_minute < 780)
         same = (minute - answer_minute) % (720 if either else 1440) == 0
         return judge.decided("time of day", same, "another time")
     first, second = _words_of(gold), _words_of(answer)
     if first is not None and second is not None and not judge.conventions.text_case:
         first, second = folded(first), folded(second)
+    # Two texts that form no list have no items, which makes them no equal lists.
     same = (
         first is not None
         and second is not None
@@ -76,6 +77,7 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     gold_words, words = folded(gold.note), as_words(answer_text).casefold()
     first, _, rest = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
+    # After a yes or no that agrees, anything but a plain reason may change its meaning.
     if gold_words in _OPPOSITES and first.strip() == gold_words:
         same = bool(_REASON.match(rest)) and not _CONDITION.search(rest)
     return judge.decided("text", same, f"the words {answer_text[:80]!r} are not {gold.note!r}")
@@ -113,8 +115,10 @@ def _list_items(phrase: str) -> set[str]:
 
 
 def _words_of(node: Node) -> str | None:
+    """Return an answer as words, or None for one that has another form."""
     if node.op == "set" and not node.args:
         return "no solution"
+    # The reader takes a short unknown word for a product of letters: `DNE` is D * N * E.
     if node.op == "mul" and all(part.op == "sym" for part in node.args):
         return "".join(part.note for part in node.args)
     if node.op not in {"text", "sym"}:

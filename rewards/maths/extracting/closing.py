@@ -40,6 +40,7 @@ _DRESS = re.compile(
 )
 
 
+# A text with a single number, which may be a label: `Step 3`.
 _ALONE = re.compile(r"[^\d]*?(\d+)\W*")
 
 # --- the whole response ---
@@ -63,6 +64,7 @@ def whole(body: str) -> Candidate | None:
         ignored = "it is crossed out"
     elif (number := _ALONE.fullmatch(text)) and labels(text, number.start(1)):
         ignored = "it is a label"
+    # Cleaning may have changed the text; it is then placed at the start of the response.
     start += max(0, stripped.find(text))
     end = start + len(text)
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
@@ -77,8 +79,9 @@ _ALL_OR_NONE = re.compile(
 
 
 def short_text(body: str) -> Candidate | None:
-    """Return a short response without digits as a candidate, else None; tried when nothing else in
-    the text is an answer.
+    """Return a short response without digits as a candidate, else None.
+
+    The caller tries this when nothing else in the text is an answer.
     """
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)) or stripped.endswith("?"):
@@ -93,6 +96,7 @@ def short_text(body: str) -> Candidate | None:
 
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
+"""A character of Chinese, Japanese or Korean."""
 _SENTENCE = re.compile(r"[A-Z][a-z]*\s.*\d.*\.$")
 _LETTERED = re.compile(
     r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
@@ -106,8 +110,11 @@ _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
 
 def _is_prose(text: str) -> bool:
     """Return whether a text reads as sentences rather than as a single answer."""
+    # The words below are counted in Latin and Cyrillic letters only. A text of ideographs is taken
+    # for a sentence as soon as it has a digit.
     if len(_IDEOGRAPHS.findall(text)) > 2:
         return any(map(str.isdigit, text))
+    # Names of commands, and of plain arguments such as `\text{for all}`, are not words of prose.
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     has_answer = _HOLDS_ANSWER.search(text) is not None
@@ -115,10 +122,13 @@ def _is_prose(text: str) -> bool:
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
+    # `so the day is Saturday` is read by `worded`, which takes the last word alone.
     if not has_answer and _CONCLUDED.search(text):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
         return True
+    # The fewer words a text has, the more it takes to call it prose: a formula or a bold value
+    # between words is the answer of a sentence, and the words are not part of the answer.
     return (
         len(unknown_words) > 5
         or (has_answer and re.search(r"[.!?]\s+[A-Z]", text) is not None)
@@ -185,7 +195,7 @@ def picked(body: str) -> Candidate | None:
     """Return the choice letter that the response settles on: `Therefore I think B`, or None.
 
     The closing sentence picks the letter, or the letter stands alone on the last line, or the
-    letter opens an explanation.
+    letter opens an explanation. A sentence that picks two letters picks none.
     """
     if alone := _LINE_LETTER.search(body, max(0, len(body) - 40)):
         return _choice(alone["letter"], *alone.span("letter"))
@@ -216,17 +226,17 @@ def worded(body: str) -> Candidate | None:
     """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
     or None.
     """
-    verdict_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
-    if verdict_match is None:
+    word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    if word_match is None:
         start, end = closing_sentence(body)
-        verdict_match = _CONCLUDED.search(body, start, end)
-    if verdict_match is None or verdict_match["word"].lower() in _COMMENTS:
+        word_match = _CONCLUDED.search(body, start, end)
+    if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(
         CandidateKind.WORD,
-        verdict_match["word"],
-        *verdict_match.span("word"),
-        *verdict_match.span(),
+        word_match["word"],
+        *word_match.span("word"),
+        *word_match.span(),
     )
 
 

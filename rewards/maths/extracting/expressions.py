@@ -68,6 +68,8 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         and not labels(body, number.start())
         and body[number.end() : number.end() + 1] != "?"
     ]
+    # If the closing sentence has no number, the last number before counts, unless that is only
+    # supposed.
     while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
         numbers.pop()
     if not numbers:
@@ -106,6 +108,8 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
         first = previous
     if first is last or _LISTS.search(body, max(0, first.start() - 12), first.start()):
         return first
+    # Without a word such as `are` before, `and` may join two statements (`Ann has 3 and 5 are
+    # left`), so that only commas and `or` make a list.
     first = last
     for previous in reversed(before):
         if not _OR.fullmatch(body, previous.end(), first.start()):
@@ -128,7 +132,9 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
         last += 1
     text = body[first:last]
     if text[0] == "(" and text[-1] == ")":
-        text = ""
+        text = ""  # A number in brackets: the brackets are punctuation.
+    # Mathematics that touches a letter, has an open bracket or ends with an operator was cut in the
+    # middle; then the number stands alone.
     is_joined = not text or body[first - 1 : first].isalpha() or body[last : last + 1].isalpha()
     if not is_joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
         start, end = first, last
@@ -163,6 +169,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     sentence_start = closing_sentence(tail)[0]
     closing = [span for span in spans if span[0] >= sentence_start]
     free = [span for span in closing if not governed(tail, sentence_start, *span)]
+    # Formulas of the closing sentence that are beside its point are passed over, if it has another.
     while free and spans[-1] is not free[-1]:
         spans.pop()
     last = spans.pop()
@@ -182,6 +189,7 @@ def _formulas(tail: str) -> list[tuple[int, int]]:
     if dollars and dollars[-1].start() > max(closer_positions.values()):
         if tail[dollars[-1].end() : dollars[-1].end() + 1].isdigit():
             return []  # an amount of money closes nothing
+        # Dollars are paired from the end. If their number is odd, the first is a stray.
         pairs = zip(dollars[len(dollars) % 2 :: 2], dollars[len(dollars) % 2 + 1 :: 2], strict=True)
         spans = [(first.end(), second.start()) for first, second in pairs]
     else:

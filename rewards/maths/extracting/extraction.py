@@ -60,6 +60,7 @@ def _result(body: str, statements: Statements) -> Candidate | None:
     if not results:
         return None
     rest = DENIAL.sub("", body[results[-1].end :])
+    # The first two characters may close the formula of the result itself (`$`, `\)`).
     if any(c.isdigit() or c in "$\\" for c in rest[2:]):
         return None
     return results[-1]
@@ -131,17 +132,18 @@ def extract(
         return Extraction(
             None, "truncated", offset, offset, reason="cut off before a marked answer"
         )
+    # The lower ranks search the text itself, so the refused statements are blanked first.
     ignored = [candidate for candidate in statements.seen if candidate.ignored]
     body = _claimed(body, statements)
     for rank in RANKING[1:]:
-        candidate_found = rank.find(body, statements)
-        if candidate_found is None:
+        candidate = rank.find(body, statements)
+        if candidate is None:
             continue
-        if not candidate_found.ignored:
-            return _extraction(body, offset, candidate_found, [])
-        # The value was refused: blank the statement, so that the next ranks search the rest.
-        body = blanked(body, [(candidate_found.said_from, candidate_found.said_to)])
-        ignored.append(candidate_found)
+        if not candidate.ignored:
+            return _extraction(body, offset, candidate, [])
+        # The writer does not claim this value, so it must not be found again by a lower rank.
+        body = blanked(body, [(candidate.said_from, candidate.said_to)])
+        ignored.append(candidate)
     reason = next(
         (f"the only answer does not count: {candidate.ignored}" for candidate in ignored), ""
     )
@@ -170,6 +172,7 @@ def _extraction(
         return Extraction(None, rule, start, end, winner.void)
     text = winner.text
     if several and winner.kind is CandidateKind.BOX:
+        # Every box counts here, so no value is left that could be a rival (decision 0304).
         boxes = [
             box
             for box in all_boxes(body)
@@ -205,6 +208,8 @@ def survey(response: str, *, thinking: str = "auto", truncated: bool = False) ->
         if candidate.kind is not CandidateKind.RESULT
     ]
     if statements.last is not None and statements.last not in statements.seen:
+        # `last` is a correction, or a copy of a seen statement with a reason why it is void. The
+        # copy takes the place of the original, which has the same start.
         ranked = [
             (rank, candidate)
             for rank, candidate in ranked

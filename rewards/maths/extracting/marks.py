@@ -27,6 +27,7 @@ _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _TENTATIVE = re.compile(
     r"\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b", re.IGNORECASE
 )
+# What may stand between two boxes of a list: punctuation, `and`, part labels, `y =`.
 _JOINT = re.compile(
     r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
     r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\"
@@ -34,6 +35,7 @@ _JOINT = re.compile(
     r"|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",
     re.IGNORECASE,
 )
+# The name of a box's value, directly before the box: `x = `.
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
 
 
@@ -49,6 +51,8 @@ class Box(NamedTuple):
 
 def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
     """Yield the marks of a response, starting with the last."""
+    # Each source yields its marks from the end and only when asked, so a caller that stops at the
+    # last mark pays for few others.
     sources = [boxes(body, truncated=truncated), _tags(body, truncated), _hashes(body, truncated)]
     heads = [next(source, None) for source in sources]
     while True:
@@ -78,6 +82,7 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
         text = joined(body, group)
         if not body[last.open : last.close].strip(" {}$~"):
             void = "the last box is empty"
+        # Equal boxes count once, so the text may be the content of the last box alone.
         start = last.open if text == body[last.open : last.close] else first.open
         ignored = mark_doubt(body, first.start, last.end) if text.strip() else ""
         yield Candidate(
@@ -88,7 +93,7 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
 
 
 def all_boxes(body: str) -> list[Box]:
-    """Return the last MAX_MARKS boxes in text order, each separately."""
+    """Return the last MAX_MARKS boxes in text order, without joining adjacent boxes to a list."""
     boxes_found: list[Box] = []
     end = len(body)
     while len(boxes_found) < MAX_MARKS and (box := box_before(body, end)) is not None:
@@ -103,6 +108,7 @@ def joined(body: str, group: list[Box]) -> str:
     Each content keeps its name if every box has another name (`x = \boxed{2}`).
     """
     texts = [body[box.open : box.close] for box in group]
+    # The dictionary is filled from the end, so each content keeps the place of its first box.
     distinct = list(
         {squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values()
     )
@@ -135,7 +141,8 @@ def _side_by_side(body: str, last: Box) -> tuple[list[Box], str]:
         if len(gap) <= 60 and _JOINT.match(gap):
             group.insert(0, previous)
             continue
-        # The second box may be offered only in case the first is wrong, or both as guesses.
+        # The second box is no correction if it is offered only in case the first is wrong, or if
+        # both are guesses.
         tentative = len(gap) <= 60 and _TENTATIVE.search(gap) and FILLER.fullmatch(gap)
         before = body[max(0, previous.start - 40) : previous.start]
         contents = [squeeze(body[box.open : box.close]) for box in (previous, last)]
@@ -151,6 +158,8 @@ def box_before(body: str, end: int) -> Box | None:
     if place < 0:
         return None
     box = _box_at(body, place)
+    # Only a few characters before the box are searched for an outer one, since a search of the
+    # whole text for every box would not be linear.
     outer = _box_mark(body, max(0, place - 40), place)
     if outer >= 0:
         around = _box_at(body, outer)
@@ -165,7 +174,7 @@ def _box_mark(body: str, start: int, end: int) -> int:
     The searches for the rarer commands start where `\boxed` was found, which keeps them short.
     """
     place = body.rfind("\\boxed", start, end)
-    while place >= 0 and body.endswith("\\phantom{", 0, place):
+    while place >= 0 and body.endswith("\\phantom{", 0, place):  # a phantom is not printed
         place = body.rfind("\\boxed", start, place)
     for name in ("\\fbox", "\\framebox"):
         place = max(place, body.rfind(name, max(start, place), end))
@@ -176,6 +185,7 @@ def _box_at(body: str, start: int) -> Box:
     name = _BOX_NAME.match(body, start)
     place = name.end() if name else start
     if place >= len(body) or body[place] != "{":
+        # `\boxed 5` has no braces, so its content ends with the word.
         return _unclosed(body, start, place, min(len(body), place + 200), " ")
     limit = min(len(body), place + 2 * MAX_ANSWER)
     # Most boxes hold neither braces nor commands, and need no search by brackets.
@@ -201,7 +211,6 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *closers: str) -> 
 
 # --- tags and hashes ---
 
-_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASH = "####"
 # How a value after `####` begins; a Markdown heading begins otherwise.
 _HASH_VALUE = re.compile(r"\s*(?:[-+−$£€\\(\[{|.√π\d]|[A-Ja-z]\b)")
@@ -216,6 +225,7 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
     if "<answer>" not in body and "<ANSWER>" not in body and "<Answer>" not in body:
         return
     text_end = len(body)
+    # A pair of tags is a single mark, so twice as many tags are examined.
     tag_positions = list(islice(_backwards(body, ("<answer>", "</answer>")), 2 * MAX_MARKS))
     close = -1
     for place, name in tag_positions:
@@ -235,7 +245,11 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
 
 
 def _backwards(body: str, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Yield (offset, name) of the tags of a text from the end, in any capitalisation."""
+    """Yield (offset, name in lower case) of the tags of a text, from the end.
+
+    A tag may be spelt in lower case, in capitals or with a capital A. `rfind` for each spelling
+    reads the text only as far as the caller asks, which a regular expression cannot do backwards.
+    """
     spellings = [
         spelt for name in names for spelt in {name, name.upper(), name.replace("a", "A", 1)}
     ]
@@ -257,6 +271,7 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         if place < 0:
             return
         end = place
+        # A heading of a deeper level, or a mark that does not begin its line.
         if (
             body[place - 1 : place] == "#"
             or body[max(0, place - 40) : place].rpartition("\n")[2].strip()
@@ -266,9 +281,10 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         to_end = stop < 0
         stop = min(len(body) if to_end else stop, place + MAX_ANSWER + 8)
         text = body[place + len(_HASH) : stop]
-        word = text.split()[:2] if not body[stop:].strip() else []
-        valued = _HASH_VALUE.match(text) or len(word) == 1
-        if text.strip() and (not valued or _NUMBERED.match(text)):
+        # A heading has text below it, so a single word at the very end of the response is a value.
+        final_words = text.split()[:2] if not body[stop:].strip() else []
+        is_value = _HASH_VALUE.match(text) or len(final_words) == 1
+        if text.strip() and (not is_value or _NUMBERED.match(text)):
             continue  # a heading of the fourth level
         void = "" if text.strip() else "nothing follows the mark"
         void = CUT_OFF if truncated and to_end else void

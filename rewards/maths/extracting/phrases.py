@@ -26,17 +26,20 @@ class PhraseLanguage:
     result: str
     """Nouns that may mean the answer or an intermediate result."""
     link: str
-    """Words or signs between the noun and the value."""
+    """Words or signs between the noun and the value. Denying words (`isn't`, `n'est`) are included,
+    because a denied answer has to be found before `DENIED` can tell that it is denied.
+    """
     complement: str = ""
     """Words that may stand between noun and link (`to the question`)."""
     behind: str = ""
     """Words after the value that are not part of the value (`です`)."""
     inverted: str = ""
-    """Words before a noun that is directly followed by the value (`lautet die Antwort 42`)."""
+    """Words before a noun that is directly followed by the value (`lautet die Antwort 42`); empty
+    in languages without such an order of words.
+    """
 
 
 _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)-(?=\s))"
-_FILLED = r"(?=[^.:;!?\n\d$\\=*]{0,60}\s)"
 
 ENGLISH = PhraseLanguage(
     name="English",
@@ -158,7 +161,7 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
         name="Hindi",
         anchors=("उत्तर",),
         answer=r"उत्तर",
-        result=r"(?!)",
+        result=r"(?!)",  # matches nothing: there is no second noun
         link=r"(?:[*_]*\s*(?::|=|है|→)\s*)",
         behind=r"\s{0,3}है",
     ),
@@ -189,7 +192,7 @@ FIRM = re.compile(
     r"|正しい|正解|正确|正確|最终|最終|정답|최종",
     re.IGNORECASE,
 )
-"""Words that make an announcement correct an earlier box even without a stated reason."""
+"""Words with which an announcement replaces an earlier box even if no reason is stated."""
 
 NOT_MINE = re.compile(
     r"\b(?:incorrect|wrong|false|impossible|invalid|bad|previous|old|rejected|eliminated"
@@ -233,6 +236,7 @@ ATTRIBUTED = re.compile(
     re.IGNORECASE,
 )
 """Words directly before a statement that somebody else makes; group 1 is the speaker."""
+# `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
 SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it")
 EXAMPLE = re.compile(
     r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
@@ -268,8 +272,10 @@ FILLER = re.compile(
     r"|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或|또는)\b)*",
     re.IGNORECASE,
 )
-"""Words that give no reason to change an answer. Statements separated by nothing else are made in
-one breath, and count as rivals.
+"""Words that give no reason to change an answer.
+
+Two statements with only such words in between are made in one breath: the second is no correction,
+and both have to be right.
 """
 RETRACTION = re.compile(
     r"\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
@@ -292,26 +298,31 @@ REOPENED = re.compile(
     r"|no(?=[,.])|actually|on reflection)\b",
     re.IGNORECASE,
 )
-"""The start of a sentence that reopens the question."""
+"""The start of a sentence that reopens the question, without saying that the answer is wrong."""
 CONCLUDES = re.compile(
     r"^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
     r"|in fact)\b",
     re.IGNORECASE,
 )
-"""Words of a sentence that concludes."""
+"""Words of a sentence that concludes. If it has a single number, that number may replace an earlier
+answer.
+"""
 GIVES = re.compile(
     r"\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
     r"|equals|get|have|is"
     r"|are)\b",
     re.IGNORECASE,
 )
+"""Words of a sentence that states a value. Many sentences have these, so they matter only after
+the question was reopened (`REOPENED`).
+"""
 CHECKS = re.compile(
     r"\b(?:checks?|checked|works|fits|holds|verif\w+|consistent|match\w*|satisf\w+|as (?:before"
     r"|expected|claimed)"
     r"|sides?|lhs|rhs|instead|would|if|because|since)\b",
     re.IGNORECASE,
 )
-"""Words of a sentence that only checks the answer."""
+"""Words of a sentence that only checks the answer, and so never replaces it."""
 UPHELD = re.compile(
     r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
     r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"

@@ -77,7 +77,7 @@ class Calculator:
         """Return the value of `node`; complex results are allowed only once an `i` has occurred.
 
         Raises:
-            Undefined: no value at this point.
+            UndefinedValue: the formula has no value at this point.
             OverBudget: the allowance of work is used up.
         """
         self.imaginary = self.imaginary or any(
@@ -91,7 +91,7 @@ class Calculator:
         return sign * mpmath.inf if sign else self.value(node)
 
     def _value(self, node: Node) -> Number:
-        self.work.spend(1 + mpmath.mp.prec // 400)
+        self.work.spend(1 + mpmath.mp.prec // 400)  # The precision is in bits.
         match node.op:
             case "num" | "dec":
                 exact = Fraction(node.value)
@@ -314,13 +314,13 @@ FAR, LESS_FAR = (60, 50), (5, 4)
 
 def _settled(values: list[Number]) -> Number | None:
     """Return the number that the values converge to, or the infinity that the values grow to; None
-    if neither.
+    if neither. The value nearest to the target comes first.
     """
     if any(isinstance(value, mpmath.mpc) for value in values):
         return None
     smallest, nearest = min(abs(value) for value in values), values[0]
     if max(abs(value - nearest) for value in values) <= 1e-18 * max(1, abs(nearest)):
-        return +nearest
+        return +nearest  # Unary plus rounds to the working precision.
     growing = abs(values[0]) > 1e9 * abs(values[-1])
     same_sign = len({mpmath.sign(value) for value in values}) == 1
     return mpmath.sign(nearest) * mpmath.inf if smallest > 1e9 and growing and same_sign else None

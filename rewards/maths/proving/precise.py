@@ -86,7 +86,7 @@ def _agree_roughly(left: Node, right: Node, work: Work) -> bool | None:
                 calculator.spread > ROUGH_SPREAD and not _needs_quadrature(side)
                 for calculator, side in zip(plain, (left, right), strict=True)
             ):
-                return None  # 9 + e^-100000 is not told from 9
+                return None  # With so few digits, 9 + e^-100000 looks like 9.
             if not (mpmath.isfinite(first) and mpmath.isfinite(second)):
                 return bool(first == second)
             if abs(first - second) > ROUGH * max(1, abs(first), abs(second)):
@@ -116,7 +116,8 @@ def _agree_exactly(left: Node, right: Node, work: Work) -> bool | None:
             return True
     if not names:
         return True if confirmed else None
-    # Compare formulas that are defined for whole numbers only: (-1)^n, or sums up to n.
+    # Some formulas are defined for whole numbers only: (-1)^n, or sums up to n. There are few such
+    # points, so that twice as many have to agree.
     random = Random(21)
     confirmed = 0
     for _ in range(2 * TRIES):

@@ -144,6 +144,7 @@ def _merged(first: Monomial, second: Monomial) -> tuple[Monomial, Exact]:
             exponents[key] = exact(total)
         else:
             exponents.pop(key, None)
+    # Bases of different kinds cannot be compared with each other; their texts can.
     items = exponents.items()
     return tuple(items) if len(items) < 2 else tuple(
         sorted(items, key=lambda item: repr(item[0]))
@@ -192,6 +193,11 @@ def _raised(terms: Sum, exponent: int, meter: Meter) -> Sum:
 
 
 def symbolic_power(terms: Sum, monomial: Monomial, coefficient: Exact, meter: Meter) -> Sum:
+    """Return a sum raised to `coefficient * monomial`, an exponent with variables.
+
+    Raises:
+        TooBig: the base has such an exponent already, or the meter is used up.
+    """
     if len(terms) != 1:
         return atom(("r", frozen(terms)), coefficient, monomial) if terms else {}
     ((inner, number),) = terms.items()
@@ -208,8 +214,15 @@ def symbolic_power(terms: Sum, monomial: Monomial, coefficient: Exact, meter: Me
 
 
 def rational_power(terms: Sum, exponent: Exact, meter: Meter) -> Sum:
+    """Return a sum raised to a number.
+
+    Raises:
+        ZeroDivisionError: zero has no negative power.
+        TooBig: the power is too large to expand, an even root of a negative number, or the meter is
+            used up.
+    """
     if exponent.denominator == 1:
-        exponent = int(exponent)  # hashes many times faster than a Fraction
+        exponent = int(exponent)  # An int hashes many times faster than a Fraction.
     if exponent == 0:
         return constant(1)
     if exponent == 1:

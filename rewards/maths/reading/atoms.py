@@ -34,6 +34,7 @@ def name(parser: Parser) -> Node:
     """
     token = parser.take()
     letter = _SAME_LETTER.get(token.value, token.value)
+    # `e_1` and `i'` are variables; a bare `e` or `i` is the constant.
     if letter in {"e", "i"} and parser.here.kind not in {"sub", "prime"}:
         return nodes.const(letter)
     while parser.accept("sub"):
@@ -76,7 +77,7 @@ def _inverse_function(parser: Parser, letter: str) -> bool:
     ]
     for shape in (inverse_tokens, braced):
         if [parser.ahead(step)[:2] for step in range(len(shape))] == shape:
-            parser.position += len(shape) - 1
+            parser.position += len(shape) - 1  # The bracket is left for the caller.
             return True
     return False
 
@@ -85,7 +86,7 @@ def _application(parser: Parser, letter: str) -> Node:
     r"""Read a name before a bracket: `f(x)`, `P(A | B)`, `d(P, Q)` and `n(A \cup B)` are calls,
     `x(y)` is a product.
     """
-    if letter == "Gamma":
+    if letter == "Gamma":  # Gamma(x) = (x - 1)!
         argument = parser.inside(POWER)
         return nodes.func("factorial", nodes.add(argument, nodes.MINUS_ONE))
     if letter == "zeta":
@@ -105,7 +106,9 @@ def _application(parser: Parser, letter: str) -> Node:
 
 
 def _kinds_inside(parser: Parser) -> list[str]:
-    """Return the kinds of the tokens directly inside the next bracket."""
+    """Return the kinds of the tokens directly inside the next bracket, or an empty list if that is
+    never closed.
+    """
     kinds: list[str] = []
     depth = 0
     for place in range(parser.position, len(parser.tokens)):
@@ -133,6 +136,7 @@ def function(parser: Parser) -> Node:
     exponent_: Node | None = None
     if parser.accept("op", "^"):
         exponent_ = exponent(parser)
+    # `\sin^{-1} x` is the inverse function, but `\sin^2 x` is the square of the value.
     if function_name in _INVERSE and exponent_ == nodes.MINUS_ONE:
         function_name, exponent_ = _INVERSE[function_name], None
     if base is None and parser.here.kind == "sub":
@@ -179,6 +183,7 @@ def _bare_argument(parser: Parser, function_name: str) -> Node:
     ):
         factors.append(parser.inside(PRODUCT))
     node = nodes.mul(*factors)
+    # The divisor in `\sin \pi/6` belongs to the angle, which only a constant such as pi shows.
     angle = function_name in _ANGLE_FUNCTIONS and nodes.has(node, "const")
     if angle and parser.at("op", "/") and parser.ahead().kind == "num":
         parser.take()

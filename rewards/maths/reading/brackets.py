@@ -61,7 +61,7 @@ def bracket(parser: Parser) -> Node:
         parser.expect("close", token.value)
         return nodes.func(token.value, node)
     if token.value == "⟨":
-        # Read angle brackets: `\langle 1, 2\rangle` is a vector, `\langle x\rangle` a mean.
+        # `\langle 1, 2\rangle` is a vector, `\langle x\rangle` a mean.
         items = items_inside(parser)
         if not parser.accept("close", "⟩"):
             parser.expect("close", ">")
@@ -139,8 +139,7 @@ def listed(parser: Parser) -> Node:
     """
     items, marks = [parser.expression()], list[str]()
     while is_separator(parser):
-        # Consume adjacent separators and return the last: a comma before a word belongs to the
-        # word.
+        # Of adjacent separators the last counts: in `2, and 3` the comma belongs to the word.
         signs: list[str] = []
         while is_separator(parser):
             token = parser.take()

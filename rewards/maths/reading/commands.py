@@ -14,7 +14,6 @@ from .pratt import Parser, Prefix
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 INTEGRALS = frozenset({"int", "iint", "iiint", "oint"})
 _NUMBER_SETS = frozenset({"R", "Z", "N", "Q", "C"})
-_DIFFERENTIALS = frozenset({"d", "partial"})
 
 
 def command(parser: Parser) -> Node:
@@ -54,10 +53,11 @@ def _derivative(parser: Parser) -> Node | None:
     below = [token[:2] for token in parser.tokens[bottom : bottom + 3]]
     if len(below) < 3 or below[0][0] != "group" or below[1] != letter[:2] or below[2][0] != "sym":
         return None
-    parser.position += 2
+    parser.position += 2  # the opening brace and the letter d
     order = subscript(parser) if parser.accept("op", "^") else "1"
     body = None if parser.sees("endgroup") else parser.inside()
     parser.expect("endgroup")
+    # The denominator is `{dx}` with these tokens: brace, d, variable, and a brace if that is all.
     variable = parser.ahead(2)
     plain = parser.ahead(3).kind == "endgroup"
     under = subscript(parser)
@@ -243,13 +243,15 @@ def _side(parser: Parser) -> str:
     """Remove and return the sign of a one-sided limit, such as `0^+`, before the end of the
     braces.
     """
+    # `end` becomes the closing brace of the limit. The closing brace of `0^{+}` is passed over: its
+    # own opening brace stands two tokens before.
     tokens, end = parser.tokens, parser.position
     while tokens[end].kind not in {"end", "endgroup"} or tokens[end - 2].kind == "group":
         end += 1
         if end >= len(tokens) - 1:
             return ""
     sign, start = tokens[end - 1], end - 2
-    if sign.kind == "endgroup":
+    if sign.kind == "endgroup":  # `^{+}` has four tokens, and `^+` two.
         sign, start = tokens[end - 2], end - 4
     if sign.kind != "op" or sign.value not in "+-" or tokens[start][:2] != ("op", "^"):
         return ""

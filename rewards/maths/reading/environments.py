@@ -25,11 +25,12 @@ def environment(parser: Parser) -> Node:
         subscript(parser)
     rows = _rows(parser)
     cells = tuple(cell for row in rows for cell in row)
+    # `cases` without conditions is how a system of equations is written.
     if kind == "cases" and all(len(row) == 1 for row in rows):
         return Node("list", cells, 0, "and")
     if kind == "cases":
         if any(len(row) > 2 for row in rows):
-            raise Unreadable("a case of more than a value and its condition")
+            raise Unreadable("a row of cases with more than a value and its condition")
         return Node("cases", tuple(cell for row in rows for cell in (row[0], row[-1])))
     if kind == "rows":
         return Node("list", cells, 0, ",")
@@ -39,6 +40,7 @@ def environment(parser: Parser) -> Node:
 
 
 def _rows(parser: Parser) -> list[list[Node]]:
+    # In a cell a bar begins an absolute value, even if the environment stands between two bars.
     outer_bar_ends, parser.bar_ends = parser.bar_ends, False
     rows: list[list[Node]] = [[]]
     while parser.here.kind != "end":
@@ -62,6 +64,7 @@ def _rows(parser: Parser) -> list[list[Node]]:
 
 
 def _cell(parser: Parser) -> Node:
+    """Read a cell without the word before a condition; `otherwise` alone is a cell of words."""
     words = 0
     while parser.here.kind == "word" and parser.here.value in _CONDITION_WORDS:
         parser.take()

@@ -171,7 +171,7 @@ def settle_branch(branch: Tracee, own_folder: str) -> list[int]:
         for number in (1, 2):
             reader, writer = _descriptor_pair(branch, _PIPE2, _ANSWER, 0)
             descriptors.append(_keep(branch, process, number, writer, reader))
-            # as for every program's output, which may be opened by name (/dev/stdout)
+            # A program may open its output by name (/dev/stdout), under another user id.
             os.fchmod(descriptors[-1], 0o622)
     finally:
         os.close(process)

@@ -88,6 +88,7 @@ class Tracee:
             raise TraceFault("the process is not stopped at a system call")
         registers = list(self._saved)
         registers[_RIP], registers[_RAX] = instruction, number
+        # Otherwise the kernel would take the process for one in an interrupted call and restart it.
         registers[_ORIG_RAX] = _NO_SYSCALL
         for place in _ARGUMENTS:
             registers[place] = 0
@@ -98,8 +99,8 @@ class Tracee:
     def _go_to_syscall_stop(self) -> None:
         while True:
             sc.ptrace(sc.PTRACE_SYSCALL, self.pid)
+            # Other stops are those of signals, which are dropped by going on without them.
             if _wait(self.pid) >> 8 == _SYSCALL_STOP:
-                # other stops are signals, which are dropped, or a fork, which is examined later
                 return
 
     def fork(self) -> Tracee:
@@ -132,7 +133,7 @@ class Tracee:
         for place in range(0x200, len(block) - 4, 4):
             if struct.unpack_from("<i", block, place)[0] == own_pid:
                 return int(base + place)
-        # the offset of `tid` in glibc's struct pthread
+        # The offset of `tid` in glibc's `struct pthread`.
         return int(base + 0x2D0)
 
     def put(self, data: bytes) -> int:
@@ -208,7 +209,9 @@ def await_stop(pid: int) -> None:
     """
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while time.monotonic() < deadline:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # a process's name need not be text
+        # A process's name is in the line, may hold any bytes, and stands between the first and the
+        # last bracket.
+        with open(f"/proc/{pid}/stat", "rb") as stat:
             if stat.read().rpartition(b")")[2].split()[0] == b"T":
                 return
         time.sleep(0.0002)

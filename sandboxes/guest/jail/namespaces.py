@@ -24,11 +24,6 @@ to see.
 
 _READ = 0b1101  # Landlock: execute, read file, read directory
 _WRITE = 0xFFFF
-_ACCESS_FILE_BITS = (
-    0b100_0000_0000_0111  # execute, write, read, truncate: what makes sense for one file
-)
-
-
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
 
@@ -45,7 +40,7 @@ def enter_namespaces(plan: JailPlan) -> None:
         sc.unshare(flags)
     if plan.tier == USERNS:
         # Keep the caller's own ids: without an id 0 inside, no `execve` can give a capability
-        # back.
+        # back. The kernel lets an ordinary user map a group only once `setgroups` is denied.
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
@@ -61,12 +56,12 @@ def build(plan: JailPlan) -> None:
     # A 0 stands for the calling process. The slot joins first, while it still sees these files.
     for procs in plan.cgroup_procs:
         _write(procs, "0")
-    # not before: a cgroup namespace shows the group joined at this moment as its root
+    # Not before the slot has joined: a cgroup namespace shows the group of this moment as its root.
     if namespaces(plan.tier):
         sc.unshare(sc.CLONE_NEWCGROUP)
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # the kernel protects PID 1 only from signals without a handler
+    # The kernel protects PID 1 from the signals of its own namespace, except from those that have a
+    # handler (decision 0404).
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if plan.tier == UNSAFE:
         os.chdir(plan.work)
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
@@ -86,13 +81,15 @@ def build(plan: JailPlan) -> None:
     if plan.tier == DOCKER:
         if not os.path.lexists(policy.SHARED):
             os.symlink(policy.WORK, policy.SHARED)
-        for folder in policy.CONTAINER_FOLDERS:  # a runtime copies the mode of the image's folder
+        # Some runtimes give a mount the mode of the image's folder, and not the mode asked for.
+        for folder in policy.CONTAINER_FOLDERS:
             os.chmod(folder, 0o1777)
         os.chdir(policy.WORK)
     _limit(plan)
     _give_up_identity(plan)
-    if plan.tier != DOCKER:  # a container's first process has no parent of ours
-        # after the change of identity, which would clear this
+    # The kernel clears this setting when the identity changes, so it comes after that. The first
+    # process of a container has no parent of ours.
+    if plan.tier != DOCKER:
         sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if plan.tier == LANDLOCK:
         _restrict_files(plan)
@@ -229,6 +226,8 @@ def _restrict_files(plan: JailPlan) -> None:
         raise OSError(
             f"Landlock ABI {version} has no signal and socket scopes; 6 (Linux 6.12) is needed"
         )
+    # The bits are rights of Landlock: execute 1, write 2, read a file 4, list a folder 8. The rule
+    # of a file may not have the right to list.
     allowed = [
         (place, _READ if os.path.isdir(place) else 0b101) for place in plan.readable + plan.packages
     ]

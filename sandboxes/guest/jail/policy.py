@@ -78,12 +78,15 @@ _NEWEST_KNOWN = 460
 _NEW_NAMESPACES = 0x7E02_0000
 _WHOLE = 0xFFFF_FFFF
 _CONNECTED = 0b1011
-"""The bits of a socket's type that SOCK_STREAM (1) and SOCK_SEQPACKET (5) have in common."""
+"""The bits of a socket's type in which SOCK_STREAM (1) and SOCK_SEQPACKET (5) are alike, and differ
+from SOCK_DGRAM (2) and SOCK_RAW (3).
+"""
 _CLONE_PARENT = 0x8000
 _OF_A_PID = (
     "prlimit64", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr",
 )  # fmt: skip
-_OF_ANY_GROUP = ("setpriority", "ioprio_set")  # these may name all processes of a user at once
+_OF_ANY_GROUP = ("setpriority", "ioprio_set")
+"""Calls that may name all processes of a user at once, and so cannot be held to the caller."""
 FIRST_TO_DIE = b"1000"
 """The oom_score_adj of programs: when memory runs out, the kernel kills them first."""
 
@@ -108,7 +111,8 @@ _ATTRIBUTES = (
     "utime", "utimes", "utimensat", "futimesat",
     *_MARKS,
 )  # fmt: skip
-# requests of `ioctl`; requests for files could set flags
+# The first bytes of the `ioctl` requests for terminals and for sockets. Requests for files are left
+# out, since they could set flags of files.
 _OF_TERMINALS_AND_SOCKETS = (0x5400, 0x8900)
 _SYSV_AND_QUEUES = (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, *range(240, 246))
 
@@ -182,6 +186,7 @@ class _Filter:
         self.rules.append(seccomp.ArgumentRule(number, argument, mask, expected, error))
 
     def names_only_itself(self) -> None:
+        """Refuse to set limits, priority or cores of any process but the caller (pid 0)."""
         self.allowed -= {ALLOWED[name] for name in _OF_ANY_GROUP}
         for name in _OF_A_PID:
             self.restrict(ALLOWED[name], 0, _WHOLE, (0,))
@@ -199,6 +204,7 @@ class _Filter:
         self.absent |= {ALLOWED[name] for name in _INOTIFY}
 
     def takes_no_uncounted_memory(self) -> None:
+        """Refuse what takes kernel memory that no limit of a process covers (decision 0406)."""
         other_options = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
         self.restrict(_SETSOCKOPT, 2, _WHOLE, other_options)
         self.restrict(_FCNTL, 1, _WHOLE, _FCNTL_UNCOUNTED)

@@ -16,9 +16,8 @@ def run(request: Request) -> int:
 
     The last step replaces this process, so that its exit status and signals are those of the run.
     """
-    signal.signal(
-        signal.SIGPIPE, signal.SIG_DFL
-    )  # Python ignores the signal, but programs expect to be ended by it
+    # Python ignores SIGPIPE, and a command would inherit that; commands expect to be ended by it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     steps: list[list[str]] = request.options["steps"]  # type: ignore[assignment]
     for step in steps[:-1]:
         child = os.fork()

@@ -19,7 +19,7 @@ def main(path: str) -> None:
     control, requests = _connect(path), _connect(path)
     try:
         plan = JailPlan.decode(control.recv(1 << 18))
-        # imported late, so that the driver is told what the image's Python cannot import
+        # Imported within the `try`, so that the driver is told if the image's Python cannot.
         from . import launch
 
         if plan.own_packages:  # the image may lack modules to preload

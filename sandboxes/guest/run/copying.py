@@ -10,6 +10,7 @@ import os
 import stat
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a FIFO that takes a file's place must not keep the opening waiting.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE_BYTES = 1 << 24
@@ -58,6 +59,7 @@ def _copy_folder(source_folder: int, target_folder: int) -> list[tuple[int, int]
                 write = os.open(
                     name, _WRITE, stat.S_IMODE(entry_stat.st_mode) & 0o777, dir_fd=target_folder
                 )
+                # Asked again: the name may have been given to another file since the first look.
                 if stat.S_ISREG(os.fstat(read).st_mode):
                     while os.sendfile(write, read, None, _AT_ONCE_BYTES):
                         pass

@@ -32,7 +32,7 @@ def empty(folder: str) -> None:
                 below = os.open(name, _FOLDER, dir_fd=top)
                 try:
                     for inner in _remove_files(below):
-                        # moving a folder writes to its "..", so it must be writable
+                        # Moving a folder changes its entry "..", so the folder must be writable.
                         os.chmod(inner, 0o700, dir_fd=below)
                         _move_up(inner, below, top, numbers)
                 finally:

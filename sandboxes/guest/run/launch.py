@@ -45,7 +45,8 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
     watch.register(driver, select.POLLIN)
     watch.register(slot_end, select.POLLIN)
     watch.poll()
-    os.kill(slot, signal.SIGKILL)  # safe: the pid cannot be reused before we have waited
+    # The pid still belongs to the slot: the kernel reuses no pid before the parent has waited.
+    os.kill(slot, signal.SIGKILL)
     os.waitpid(slot, 0)
     os._exit(0)
 
@@ -105,8 +106,8 @@ def _warm_up(plan: JailPlan) -> None:
     # A module that is loaded here costs a child nothing: fork shares the pages.
     for name in plan.preload:
         importlib.import_module(name)
+    # Without this all children would draw the same numbers; the module `random` seeds itself.
     if numbers := sys.modules.get("numpy.random"):
-        # the module `random` does the same by itself
         os.register_at_fork(after_in_child=numbers.seed)
     sys.stdin = _standard(0, "r")
     sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
@@ -119,8 +120,8 @@ def _warm_up(plan: JailPlan) -> None:
     rehearsal.run()
     gc.collect()
     gc.freeze()
-    gc.disable()  # a child enables it again
-    sys.path.insert(0, "")  # last, so that no import cache remembers the present work directory
+    gc.disable()  # The child enables the collection again when it runs a program.
+    sys.path.insert(0, "")  # Last, so that no import cache remembers the present work directory.
 
 
 def _standard(number: int, mode: str) -> io.TextIOWrapper:

@@ -1,8 +1,8 @@
-"""Does in the slot beforehand what each child will do.
+"""Does in the slot, before the first fork, what each child will do.
 
-On the first calls the interpreter specialises its bytecode, fills its caches and touches its pages.
-If this is done once here, the children share the result; otherwise each would copy those pages
-again (about half the cost of a run).
+On the first calls the interpreter specialises its bytecode, fills its caches and writes to its
+pages. Done here, all that is shared with the children. Otherwise every child would write to shared
+pages and so copy them again, which is about half the cost of a run (decision 0400).
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def run() -> None:
 
 
 def _rehearse_grading() -> None:
-    """Play both ends of a grading, with each answer written before the question."""
+    """Play both ends of a grading.
+
+    There is a single thread, so each answer is written into the socket before its question is
+    asked, and each question is answered after the end.
+    """
     our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     server = solution_server.SolutionServer(our_end.detach())
     server.line.tell_core(_NOWHERE)
@@ -68,6 +72,7 @@ def _rehearse_grading() -> None:
     server.line.close()
 
 
+# No core has this number, so that the slot stays free to run on any core (`one_core.join`).
 _NOWHERE = 0xFFFF_FFFF
 _SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
 _JOB: testing.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}

@@ -43,6 +43,7 @@ def run(request: Request) -> int:
 
 
 def _exactly(line: socket.socket, size: int) -> bytes | None:
+    """Return the next `size` bytes of a request, or None once the driver has closed the socket."""
     data = b""
     while len(data) < size:
         part = line.recv(min(size - len(data), 1 << 16))
@@ -56,7 +57,7 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
     source = str(message["code"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        # Run a cell; the value of a last expression is shown, as at the prompt.
+        # A last expression is compiled by itself, so that its value can be shown as at the prompt.
         import ast  # imported only here, to keep other children small
 
         tree = ast.parse(source, program.NAME)
@@ -121,9 +122,10 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
     if copy:
         _copies.append(copy)
         return {"ok": True}
-    _copies.clear()
+    _copies.clear()  # These are children of the original and not of its copy.
     os.kill(os.getpid(), signal.SIGSTOP)
-    # Give a branch fresh randomness and separate directories.
+    # From here on this process is a branch. All branches of a snapshot would draw the same random
+    # numbers, and would find the directories of the original in their environment.
     for name in ("random", "numpy.random"):
         if module := sys.modules.get(name):
             module.seed()
@@ -135,7 +137,7 @@ def _snapshot(_: dict[str, object], __: dict[str, object]) -> dict[str, object] 
 
 
 _copies: list[int] = []
-"""Copies of this process, which may have been ended since."""
+"""The pids of the copies that this process has made and not reaped yet."""
 
 
 _DO = {"cell": _cell, "write": _write, "read": _read, "snapshot": _snapshot}

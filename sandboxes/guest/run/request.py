@@ -106,7 +106,7 @@ def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int
     while True:
         data, ancillary, _, _ = channel.recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
         if not data:
-            os._exit(0)  # the driver is gone
+            os._exit(0)  # The driver has ended.
         descriptors = array.array("i")
         for _, _, rights in ancillary:
             descriptors.frombytes(rights)
@@ -120,8 +120,8 @@ def receive(channel: socket.socket, number: int) -> tuple[Request, dict[str, int
                 position += len(part)
             os.close(file)
             data = b"".join(parts)
-        descriptor_count, mode, blobs, files, options, streams = marshal.loads(data)
-        if descriptor_count == number:
+        run_number, mode, blobs, files, options, streams = marshal.loads(data)
+        if run_number == number:
             request = Request(mode=mode, blobs=blobs, files=files, options=options, streams=streams)
             return request, dict(zip(streams, descriptors, strict=True))
         for descriptor in descriptors:

@@ -73,7 +73,7 @@ class GuestSlot:
     def serve(self) -> None:
         """Park a child, wait for the end, and clean up, for ever."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
-            # an earlier slot may have been killed before it could clean up
+            # An earlier slot may have been killed before it could clean up.
             emptying.empty(self.plan.work)
         self.control.send(READY)
         while True:
@@ -85,10 +85,9 @@ class GuestSlot:
                 self.child_end.forget()
                 children.main(self.plan, self.requests, self.number)
             self._weigh(self.own_weight)
-            # Write now to the pages that `_finish` writes to.
-            # Since the fork they are shared with the child, and copying them later would keep the
-            # driver waiting.
-            # no such child exists: the failing path runs, which touches its pages
+            # Write now to the pages that `_finish` writes to: since the fork they are shared with
+            # the child, and copying them later would keep the driver waiting. No process is its own
+            # child, so `_reap` fails at once, on the path that it takes at the end of every run.
             _reap(os.getpid(), 0)
             REPORT.pack(b"R", self.number, 0, int(0.1 * 1e6), 0, 0, 0)
             self._mark()
@@ -115,9 +114,8 @@ class GuestSlot:
         while self.held == self.number:
             self._obey(self.control.recv(64))
         _, status, usage = os.wait4(child, 0)
-        # Kill and reap what the run left behind; return the number of killed processes.
         # Orphans become this process's children (it is PID 1 or a subreaper), so once it has no
-        # children, nothing is left.
+        # children, nothing is left of the run.
         killed = 0
         while (reaped := _reap(-1, os.WNOHANG)) is not None:
             self._kill_all()
@@ -139,10 +137,10 @@ class GuestSlot:
 
     def _obey(self, order: bytes) -> None:
         if not order:
-            os._exit(0)  # the driver is gone; when PID 1 ends, the kernel ends all others
+            os._exit(0)  # The driver is gone. When PID 1 ends, the kernel ends all others.
         kind, number = ORDER.unpack(order)
         if number != self.number:
-            return  # the order was for a run that has ended meanwhile
+            return  # The order was for a run that has ended meanwhile.
         if kind == b"K":
             self.held = 0
             self._kill_all()

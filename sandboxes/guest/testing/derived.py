@@ -132,7 +132,8 @@ def defined_anew(kind: type) -> set[str]:
     """Return the names that the solution's classes among the bases of a class define."""
     overridden = {name for base in kind.__mro__ if base.__module__ == MODULE for name in vars(base)}
     enum: Any = sys.modules.get("enum")
-    # how a member is written is the enumeration's to say, whoever defines it
+    # The text of a member comes from its enumeration, also where the solution does not define the
+    # method: so it is asked of the solution in every case.
     return (
         overridden.union(_TEXTS) if enum is not None and issubclass(kind, enum.Enum) else overridden
     )

@@ -62,7 +62,7 @@ class Derived:
         if "ludus_handle_" in vars(self):
             setattr(self.ludus_handle_, name, value)
         else:
-            object.__setattr__(self, name, value)  # while it is being made
+            object.__setattr__(self, name, value)  # The value is still being made.
 
     def __copy__(self) -> object:
         return self._ludus_copied("copy")
@@ -122,6 +122,7 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
             values.replace(existing, parts[1])
         vars(existing)["ludus_content_"] = values.content(plain)
         return existing
+    # `==` of the base type is called by name, because the value's own class may define `==` anew.
     exact: Any = next((kind for kind in (int, float, str) if isinstance(plain, kind)), None)
     same = exact is not None and exact.__eq__(plain, existing) is True
     if not same:
@@ -168,6 +169,7 @@ def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
             return method(*arguments, **keywords)
         finally:
             handle = value.ludus_handle_
-            line_of(handle).ask("as_plain", token_of(handle), "")  # `build` renews what is in it
+            # The answer comes through `build`, which renews the content of the existing value.
+            line_of(handle).ask("as_plain", token_of(handle), "")
 
     return call

@@ -60,11 +60,13 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
         attributes = {}
         for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
             if not name.startswith("__"):
-                with suppress(Exception):  # a property that raises counts as absent
+                with suppress(Exception):  # A property that raises counts as absent.
                     attributes[name] = getattr(error, name)
     attributes = {name: value for name, value in attributes.items() if plain([value])}
     if isinstance(error, OSError) and error.filename is not None:
         attributes["filename"] = error.filename
+    # The descriptor of the base class is used, since a class may have an attribute `args` itself.
+    # A text has to cross only if a class defines `__str__` in Python.
     arguments = BaseException.__dict__["args"].__get__(error)
     text = str(error) if isinstance(type(error).__str__, FunctionType) else None
     return [base, chain, arguments, attributes, text]
@@ -101,7 +103,7 @@ def class_of(base: object, chain: object) -> type[BaseException]:
     for module, name in reversed(links):
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
-        # The genuine class, where this side has the class; else None.
+        # `existing` is the class of this side with the same name, if there is one.
         existing: type[BaseException] | None
         candidate: Any = None
         root = module.partition(".")[0]

@@ -218,7 +218,7 @@ class _Reader:
         if name in self._interface.bound and name in ("open", "warns"):
             return ""
         if name == "monkeypatch":
-            return ""  # what is done with it decides
+            return ""  # The uses of `monkeypatch` are examined one by one.
         return _OF_NAMES.get(name, "") if name not in self._interface.names else ""
 
     def _of_attribute(self, node: ast.Attribute) -> str:

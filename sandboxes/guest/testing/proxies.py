@@ -48,7 +48,8 @@ class Handle:
         if name in _REFLECTED:
             return line_of(self).ask("reflect", token_of(self), name)
         if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)  # `copy`, `pickle` and numpy look for hooks of their own
+            # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
+            raise AttributeError(name)
         if is_known(self) and line_of(self).reads_plain_data(name):
             plain = as_plain(self, name)
             if hasattr(plain, name):
@@ -139,7 +140,8 @@ class Handle:
         return self if is_function(self) else forward("deepcopy", self)
 
     def __radd__(self, other: object) -> object:
-        if type(other) is int and other == 0:  # what `sum` begins with
+        # `sum` begins with 0, which tells the solution nothing of the tests' values.
+        if type(other) is int and other == 0:
             return forward("radd", self, 0)
         return _pair("add", other, self)
 
@@ -245,7 +247,8 @@ def _reflect(name: str) -> property:
 
 
 for _kind in (Handle, FunctionHandle, ClassHandle, NamedClass, MisplacedClass):
-    for _name in ("__doc__", "__module__", "__annotations__"):  # otherwise those of the proxies
+    # Without these, the classes of the proxies would answer with attributes of their own.
+    for _name in ("__doc__", "__module__", "__annotations__"):
         setattr(_kind, _name, _reflect(_name))
 
 
@@ -330,6 +333,7 @@ def held(item: object) -> object:
 
 
 def has_own(handle: Handle, name: str) -> bool:
+    """Return whether the class of an object defines a special method itself."""
     return line_of(handle).ask("owns", token_of(handle), name) is True
 
 

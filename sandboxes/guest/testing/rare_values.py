@@ -187,7 +187,7 @@ def check_attributes(values: Iterable[object]) -> None:
 
 def all_plain(items: Iterable[object]) -> bool:
     """Return whether values are plain data at every depth."""
-    from . import values  # which uses this module
+    from . import values  # imported late, because `values` imports this module
 
     waiting, seen = list(items), set[int]()
     while waiting:
@@ -275,7 +275,7 @@ def _namespace(parts: list[object]) -> object:
 
 
 def _derived(parts: list[object]) -> object:
-    from . import derived_values  # which only the tests' side needs, and seldom
+    from . import derived_values  # imported late: only the tests' side needs it, and seldom
 
     return derived_values.build(parts)
 

@@ -14,7 +14,9 @@ from .interface import Interface
 
 OPERATE, COMPARE = "_ludus_operate", "_ludus_compare"
 TYPE, INSTANCE = "_ludus_type", "_ludus_instance"
-"""The names under which the tests find what decides these places."""
+"""The names under which rewritten tests call what carries out operators, comparisons, `type()` and
+`isinstance()`.
+"""
 
 _BINARY: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
@@ -26,18 +28,23 @@ _EQUAL: dict[type, str] = {ast.Eq: "eq", ast.NotEq: "ne"}
 
 
 def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
-    """Return the test with marks; `tree` itself is changed."""
+    """Return the tests with the calls in place; `tree` itself is changed."""
     rewritten_tree = _Rewriter(interface).visit(tree)
     assert isinstance(rewritten_tree, ast.Module)
     return ast.fix_missing_locations(rewritten_tree)
 
 
 class _Rewriter(ast.NodeTransformer):
+    """Replaces the operators that concern objects under test by calls."""
+
     def __init__(self, interface: Interface) -> None:
         self._interface = interface
 
     def _is_object(self, node: ast.expr) -> bool:
         return self._interface.is_object(node)
+
+    # `Interface` is asked about expressions before `generic_visit` replaces some of them by calls,
+    # because it knows only the expressions that the tests wrote.
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         means_objects = self._is_object(node.left) or self._is_object(node.right)
@@ -51,6 +58,7 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(target, ast.Name) or not self._is_object(_loaded(target)):
             return self.generic_visit(node)
         self.generic_visit(node)
+        # `a += b` becomes `a = operate("iadd", a, b)`; `and_` and `or_` lose the underscore.
         name = "i" + _BINARY[type(node.op)].rstrip("_")
         value = _call(OPERATE, node, name, _loaded(target), node.value)
         return ast.copy_location(ast.Assign([target], value), node)
@@ -69,6 +77,8 @@ class _Rewriter(ast.NodeTransformer):
             return call if kind is ast.In else ast.copy_location(ast.UnaryOp(ast.Not(), call), call)
         if kind in _ORDER or (kind in _EQUAL and means_objects):
             name = {**_ORDER, **_EQUAL}[kind]
+            # Whether objects are meant decides who is to blame if a proxy is compared: the tests,
+            # which cannot be judged then, or the solution, which fails.
             sure = ast.copy_location(ast.Constant(means_objects), node)
             return _call(COMPARE, node, name, sure, node.left, right)
         return node

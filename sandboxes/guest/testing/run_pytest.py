@@ -113,7 +113,7 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     pytest.main([*arguments, _FILE], plugins=[results])
     if results.unusable:
         raise BrokenTests(results.unusable)
-    # Check whether tests failed because a module is missing here, by the tests' own fault.
+    # If the tests need a module that is not installed, the solution is not to blame for failures.
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     details = [results.problem, *(detail for _, detail, _ in results.found.values())]
     if any("ModuleNotFoundError" in text for text in details) and (

@@ -109,6 +109,7 @@ class TestsLine:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
         finally:
+            # A call that raised may have printed, or changed globals, before it did.
             if self._surroundings or self._values:
                 self._follow(verb)
 
@@ -174,7 +175,7 @@ class TestsLine:
             )
 
     def reads_plain_data(self, name: str) -> bool:
-        """Whether an attribute is a method of plain data that only looks."""
+        """Return whether an attribute is a method of plain data that only reads."""
         return name in READING_METHODS
 
     def compares_objects(self) -> bool:
@@ -256,6 +257,7 @@ class TestsLine:
             return f"h{item.number}"
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
+        # An open file is an iterator as well, but the solution would want to read from it.
         readable = hasattr(item, "read") or hasattr(item, "fileno")
         crosses = callable(item) or (isinstance(item, Iterator) and not readable)
         if not crosses or isinstance(item, type):
@@ -279,6 +281,8 @@ class TestsLine:
         key = f"h{token[1:]}" if token[0] == "o" else token
         existing = self._handles.get(key)
         if existing is None and token[0] == "g":
+            # Items are drawn ahead only if the tests do nothing that depends on how far the
+            # generator has come.
             prefetch = self.interface.attributes.isdisjoint(("send", "throw", "close"))
             existing = remote_iterators.generate(self, token, prefetch=prefetch)
             self._handles[key] = existing

@@ -69,7 +69,7 @@ class SolutionServer:
     def load(self, source: bytes) -> None:
         """Run the solution's source; an exception is kept and raised when names are asked for."""
         main = program.fresh_main()
-        # code under `if __name__ == "__main__"` must not run in a grading
+        # Code under `if __name__ == "__main__"` must not run in a grading.
         main.__name__ = "solution"
         sys.modules["solution"] = main
         self.names = main.__dict__
@@ -192,6 +192,8 @@ class SolutionServer:
         program.give_full_depth()
         result = target(*arguments, **keywords)  # type: ignore[operator]
         made_here = isinstance(target, type) and target in self._classes
+        # A new object of a class under test stays here and the tests get a handle. Named tuples and
+        # enum members are the exceptions: they cross as data.
         if made_here and type(result) in self._classes:
             crosses = hasattr(result, "_fields") or rare_values.is_member(result)
             return result if crosses else value_wire.Ready(self._name(result))
@@ -236,7 +238,7 @@ class SolutionServer:
         return getattr(kind, name) not in usual if not isinstance(target, type) else False
 
     def as_plain(self, target: object, operation: str, anew: bool = False) -> object | None:
-        """A value that answers a use in the object's place (`derived.as_plain`)."""
+        """Return a plain value that answers a use in the object's place (`derived.as_plain`)."""
         return derived.as_plain(target, operation, anew=anew)
 
     def kind(self, target: object) -> str:
@@ -271,7 +273,7 @@ class SolutionServer:
         """Return up to `count` items of an iterator: (items, whether more may come)."""
         iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
-        # A group of `groupby` is empty once the next group is drawn.
+        # A group of `groupby` is empty once the next group is drawn, so groups cross one by one.
         max_items = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
         for item in iterator:
             items.append(item)

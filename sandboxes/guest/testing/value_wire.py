@@ -127,13 +127,14 @@ class Encoder:
             self.tokens.append(self._name(handle))
             return True
         if id(item) in self._open:
-            self.tokens.append(self._name(item))  # it contains itself
+            self.tokens.append(self._name(item))  # The value contains itself.
             return True
         parts = derived.parts_of(item)
         if parts is None:
             return False
         self._open.add(id(item))
         names, value = parts
+        # On a stack, what is pushed last comes first: handle, names, value, and then the tag.
         work.append((True, item, f"{derived.TAG}3"))
         work += [(False, value, ""), (False, names, ""), (False, Ready(self._name(item)), "")]
         return True
@@ -162,7 +163,8 @@ class Encoder:
         """Append the token that completes a container, and number the container."""
         self.tokens.append(token)
         self._numbers[id(item)] = len(self.containers)
-        self.containers.append(item)  # also keeps the item alive, so that its id is not reused
+        # This also keeps the item alive, so that no other object gets its id.
+        self.containers.append(item)
 
     def update(self, number: int) -> None:
         """Append the present content of container `number`, to replace the other side's content."""
@@ -171,7 +173,8 @@ class Encoder:
         if parts is None:
             token = buffer(item)
             self.tokens += [token, f"={number} 1"]  # type: ignore[list-item]
-            self.containers.append(None)  # the other side numbers the copy that it reads
+            # The other side numbers the copy that it reads, so this side has to skip a number.
+            self.containers.append(None)
             return
         for part in parts[1]:
             self.add(part)
