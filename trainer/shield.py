@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,5 +18,9 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await task
+        while not task.done():
+            # A second cancellation, as of an impatient Ctrl-C, must not reach the work either.
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        task.result()  # an error of the work comes before the cancellation
         raise

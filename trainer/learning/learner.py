@@ -209,12 +209,15 @@ class Learner(PolicyReader):
         evaluation or an export; without an average nothing changes.
         """
         with self.steady.changing():
-            with self.average.in_place():
-                # The average is kept of the float32 copies, so the model's own weights change only
-                # when these copies are rounded into them, before the block and again after it.
+            # The average is kept of the float32 copies, so the model's own weights change only when
+            # these copies are rounded into them, before the block and again after it: also after an
+            # error in the block, such as a full disk, since the run goes on.
+            try:
+                with self.average.in_place():
+                    self.masters.write_back()
+                    yield
+            finally:
                 self.masters.write_back()
-                yield
-            self.masters.write_back()
 
     def evaluated(self) -> WeightSource:
         """Return the weights that evaluations play with: a copy of the moving average where

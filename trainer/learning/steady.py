@@ -33,17 +33,21 @@ class SteadyWeights:
 
     @contextmanager
     def changing(self, *, to: int | None = None) -> Generator[None]:
-        """Change the weights inside the block, which begins when present readers are done. After an
-        error in the block the version stays None.
+        """Change the weights inside the block, which begins when present readers are done.
 
         Args:
-            to: their version afterwards; None where the block puts them back as they were.
+            to: their version afterwards, which stays None after an error in the block. None as the
+                argument says that the block puts them back as they were, after an error too.
         """
         # None before the lock is taken: a reader that comes while an earlier reader holds the lock
         # gives up at once, and does not wait for the whole change.
         before, self.version = self.version, None
         with self._lock:
-            yield
+            try:
+                yield
+            except BaseException:
+                self.version = before if to is None else None
+                raise
             self.version = before if to is None else to
 
     @contextmanager

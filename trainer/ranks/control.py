@@ -283,6 +283,10 @@ class Follower(Control):
     def _listen(self) -> None:
         with self._connection:
             while isinstance(message := _receive(self._connection), Order):
+                if not message.name:
+                    # The closing order. Rank 0 may exit before this rank's main thread has read it,
+                    # and the end of the connection is then no loss.
+                    self._closed.set()
                 self._orders.put(message)
         why = message.why if isinstance(message, GroupLost) else f"{self.members[0]} died"
         self.lose(why)

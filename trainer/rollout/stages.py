@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import Any
 
 from ludus.envs import Info
@@ -32,6 +33,7 @@ class Stages:
         """The stage of each rollout by the group's ordinal and the rollout's index; stages of the
         run itself have the ordinal -1.
         """
+        self._runs_own = count()
         self._moved = clock()
         self.moves = 0
         """How often anything has moved."""
@@ -63,7 +65,7 @@ class Stages:
     @contextmanager
     def during(self, stage: str) -> Generator[None]:
         """Note a stage of the run itself, such as the update."""
-        name = (-1, len(self._at))
+        name = (-1, next(self._runs_own))
         self._at[name] = stage
         self.move()
         try:

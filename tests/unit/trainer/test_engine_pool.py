@@ -53,6 +53,7 @@ class Scripted:
         self.refuses: Exception | None = None
         """What every publish raises."""
         self.deadly_seeds: set[int] = set()
+        self.dies_scoring = False
         self.revivals = 0
         self.broken_revivals = 0
         self.prompts: list[list[int]] = []
@@ -100,6 +101,8 @@ class Scripted:
     async def logprobs(
         self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
     ) -> list[float]:
+        if self.dies_scoring:
+            self.die()
         self._refuse_dead()
         return [self.bias] * len(ids)
 
@@ -302,6 +305,19 @@ async def test_a_request_that_two_engines_did_not_survive_is_not_given_to_a_thir
             102,
         ]
         assert pool.counters()["engine/lost"] == 2
+
+
+async def test_a_scoring_that_two_engines_did_not_survive_is_not_given_to_a_third() -> None:
+    async with pool_of(3) as (pool, engines):
+        for engine in engines:
+            engine.dies_scoring = True
+        for _ in range(3):
+            with pytest.raises(DeadlyRequest, match="2 engines were lost"):
+                await pool.logprobs([5, 6, 7, 8])
+        assert pool.counters()["engine/lost"] == 2
+        for engine in engines:
+            engine.dies_scoring = False
+        assert await pool.logprobs([5, 6]) == [0.0, 0.0]
 
 
 async def test_an_engine_that_dies_again_and_again_stays_out_and_is_told(

@@ -164,8 +164,8 @@ def test_three_ways_to_attend_agree_with_a_mask(heads: tuple[int, int]) -> None:
         wide = [one.repeat_interleave(heads[0] // one.shape[1], 1) for one in some]
         return torch.nn.functional.scaled_dot_product_attention(*wide, attn_mask=mask)
 
-    def fused(*some: torch.Tensor) -> Any:
-        found, _ = packed_attention(torch.nn.Identity(), *some, None, spans=rows.spans)
+    def fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        found, _ = packed_attention(torch.nn.Identity(), a, b, c, None, spans=rows.spans)
         return found.transpose(1, 2)
 
     def each(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:

@@ -238,6 +238,24 @@ def test_the_average_follows_its_formula_and_is_exported_beside_the_model(tmp_pa
     save_model(made.model, tokenizer, tmp_path / "plain")
 
 
+def test_an_error_while_the_average_stands_in_leaves_the_weights_as_they_were() -> None:
+    made = learner(torch.bfloat16, ema_decay=0.5)
+    with made.steady.changing(to=3):
+        teach(made, 3)
+    before = weights(made)
+
+    def fails_to_write() -> None:
+        with made.averaged():
+            changed = any(not torch.equal(one, before[key]) for key, one in weights(made).items())
+            assert changed, "the control: the average differs from the weights"
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fails_to_write()
+    assert all(torch.equal(one, before[key]) for key, one in weights(made).items())
+    assert made.steady.version == 3
+
+
 SMALL_MEMORY = """
 import json, logging, resource, sys, torch
 torch.set_num_threads(1)

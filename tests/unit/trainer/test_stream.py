@@ -628,6 +628,16 @@ def test_the_watchdog_says_who_waits_for_whom_and_ends_the_run_at_its_limit() ->
     assert "The run ends (overlap.stall_limit_s)" in ended
 
 
+def test_stages_of_the_run_itself_are_told_apart() -> None:
+    stages = Stages()
+    stages.enter(7, 0, "generation")
+    with stages.during("the update"):
+        stages.leave(7)
+        with stages.during("the evaluation"):
+            assert stages.told() == "the update: the run itself; the evaluation: the run itself"
+        assert stages.told() == "the update: the run itself"
+
+
 def test_work_that_moves_is_left_alone() -> None:
     async def main() -> tuple[str, list[str]]:
         told: list[str] = []

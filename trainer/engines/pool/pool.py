@@ -147,11 +147,19 @@ class EnginePool:
         """Return the log-probability of each id at temperature 1; the first is 0.
 
         Each call asks the next engine, so that one with wrong weights cannot hide behind others.
+
+        Raises:
+            DeadlyRequest: two engines were lost meanwhile, or by the same request before.
+            NoEngineLeft: no engine serves, and none came back in time.
         """
         request = PoolRequest(ids, Sampling(max_tokens=0), images)
+        if request.key in self._deadly:
+            raise DeadlyRequest(_deadly(request))
         while True:
             seats = await self.fleet.open_seats(self.patience_s, lambda: request.aborted)
             seat = seats[next(self._turns) % len(seats)]
+            if request.losses and not await self.fleet.is_alive(seat):
+                continue  # as in `generate`
             try:
                 return await self._watched(seat, seat.engine.logprobs(ids, images=images))
             except EngineLost as error:

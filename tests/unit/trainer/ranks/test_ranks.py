@@ -212,6 +212,18 @@ def test_orders_reach_all_ranks_in_order_and_the_end_too() -> None:
         follower.refuse_lost(0.2)  # an end is no loss
 
 
+def test_a_rank_0_that_exits_right_after_the_closing_order_is_no_loss() -> None:
+    lead, (follower,) = connected(2)
+    lead.send(Order("step"))
+    lead.close()
+    for connection in lead._connections.values():  # pyright: ignore[reportPrivateUsage]
+        connection.shutdown(socket.SHUT_RDWR)  # as the end of the process does
+    time.sleep(0.2)  # the main thread of the other rank is still busy
+    assert follower.receive() == Order("step")
+    assert follower.receive() is None
+    assert not follower.lost
+
+
 def test_an_error_of_a_rank_ends_all_with_that_error() -> None:
     lead, (first, second) = connected()
     first.end("OutOfMemoryError: 3 GB")
