@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -180,6 +181,20 @@ async def test_a_value_that_no_answer_equals_or_no_literal_writes_is_the_fault_o
         sandbox, "def f(x): return float('nan')", tests, kind="function_call", options=options
     )
     assert verdict.status is Status.INVALID, verdict.detail
+
+
+@pytest.mark.parametrize("kind", ["assert", "pytest"])
+async def test_an_error_that_cannot_be_encoded_is_told_all_the_same(
+    sandbox: SlotSandbox, kind: str
+) -> None:
+    code = "def f():\n    raise ValueError('a lone \\ud800')\n"
+    tests = {
+        "assert": ["assert f() == 1"],
+        "pytest": ["from solution import f\ndef test_f():\n    assert f() == 1"],
+    }
+    verdict = await grade(sandbox, code, tests[kind], kind=kind)
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
+    assert b"a lone" in msgspec.json.encode(verdict)
 
 
 async def test_outputs_compare_as_asked(sandbox: SlotSandbox) -> None:
