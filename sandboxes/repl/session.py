@@ -174,8 +174,10 @@ class Session:
             try:
                 answer, status = await self._cell(code, timeout_s)
             finally:
-                for output in self._outputs:
-                    self._loop.remove_reader(output.descriptor)
+                # The end of the session has done this, and others may have its descriptors by now.
+                if self._ending is None:
+                    for output in self._outputs:
+                        self._loop.remove_reader(output.descriptor)
             for output in self._outputs:
                 output.drain()
             if status is ExecutionStatus.OK:

@@ -175,6 +175,27 @@ async def test_a_cancelled_request_that_waits_for_its_turn_leaves_the_session_al
         assert (await session.run("3")).stdout == "3\n"
 
 
+async def test_a_session_closed_under_a_cell_leaves_the_output_of_the_next_alone(
+    sandbox: SlotSandbox,
+) -> None:
+    flood = "import time\nfor _ in range(40):\n    time.sleep(0.02)\n    print('x' * 9999)"
+    async with asyncio.timeout(20):
+        async with await Session.open(sandbox), await Session.open(sandbox):
+            pass  # Both slots run now, so that the next sessions are open at once.
+        session = await Session.open(sandbox)
+        cell = asyncio.ensure_future(session.run("import time\ntime.sleep(60)"))
+        await asyncio.sleep(0.12)  # A running cell looks every 0.1 s whether it was closed.
+        closing = asyncio.ensure_future(session.close())
+        await asyncio.sleep(0)
+        # This session gets the descriptors that are free now, before the closed cell is over.
+        async with await Session.open(sandbox) as another:
+            assert not cell.done()
+            assert len((await another.run(flood, timeout_s=5)).stdout) == 400_000
+        with pytest.raises(SessionGone, match="closed"):
+            await cell
+        await closing
+
+
 async def test_an_idle_session_ends_and_gives_its_slot_back(sandbox: SlotSandbox) -> None:
     session = await Session.open(sandbox, idle_ttl_s=0.1)
     await asyncio.sleep(0.4)
