@@ -65,10 +65,30 @@ print("done", os.getuid())
 _LIBRARY_PROGRAM = "import colorsys, plistlib, wave"
 """A program that imports standard-library modules which no slot has loaded beforehand."""
 
-_LEFTOVER_PROGRAM = (
-    "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')"
-)
+_LEFTOVER_PROGRAM = """
+import os, time
+open("left", "w").close()
+left = os.fork()
+if left == 0:
+    os.setsid()
+    time.sleep(60)
+print(left)
+"""
+"""A program that leaves behind a file and a process, whose pid it prints."""
 
+# Every run of a slot sees the same pids. A process that lives on is refused to be signalled or not,
+# as the tier has it; only one that is gone is not found.
+_CLEAN_PROGRAM = """
+import os, sys
+try:
+    os.kill(int(sys.argv[1]), 0)
+    state = "lives"
+except ProcessLookupError:
+    state = "gone"
+except PermissionError:
+    state = "lives"
+print(state, os.listdir("."))
+"""
 
 _BOUND_PROGRAMS = {
     "memory is not bounded": "x = [bytearray(1 << 20) for _ in range(256)]",
@@ -149,12 +169,13 @@ async def _probe_library(sandbox: SlotSandbox) -> list[str]:
 
 
 async def _probe_leftovers(sandbox: SlotSandbox) -> list[str]:
-    """Return a problem unless a run after a run that left a process behind starts in an empty
-    directory.
+    """Return a problem unless a run starts in an empty directory, and without the process that the
+    run before left behind.
     """
     first_run = await sandbox.execute(_LEFTOVER_PROGRAM, limits=_LIMITS)
-    second_run = await sandbox.execute("import os; print(os.listdir('.'))", limits=_LIMITS)
-    if first_run.ok and second_run.stdout == "[]\n":
+    pid = first_run.stdout.strip()
+    second_run = await sandbox.execute(_CLEAN_PROGRAM, argv=[pid], limits=_LIMITS)
+    if first_run.ok and second_run.stdout == "gone []\n":
         return []
     problem = f"{first_run.detail} {second_run.stdout!r} {second_run.stderr[-200:]}"
     return [f"a run does not start clean: {problem}"]

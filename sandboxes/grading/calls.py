@@ -8,7 +8,6 @@ before; where they might, a new process is started.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Sequence
@@ -20,6 +19,7 @@ from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
 from .options import GradeOptions, GradingFault, TestResult, UnusableTests
+from .reports import read_rows
 from .runners import GradingRunners
 from .sources import function_name, test_sources
 
@@ -175,10 +175,7 @@ def _read_report(report: int, outcome: RunOutcome, ended_reason: str) -> list[Te
         UnusableTests: the tests do not compile.
         GradingFault: the harness failed in a step that uses nothing of the solution.
     """
-    size = min(os.fstat(report).st_size, _REPORT_BYTES)
-    lines = os.pread(report, size, 0).splitlines()
-    # The last line may be cut off, by the end of its writer or by the limit here.
-    rows = [json.loads(line) for line in lines if line.endswith(b"}")]
+    rows = read_rows(report, _REPORT_BYTES)
     results = [
         TestResult(row["passed"], row["detail"], row["seconds"]) for row in rows if "test" in row
     ]

@@ -10,7 +10,6 @@ expected test has to be among them, passed, and no other.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from ..paths import check_files, check_path
 from ..protocol import MIB, ExecutionStatus
 from .hidden_tests import Grading, on_tier
 from .options import DEFAULT_OPTIONS, GradeOptions, TestResult
+from .reports import read_rows
 
 # Files with which a repository would configure pytest or the interpreter, or run code at its start.
 _LEFT_OUT = frozenset(
@@ -35,6 +35,10 @@ _LEFT_OUT = frozenset(
 _LEFT_OUT_SUFFIXES = (".pyc", ".pyo", ".pth")
 _ROOM_BYTES = 32 * MIB
 """The most bytes of all files of the repository, and again of all hidden tests."""
+_REPORT_BYTES = 2 * MAX_BYTES
+"""The most bytes of a report that are read: the supervisor reads `MAX_BYTES` of results, and writes
+them with field names. Only results that are shorter than those of any test take more.
+"""
 _TRIES = 2
 """How often a grading is tried when the sandbox, not the repository, fails."""
 
@@ -133,9 +137,7 @@ async def _run(
                 outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
             if outcome.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(outcome.detail)
-            # The supervisor reads at most MAX_BYTES of results, but writes them with field names.
-            data = os.pread(report, min(os.fstat(report).st_size, 2 * MAX_BYTES), 0)
-            return [json.loads(line) for line in data.splitlines()], outcome
+            return read_rows(report, _REPORT_BYTES), outcome
         except SlotLost:
             if attempt == _TRIES - 1:
                 raise
@@ -168,7 +170,7 @@ def _grading(
     unexpected = sorted(set(result_of) - set(expected))
     exit_code = rows[-1].get("ended") if rows else None
     if exit_code is None:
-        problem = f"the tests did not end: {outcome.status} {outcome.detail}".rstrip()
+        problem = f"the report of the tests has no end: {outcome.status} {outcome.detail}".rstrip()
     elif unexpected:
         problem = f"there are tests nobody expected: {', '.join(unexpected[:3])}"[:300]
     elif exit_code not in (0, 1) or (exit_code == 1 and all(result.passed for result in results)):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ..guest.testing.harness import PLAIN
+from .literals import literal
 from .options import GradeOptions, UnusableTests
 
 
@@ -68,12 +69,15 @@ def _call_source(test: object, options: GradeOptions) -> str:
         expected = _json(expected) if isinstance(expected, str) else expected
     if not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise UnusableTests("the 'input' of a function_call test is a list of arguments")
-    call = f"{name}(*{list(arguments)!r})"
-    return f"assert {PLAIN}({call}) == {PLAIN}({expected!r})"
+    try:
+        call = f"{name}(*{literal(list(arguments))})"
+        return f"assert {PLAIN}({call}) == {PLAIN}({literal(expected, allow_nan=False)})"
+    except ValueError as error:
+        raise UnusableTests(f"a function_call test has {error}") from error
 
 
 def _json(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnusableTests(f"not JSON: {text[:60]!r}") from error

@@ -52,7 +52,8 @@ SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB
 class Session:
     """A running session, made by `Session.open` or `Snapshot.restore`.
 
-    Concurrent calls wait for each other, so cells run in order.
+    Concurrent calls wait for each other, so cells run in order. A call that is cancelled before it
+    is answered ends the session, since nobody knows then how much of it was done.
     """
 
     def __init__(
@@ -173,8 +174,10 @@ class Session:
             try:
                 answer, status = await self._cell(code, timeout_s)
             finally:
-                for output in self._outputs:
-                    self._loop.remove_reader(output.descriptor)
+                # The end of the session has done this, and others may have its descriptors by now.
+                if self._ending is None:
+                    for output in self._outputs:
+                        self._loop.remove_reader(output.descriptor)
             for output in self._outputs:
                 output.drain()
             if status is ExecutionStatus.OK:
@@ -191,6 +194,19 @@ class Session:
 
     async def _cell(self, code: str, timeout_s: float) -> tuple[dict[str, Any], ExecutionStatus]:
         asking = asyncio.ensure_future(self._ask({"do": "cell", "code": code}))
+        # Reading the exception keeps asyncio from reporting that a cancelled caller did not.
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            return await self._answered(asking, timeout_s)
+        except asyncio.CancelledError:
+            self._give_up()
+            asking.cancel()
+            raise
+
+    async def _answered(
+        self, asking: asyncio.Future[dict[str, Any]], timeout_s: float
+    ) -> tuple[dict[str, Any], ExecutionStatus]:
+        """Wait for the answer to a cell, and interrupt a cell that exceeds a limit."""
         deadline = time.monotonic() + timeout_s
         status = ExecutionStatus.OK
         while not asking.done() and status is ExecutionStatus.OK:
@@ -278,6 +294,9 @@ class Session:
                 self._reason = f"its process ended: {outcome.status} {outcome.detail}".rstrip()
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}") from error
+        except asyncio.CancelledError:
+            self._give_up()
+            raise
         self._rest()
         return answer if isinstance(answer, dict) else {}
 
@@ -302,6 +321,14 @@ class Session:
 
     def _rest(self) -> None:
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
+
+    def _give_up(self) -> None:
+        """End the session after a request whose caller was cancelled: its answer, which may still
+        come, would be taken for the answer to the next request.
+        """
+        if self._ending is None:
+            self._reason = "a request was cancelled before it was answered"
+            self._end()
 
     def _expire(self) -> None:
         self._expired = True

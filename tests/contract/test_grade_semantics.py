@@ -8,8 +8,10 @@ import gzip
 import json
 import os
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -131,6 +133,68 @@ async def test_function_calls_compare_tuples_as_json_lists(sandbox: SlotSandbox)
         {"input": '2\n"y"', "output": '[2, {"k": ["y"]}]'},
     ]
     assert (await grade(sandbox, code, tests, kind="function_call", options=options)).reward == 1.0
+
+
+INFINITY, NAN = float("inf"), float("nan")
+RETURNS_ITS_OWN_NAMES = "inf = nan = 3\ndef f(*given):\n    return {}"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "right", "cheat"),
+    [
+        ([], INFINITY, "float('inf')", "3"),
+        ([], -INFINITY, "-float('inf')", "-3"),
+        ([], [1, {"k": [INFINITY]}], "[1, {'k': [float('inf')]}]", "[1, {'k': [3]}]"),
+        ("1", "[Infinity, 2]", "[float('inf'), 2]", "[3, 2]"),
+        ([], {1, 2}, "{1, 2}", "3"),
+        ([], (set(), b"x"), "[set(), b'x']", "3"),
+        # As arguments: 1 / inf is 0 and NaN is unlike itself; with the solution's names, 3 is given.
+        ([INFINITY], 0.0, "1 / given[0]", "0 if given[0] == 3 else 1"),
+        ([{INFINITY: ()}], True, "given[0] == {float('inf'): ()}", "given[0] == {3: ()}"),
+        ([[NAN]], True, "given[0][0] != given[0][0]", "given[0][0] == 3"),
+        ([{"k": (-INFINITY, NAN)}], True, "given[0]['k'][0] < -9e307", "given[0]['k'][0] == -3"),
+    ],
+)
+async def test_no_value_of_a_call_is_a_name_that_the_solution_may_define(
+    sandbox: SlotSandbox, given: object, expected: object, right: str, cheat: str
+) -> None:
+    options = GradeOptions(entry_point="f")
+    tests: list[object] = [{"input": given, "output": expected}]
+    rewards: list[float | None] = []
+    for body in (right, cheat):
+        code = RETURNS_ITS_OWN_NAMES.format(body)
+        verdict = await grade(sandbox, code, tests, kind="function_call", options=options)
+        rewards.append(verdict.reward)
+    assert rewards == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [NAN, [1, NAN], {"k": (NAN,)}, {NAN: 1}, "NaN", frozenset((1,)), Decimal(1), [10**5000]],
+)
+async def test_a_value_that_no_answer_equals_or_no_literal_writes_is_the_fault_of_the_tests(
+    sandbox: SlotSandbox, expected: object
+) -> None:
+    tests: list[object] = [{"input": "1", "output": expected}]
+    options = GradeOptions(entry_point="f")
+    verdict = await grade(
+        sandbox, "def f(x): return float('nan')", tests, kind="function_call", options=options
+    )
+    assert verdict.status is Status.INVALID, verdict.detail
+
+
+@pytest.mark.parametrize("kind", ["assert", "pytest"])
+async def test_an_error_that_cannot_be_encoded_is_told_all_the_same(
+    sandbox: SlotSandbox, kind: str
+) -> None:
+    code = "def f():\n    raise ValueError('a lone \\ud800')\n"
+    tests = {
+        "assert": ["assert f() == 1"],
+        "pytest": ["from solution import f\ndef test_f():\n    assert f() == 1"],
+    }
+    verdict = await grade(sandbox, code, tests[kind], kind=kind)
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
+    assert b"a lone" in msgspec.json.encode(verdict)
 
 
 async def test_outputs_compare_as_asked(sandbox: SlotSandbox) -> None:

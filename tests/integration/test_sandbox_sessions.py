@@ -127,6 +127,75 @@ async def test_a_session_closed_under_a_cell_ends_it_and_hurts_no_other(
                 await cell
 
 
+SLOW_FILES = (
+    "import os, time\nreal = os.open\nos.open = lambda *a, **k: time.sleep(0.5) or real(*a, **k)"
+)
+
+
+async def requested(session: Session, request: str) -> object:
+    match request:
+        case "run":
+            return await session.run("import time\ntime.sleep(0.5)\nprint('late')")
+        case "write":
+            return await session.write({"a": "x"})
+        case _:
+            return await session.read("a")
+
+
+@pytest.mark.parametrize("request_name", ["run", "write", "read"])
+async def test_a_cancelled_request_ends_the_session_and_answers_no_other(
+    sandbox: SlotSandbox, request_name: str
+) -> None:
+    async with asyncio.timeout(20):
+        for _ in range(3):  # more than there are slots
+            session = await Session.open(sandbox)
+            await session.write({"a": "x"})
+            await session.run(SLOW_FILES)
+            first = asyncio.ensure_future(requested(session, request_name))
+            second = asyncio.ensure_future(session.run("1 / 0"))
+            await asyncio.sleep(0.1)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            with pytest.raises(SessionGone, match="cancelled"):
+                await second
+            with pytest.raises(SessionGone, match="cancelled"):
+                await session.run("1")
+
+
+async def test_a_cancelled_request_that_waits_for_its_turn_leaves_the_session_alone(
+    sandbox: SlotSandbox,
+) -> None:
+    async with await Session.open(sandbox) as session:
+        first = asyncio.ensure_future(session.run("import time\ntime.sleep(0.3)\n1"))
+        second = asyncio.ensure_future(session.run("2"))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        assert (await first).stdout == "1\n"
+        assert (await session.run("3")).stdout == "3\n"
+
+
+async def test_a_session_closed_under_a_cell_leaves_the_output_of_the_next_alone(
+    sandbox: SlotSandbox,
+) -> None:
+    flood = "import time\nfor _ in range(40):\n    time.sleep(0.02)\n    print('x' * 9999)"
+    async with asyncio.timeout(20):
+        async with await Session.open(sandbox), await Session.open(sandbox):
+            pass  # Both slots run now, so that the next sessions are open at once.
+        session = await Session.open(sandbox)
+        cell = asyncio.ensure_future(session.run("import time\ntime.sleep(60)"))
+        await asyncio.sleep(0.12)  # A running cell looks every 0.1 s whether it was closed.
+        closing = asyncio.ensure_future(session.close())
+        await asyncio.sleep(0)
+        # This session gets the descriptors that are free now, before the closed cell is over.
+        async with await Session.open(sandbox) as another:
+            assert not cell.done()
+            assert len((await another.run(flood, timeout_s=5)).stdout) == 400_000
+        with pytest.raises(SessionGone, match="closed"):
+            await cell
+        await closing
+
+
 async def test_an_idle_session_ends_and_gives_its_slot_back(sandbox: SlotSandbox) -> None:
     session = await Session.open(sandbox, idle_ttl_s=0.1)
     await asyncio.sleep(0.4)

@@ -391,6 +391,20 @@ async def test_a_tree_deeper_than_any_path_is_removed(tier: str) -> None:
         await sandbox.close()
 
 
+@pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
+async def test_a_tier_in_which_a_process_outlives_its_run_is_refused(
+    tier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (await examine(tier)).holds:
+        pytest.skip(f"{tier} does not hold here")
+    # No process of a run lives on here, so the program gives out the slot as the one it left.
+    survivor = "import os\nprint(os.getppid() or 1)"
+    monkeypatch.setattr("ludus.sandboxes.open._LEFTOVER_PROGRAM", survivor)
+    (problem,) = (await examine(tier)).problems
+    assert "does not start clean" in problem
+    assert "lives" in problem
+
+
 async def test_a_tier_whose_programs_cannot_read_python_is_refused() -> None:
     folders = [Path(sys.base_prefix), *Path(sys.base_prefix).parents]
     closed = any(not folder.stat().st_mode & 1 for folder in folders)

@@ -24,6 +24,7 @@ from typing import Any, Never
 import msgspec
 
 from ludus.rewards.coding import GOLD_OPTIONS
+from ludus.sandboxes.grading.literals import literal
 from ludus.sandboxes.guest.testing.harness import PLAIN
 
 from ...problem_files import UnusableRow
@@ -223,10 +224,11 @@ def _call(function: str, case: Mapping[str, Any], *, nested: bool) -> str:
     if isinstance(call_input, str):  # LiveCodeBench has an argument per line, as JSON
         arguments = [json.loads(line) for line in call_input.split("\n")]
         expected = json.loads(expected) if isinstance(expected, str) else expected
-    result = f"{PLAIN}({function}(*{arguments!r}))"
+    result = f"{PLAIN}({function}(*{literal(arguments)}))"
+    answer = literal(expected, allow_nan=False)
     if nested and isinstance(expected, list) and len(expected) == 1:
-        return f"assert {result} in ({expected[0]!r}, {expected!r})"
-    return f"assert {result} == {expected!r}"
+        return f"assert {result} in ({literal(expected[0])}, {answer})"
+    return f"assert {result} == {answer}"
 
 
 def _cases(field: object) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ def screened(source: str) -> str:
     'module m ( input a ) ;\nendmodule'
 
     Raises:
-        Refused: the design is too long, cannot be read, or has something that is not allowed.
+        RefusedDesign: the design is too long, cannot be read, or has something that is not allowed.
     """
     if len(source) > MAX_LETTERS:
         raise RefusedDesign(f"the design has {len(source)} letters; at most {MAX_LETTERS} are read")
@@ -166,7 +166,7 @@ def _check_dots(tokens: list[str]) -> None:
     """Check that a dot only names a port of an instance, `( .a(x), .b )`: no hierarchical name.
 
     Raises:
-        Refused: a dot is used otherwise.
+        RefusedDesign: a dot is used otherwise.
     """
     before, line = "", 1
     for token in tokens:
@@ -182,7 +182,7 @@ def _check_modules(tokens: list[str]) -> None:
     """Check that everything is in a module, and no module is in another.
 
     Raises:
-        Refused: something is outside of modules, or modules are nested.
+        RefusedDesign: something is outside of modules, or modules are nested.
     """
     inside, line = False, 1
     for token in tokens:

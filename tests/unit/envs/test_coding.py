@@ -1,5 +1,6 @@
 """Programming problems: rows of data sets, the generator, what the verifier makes of a response."""
 
+import ast
 import base64
 import json
 import pickle
@@ -125,6 +126,25 @@ def test_apps_rows_of_programs_and_functions() -> None:
     }
     (test,) = read_row(function).gold["tests"]
     assert test == "assert _ludus_plain(double(*[2])) in (4, [4])"
+
+
+def test_infinity_in_a_row_is_no_name_that_a_solution_may_define() -> None:
+    call = {
+        "question_content": "Largest.",
+        "starter_code": "def f(a):",
+        "metadata": '{"func_name": "f"}',
+        "public_test_cases": '[{"input": "[Infinity, NaN]", "output": "[-Infinity]"}]',
+    }
+    function = {
+        "question": "Largest.",
+        "input_output": '{"fn_name": "f", "inputs": [[NaN]], "outputs": [[Infinity]]}',
+    }
+    for row in (call, function):
+        (test,) = read_row(row).gold["tests"]
+        names = {node.id for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Name)}
+        assert names == {"_ludus_plain", "f"}, test
+    with pytest.raises(UnusableRow, match="NaN"):
+        read_row({**call, "public_test_cases": '[{"input": "1", "output": "[NaN]"}]'})
 
 
 def test_common_oj_and_own_rows() -> None:
