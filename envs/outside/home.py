@@ -137,9 +137,8 @@ def _make(kind: EnvKind, base: str, packages: Sequence[str], timeout_s: float) -
     packages_json = pip_list.partition("]")[0] + "]"
     installed_packages = msgspec.json.decode(packages_json, type=list[dict[str, str]])
     # Clashes among packages are recorded for the user to see, and are no error.
-    check = subprocess.run(
-        [program, "-m", "pip", "check"], capture_output=True, text=True, timeout=300, check=False
-    )
+    failure = f"pip of {folder} cannot check the installed packages"
+    check = _finished([program, "-m", "pip", "check"], failure, timeout_s)
     version = _run(
         [program, "-c", "import platform; print(platform.python_version())"],
         f"{program} does not tell its version",
@@ -223,8 +222,25 @@ def _program(folder: Path) -> Path:
 
 def _run(command: list[str], failure: str, timeout_s: float) -> str:
     """Return what a command prints; an error's message begins with `failure`."""
+    result = _finished(command, failure, timeout_s)
+    if result.returncode:
+        # The error becomes one line (decision 0105), so only the last lines are quoted.
+        lines = [line for line in result.stderr.splitlines() if "ERROR" in line or "error" in line]
+        reason = " | ".join(lines[-4:] or result.stderr.strip().splitlines()[-3:])
+        raise ConfigError(f"{failure}: {reason[-900:]}")
+    return result.stdout
+
+
+def _finished(
+    command: list[str], failure: str, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever its status.
+
+    Raises:
+        ConfigError: it cannot be run, or is late; the message begins with `failure`.
+    """
     try:
-        result = subprocess.run(
+        return subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -234,9 +250,3 @@ def _run(command: list[str], failure: str, timeout_s: float) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{failure}: {error}") from error
-    if result.returncode:
-        # The error becomes one line (decision 0105), so only the last lines are quoted.
-        lines = [line for line in result.stderr.splitlines() if "ERROR" in line or "error" in line]
-        reason = " | ".join(lines[-4:] or result.stderr.strip().splitlines()[-3:])
-        raise ConfigError(f"{failure}: {reason[-900:]}")
-    return result.stdout

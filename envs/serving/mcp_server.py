@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ludus.errors import ConfigError, LudusError, MissingExtra
-from ludus.messages import Message, Observation, ToolCall, as_messages, assistant
+from ludus.messages import (
+    Message,
+    Observation,
+    ToolCall,
+    as_messages,
+    assistant,
+    refuse_images,
+)
 from ludus.wire.faults import Fault, fault_of
 from ludus.wire.metrics import ServerMetrics
 from ludus.wire.routes import Context
@@ -169,6 +176,11 @@ class McpEnv:
             await self._run(Delete(session=episode.name))
             raise _Refused(created.message)
         assert isinstance(created, ResetReply)
+        try:
+            refuse_images(created.observation)
+        except ConfigError:
+            await self._run(Delete(session=episode.name))
+            raise
         episode.task = created.task
         self._open[episode.name] = episode
         facts = {EPISODE: episode.name, "task": created.task}
@@ -198,6 +210,12 @@ class McpEnv:
             episode.seq += 1
             episode.ret += stepped.reward
             has_ended = stepped.terminated or stepped.truncated
+            if not has_ended:  # nobody has to answer the last observation
+                try:
+                    refuse_images(stepped.observation)
+                except ConfigError as error:
+                    await self._close(episode, f"this episode has no result: {error}")
+                    raise
             facts = {
                 EPISODE: episode.name,
                 "reward": stepped.reward,

@@ -140,6 +140,10 @@ class EnvPart:
         running = self._running.get(name)
         if running is not None:
             running.cancel()
+            # An operation may ignore its cancellation. The owner then cancels this close, whose
+            # time is over, and waits a little before it kills the process with all its sessions.
+            # The cancellation ends the waiting and not the close, so that the environment releases
+            # what it holds, and the process lives on if it does so in time.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({running})
         session = self._sessions.pop(name, None)

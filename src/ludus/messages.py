@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ludus.errors import ConfigError
+
 
 class Role(StrEnum):
     """The author of a message."""
@@ -116,6 +118,20 @@ def as_messages(observation: Observation) -> list[Message]:
     ['user']
     """
     return [user(observation)] if isinstance(observation, str) else observation
+
+
+def refuse_images(observation: Observation) -> None:
+    """Refuse an observation with images, where only text is carried on: a policy that is not shown
+    what the environment shows would be trained, or measured, on guesses.
+
+    Raises:
+        ConfigError: a message shows an image.
+    """
+    if any(message.images for message in as_messages(observation)):
+        raise ConfigError(
+            "the environment shows an image, and the bridge that plays it carries text alone; play "
+            "it with ludus train or ludus eval, or over the protocol of ludus serve"
+        )
 
 
 def as_action(action: str | Message) -> Message:

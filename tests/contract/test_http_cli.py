@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -133,6 +136,78 @@ def test_no_worker_outlives_a_killed_parent() -> None:
     while any(listens(port) for port in ports):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+LOUD = """
+import os
+import ludus
+
+if "LUDUS_WORKER" in os.environ:
+    print("loaded; look at http://127.0.0.1:1", "x" * 200_000)
+
+@ludus.verifier("me/loud")
+def loud(sample):
+    print("y" * 200_000, flush=True)
+    if sample.text == "die":
+        os._exit(1)
+    return True
+
+loud.never_blocks = True
+"""
+
+
+def test_a_worker_that_prints_more_than_a_pipe_holds_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    command = [sys.executable, "-m", "ludus", "--import", "loud.py", "serve", "me/loud"]
+    with (tmp_path / "log").open("wb") as log:
+        served = subprocess.Popen(
+            [*command, "--port", "0", "--workers", "2"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert served.stdout is not None
+    out, lines = served.stdout, queue.Queue[str]()
+    threading.Thread(target=lambda: lines.put(out.readline()), daemon=True).start()
+    try:
+        url = lines.get(timeout=60).split()[-1].split(",")[0]
+        assert [score(url, "fine"), score(url, "fine")] == [1.0, 1.0]
+        with pytest.raises(http.client.RemoteDisconnected):
+            score(url, "die")
+        deadline = time.monotonic() + 30
+        while not listens(int(url.rpartition(":")[2])):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert score(url, "fine again") == 1.0
+    finally:
+        served.send_signal(signal.SIGINT)
+        assert served.wait(60) == 0
+        out.close()
+    assert (tmp_path / "log").read_text().count("y" * 200_000) == 4
+
+
+def test_a_worker_that_ends_at_the_start_is_told_with_its_code(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("import os\nif 'LUDUS_WORKER' in os.environ: os._exit(3)\n")
+    command = [sys.executable, "-m", "ludus", "--import", "gone.py", "serve", "exact"]
+    made = subprocess.run(
+        [*command, "--port", "0", "--workers", "2"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert made.returncode == 2
+    assert "could not start (exit code 3)" in made.stderr
+
+
+def score(url: str, response: str) -> float:
+    """The reward of `me/loud`."""
+    body = json.dumps({"verifier": "me/loud", "sample": {"response": response}}).encode()
+    request = urllib.request.Request(f"{url}/v1/score", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        reward: float = json.load(reply)["reward"]
+        return reward
 
 
 def listens(port: int) -> bool:

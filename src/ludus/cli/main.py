@@ -73,13 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, which by default is that of this process.
 
     Returns:
-        the exit status: 0; 1 where a check failed; 2 where the request cannot be served; 130 after
-        Ctrl-C.
+        the exit status: 0; 1 where a check failed, or code of the user exits with a text; 2 where
+        the request cannot be served; 130 after Ctrl-C.
     """
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
-    except SystemExit as stop:  # `ludus VERB --help`
-        return stop.code if isinstance(stop.code, int) else 0
+    except SystemExit as stop:  # `ludus VERB --help`, or code of the user
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)  # as Python does where nobody catches it
+        return 1
     except KeyboardInterrupt:
         _complain("interrupted")
         return 130

@@ -134,11 +134,15 @@ def main(arguments: Sequence[str]) -> int:
 
 async def serve(options: ServeOptions) -> int:
     """Run the server in this process until SIGINT or SIGTERM; returns 0."""
+    # The variable is for this process alone, and not for those that it starts.
+    address = os.environ.pop(WORKER_VARIABLE, "")
     server = build_server(options)
     async with listening(server, options.host, options.port) as stop:
-        if os.environ.get(WORKER_VARIABLE):
+        if address:
             loop = asyncio.get_running_loop()
             loop.add_reader(sys.stdin.fileno(), stop.set)  # it ends when whoever started us does
+            os.write(int(address), server.url.encode())
+            os.close(int(address))
         print(ready_line(server.url, options), flush=True)
         await stop.wait()
         print("stopping", flush=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import time
+from io import FileIO
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -38,13 +38,14 @@ MAX_RESTART_AFTER_S = 30.0
 STABLE_S = 60.0
 """Seconds after which a worker that dies has not died young, so the wait starts over."""
 POLL_S = 0.2
-"""Seconds between two looks at whether the workers are alive."""
+"""Seconds between two looks at whether the workers are alive, or ready."""
+MAX_ADDRESS = 4096
+"""The most bytes of an address; a worker writes it at once, and pipes take as much in one piece."""
 WORKER_VARIABLE = "LUDUS_WORKER"
-"""The environment variable set for worker processes: they stop when their standard input closes, so
-no worker outlives the process that started it.
+"""The environment variable set for worker processes: the descriptor to which a worker writes its
+address once it listens. Such a process stops when its standard input closes, so no worker outlives
+the process that started it.
 """
-READY = " at http"
-"""What the line of a worker that listens contains; see `ready_line` in `serve`."""
 
 
 class ServerWorker:
@@ -57,8 +58,10 @@ class ServerWorker:
         self.started = 0.0
         self.restarts = 0
         self.next_start = 0.0
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         """The running process; None while a restart is due."""
+        self._address: FileIO | None = None
+        """The end of a pipe from which the address of the process is read, without blocking."""
 
     def start(self) -> None:
         """Start the process; `ready` waits until the server listens."""
@@ -67,42 +70,58 @@ class ServerWorker:
         # Without -P, `-m` would put the current folder on the import path, where a file of the user
         # may have the name of a module of the standard library.
         command = [sys.executable, "-P", "-m", "ludus", *imports, "serve", *as_arguments(options)]
-        environment = {**os.environ, WORKER_VARIABLE: "1"}
+        reading_end, writing_end = os.pipe()
+        os.set_blocking(reading_end, False)
+        self._address = FileIO(reading_end)
+        environment = {**os.environ, WORKER_VARIABLE: str(writing_end)}
         if self.options.token:  # as a variable, since `ps` shows arguments to every user
             environment["LUDUS_TOKEN"] = self.options.token.reveal()
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            process_group=0,  # Ctrl-C reaches this process alone, which then ends the workers
-        )
+        try:
+            # The address has a pipe of its own, and what environments print goes to the log: a pipe
+            # for stdout would fill up with it and block them, unless somebody read it all the time,
+            # and on the stdout of this process it could cut the line with the addresses in two.
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr,
+                env=environment,
+                pass_fds=[writing_end],
+                process_group=0,  # Ctrl-C reaches this process alone, which then ends the workers
+            )
+        finally:
+            os.close(writing_end)
 
     def ready(self) -> None:
-        """Wait for the line with the address, and keep the address and the port: where the port was
-        chosen by the system, a restart has to take the same one.
+        """Wait for the address, and keep it and the port: where the port was chosen by the system,
+        a restart has to take the same one.
 
         Raises:
             ConfigError: the process ended or took too long; the reason is on stderr.
         """
         assert self.process is not None
-        assert self.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            if not selector.select(READY_TIMEOUT_S):
+        assert self._address is not None
+        deadline = self.started + READY_TIMEOUT_S
+        # The end of the pipe tells nothing, since processes forked by user code may hold it open.
+        while not (url := self._address.read(MAX_ADDRESS)):
+            if (code := self.process.poll()) is not None:
+                raise ConfigError(f"a worker could not start (exit code {code}); its log is above")
+            if time.monotonic() > deadline:
                 self.process.kill()
                 raise ConfigError(
                     f"a worker was not ready within {READY_TIMEOUT_S:g} s; its log above may say "
                     "what it waited for"
                 )
-        line = self.process.stdout.readline()
-        if READY not in line:
-            code = self.process.wait()
-            raise ConfigError(f"a worker could not start (exit code {code}); its log is above")
-        self.url = line.rpartition(" ")[2].strip()
+            time.sleep(POLL_S)
+        self.url = url.decode()
         self.port = int(self.url.rpartition(":")[2])
+
+    def close_pipes(self) -> None:
+        """Close the pipes to a process that has ended."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+        if self._address is not None:
+            self._address.close()
 
     def restart_after_s(self) -> float:
         """Count a restart, and return the seconds to wait before: doubled each time the worker dies
@@ -152,7 +171,8 @@ class Workers:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-                _close_pipes(process)
+            for worker in self.workers:
+                worker.close_pipes()
         return 0
 
     def _revive(self) -> None:
@@ -167,19 +187,13 @@ class Workers:
                     process.returncode,
                     after_s,
                 )
+                worker.close_pipes()
                 worker.process, worker.next_start = None, now + after_s
-                _close_pipes(process)
             elif process is None and now >= worker.next_start:
                 worker.start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
-
-
-def _close_pipes(process: subprocess.Popen[str]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 def as_arguments(options: ServeOptions) -> list[str]:

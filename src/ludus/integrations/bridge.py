@@ -7,8 +7,9 @@
     episode.verdict                            # ok with the reward, or why there is none
 
 An episode shows the briefing and the observations, and nothing else: `info`, where the gold is,
-does not leave it. A failure ends it with a verdict that is not ok, and raises nothing, so that each
-peer can be told in its own words that the episode counts for nothing.
+does not leave it. The bridges carry text, so an episode refuses an image that the policy would have
+to answer, whichever bridge plays it. A failure ends it with a verdict that is not ok, and raises
+nothing, so that each peer can be told in its own words that the episode counts for nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from ludus.errors import (
     RewardUnavailable,
     UnknownName,
 )
-from ludus.messages import Message, ToolCall, as_messages, assistant
+from ludus.messages import Message, ToolCall, as_messages, assistant, refuse_images
 from ludus.verdict import Verdict
 
 logger = logging.getLogger(__name__)
@@ -232,7 +233,7 @@ class BridgedEpisode:
         why.
 
         Raises:
-            ConfigError: an option that the environment does not take.
+            ConfigError: an option that the environment does not take, or an image at the start.
             UnknownName: no such task, split or environment.
         """
         self.turn, self.over, self._earned, self._told = 0, False, 0.0, None
@@ -244,8 +245,10 @@ class BridgedEpisode:
                 observation, info = await self._session.reset(
                     seed=seed, options={**(options or {}), **chosen}
                 )
-            except (ConfigError, UnknownName):
+                refuse_images(observation)
+            except (ConfigError, UnknownName) as error:
                 self.over = True
+                self._verdict = Verdict.error(f"{type(error).__name__}: {error}")
                 raise
             except Exception as error:
                 self._fail(error)
@@ -256,12 +259,18 @@ class BridgedEpisode:
         return opening_of(briefing, observation)
 
     async def act(self, action: str | Message) -> list[Message]:
-        """Play an action, and return the environment's answer; nothing once the episode is over."""
+        """Play an action, and return the environment's answer; nothing once the episode is over.
+
+        An answer with an image is a failure, unless it is the last, which the policy does not
+        answer.
+        """
         async with self._turn:
             if self.over:
                 return []
             try:
                 stepped = await self._session.step(action)
+                if not (stepped[2] or stepped[3]):
+                    refuse_images(stepped[0])
             except Exception as error:
                 self._fail(error)
                 return []
@@ -311,37 +320,13 @@ class BridgedEpisode:
         logger.warning("an episode of %s failed: %s", self.env, reason, exc_info=unforeseen)
 
 
-def _refuse_images(messages: Sequence[Message]) -> None:
-    """Refuse messages with images: the bridges carry text, and a policy that is not shown what the
-    environment shows would be trained on guesses.
-
-    Raises:
-        ConfigError: a message shows an image.
-    """
-    if any(message.images for message in messages):
-        raise ConfigError(
-            "the environment shows an image, and this bridge carries text alone; train on it with "
-            "ludus train, or serve it with ludus serve"
-        )
-
-
 def spoken(messages: Sequence[Message]) -> str:
-    """Return what messages say, as one text.
-
-    Raises:
-        ConfigError: a message shows an image, which the peer would not be shown.
-    """
-    _refuse_images(messages)
+    """Return what messages say, as one text."""
     return "\n\n".join(message.text for message in messages if message.text)
 
 
 def as_chat(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Return messages as the dictionaries of a chat.
-
-    Raises:
-        ConfigError: a message shows an image, which the peer would not be shown.
-    """
-    _refuse_images(messages)
+    """Return messages as the dictionaries of a chat."""
     return [{"role": message.role.value, "content": message.text} for message in messages]
 
 

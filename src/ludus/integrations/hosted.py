@@ -27,8 +27,16 @@ from ludus.envs.serving.env_wire import (
 )
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
-from ludus.errors import EpisodeEnded, LudusError, Overloaded, SessionGone
-from ludus.messages import Message, Observation
+from ludus.errors import (
+    ConfigError,
+    EpisodeEnded,
+    LudusError,
+    Overloaded,
+    RewardUnavailable,
+    SessionGone,
+)
+from ludus.messages import Message, Observation, refuse_images
+from ludus.verdict import Verdict
 from ludus.wire.faults import Fault, QueueFull, error_of, status_of
 
 
@@ -77,10 +85,18 @@ class HostedEpisode:
         self._session = ""
         self._seq = 0
 
-    async def reset(self, *, seed: int | None, options: dict[str, Any]) -> Opening:
+    async def reset(
+        self, *, seed: int | None, options: dict[str, Any], carries_images: bool = False
+    ) -> Opening:
         """Begin an episode, in a new session where there is none.
 
+        Args:
+            seed: the seed of the episode's random numbers.
+            options: the task or the split, and options of the environment.
+            carries_images: whether the protocol shows images to the policy.
+
         Raises:
+            ConfigError: it begins with an image, and the protocol carries none.
             LudusError: as `ludus.connect` raises it for the same fault.
         """
         self.turn, self.over = 0, True
@@ -91,6 +107,12 @@ class HostedEpisode:
             reply = await self._begin(seed, options)
         assert isinstance(reply, ResetReply)
         self._seq += 1
+        if not carries_images:
+            try:
+                refuse_images(reply.observation)
+            except ConfigError:
+                await self.close()
+                raise
         self.task, self.over = reply.task, False
         briefing = reply.briefing
         return Opening(
@@ -109,11 +131,17 @@ class HostedEpisode:
             max_turns=briefing.max_turns,
         )
 
-    async def step(self, action: str | Message) -> PlayedTurn:
+    async def step(self, action: str | Message, *, carries_images: bool = False) -> PlayedTurn:
         """Play an action.
 
+        Args:
+            action: what the policy does.
+            carries_images: whether the protocol shows images to the policy. Without it an image is
+                refused, unless the episode ends with it, so that nobody has to answer it.
+
         Raises:
-            RewardUnavailable: the verdict is not ok; the episode is over and counts for nothing.
+            RewardUnavailable: the verdict is not ok, or the environment shows an image that the
+                protocol does not carry; the episode is over and counts for nothing.
             EpisodeEnded: no episode has begun, or it is over.
             LudusError: as `ludus.connect` raises it for the same fault.
         """
@@ -129,6 +157,12 @@ class HostedEpisode:
         self._seq += 1
         self.turn += 1
         self.over = reply.terminated or reply.truncated
+        if not carries_images and not self.over:
+            try:
+                refuse_images(reply.observation)
+            except ConfigError as error:
+                await self.close()
+                raise RewardUnavailable(Verdict.error(str(error))) from error
         return PlayedTurn(
             observation=reply.observation,
             reward=reply.reward,

@@ -144,6 +144,21 @@ def test_ctrl_c_is_one_line_and_130(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert said(capsys) == "ludus: interrupted\n"
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "status", "words"),
+    [("", 0, ""), ("0", 0, ""), ("7", 7, ""), ("'no key given'", 1, "no key given\n")],
+)
+def test_an_exit_of_ones_own_code_has_the_status_that_python_gives_it(
+    exit_code: str, status: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaving = tmp_path / "leaving_code.py"
+    leaving.write_text(f"import sys\nsys.exit({exit_code})")
+    assert main(["--import", str(leaving), "list"]) == status
+    assert capsys.readouterr().err == words
+    python = subprocess.run([sys.executable, leaving], capture_output=True, text=True, timeout=60)
+    assert (python.returncode, python.stderr) == (status, words)
+
+
 def test_version() -> None:
     assert ludus("--version").stdout.startswith("ludus 0.")
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import ludus
 from ludus.envs import TextEnv, tool
 from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.env_wire import Beginning, Create, Step
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
+from ludus.envs.serving.worker import CLOSE, PLAY, REPLY, EnvPart, PlayCall
 from ludus.errors import RequestTimeout, ServerFault, SessionGone
 from ludus.messages import ToolCall, assistant
+from ludus.wire.codec import Format
 from ludus.wire.server import HttpServer
 
 ENV = "test/mixed-v0"
@@ -165,3 +171,51 @@ async def test_a_release_answers_whoever_waits_for_the_running_step() -> None:
         await session.close()
         with pytest.raises(SessionGone, match="released while it ran"):
             await waiting
+
+
+class Stubborn(TextEnv):
+    """A step that ignores its cancellation, until it is let go."""
+
+    let_go = asyncio.Event()
+    closed = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return "go", {}
+
+    async def step(self, action: str) -> Any:
+        while not self.let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.let_go.wait()
+        return "", 0.0, True, False, {}
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+
+async def test_a_close_whose_time_is_over_still_closes_the_environment() -> None:
+    part = EnvPart(ServedEnv("test/stubborn-v0", factory=Stubborn), 1 << 20)
+
+    async def handled(tag: int, body: bytes) -> int:
+        answer = part.handle(tag, 1, body)
+        return (await answer if isinstance(answer, Awaitable) else answer)[0]
+
+    def played(play: Create | Step, seq: int) -> bytes:
+        return msgspec.msgpack.encode(PlayCall(play, seq, "here", Format.MSGPACK))
+
+    with ThreadPoolExecutor(1) as thread:
+        part.start(lambda _: thread)
+        beginning = Create(env="test/stubborn-v0", session="s", reset=Beginning())
+        assert await handled(PLAY, played(beginning, 0)) == REPLY
+        step = Step(session="s", seq=1, action="go")
+        stepping = asyncio.create_task(handled(PLAY, played(step, 1)))
+        await asyncio.sleep(0.05)
+        try:
+            closing = asyncio.create_task(handled(CLOSE, b"s"))
+            await asyncio.sleep(0.05)
+            assert (closing.done(), stepping.done(), Stubborn.closed) == (False, False, 0)
+            closing.cancel()  # as the owner does at the deadline
+            assert await asyncio.wait_for(closing, 10) == REPLY
+            assert (stepping.done(), Stubborn.closed) == (False, 1)
+        finally:
+            Stubborn.let_go.set()
+            await asyncio.wait_for(stepping, 10)

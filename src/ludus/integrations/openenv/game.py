@@ -10,6 +10,7 @@ import msgspec
 
 from ludus.envs.serving.env_wire import EnvCard
 from ludus.envs.serving.server import EnvService
+from ludus.messages import Message
 from ludus.wire.faults import Refused
 from ludus.wire.strict import read_item
 
@@ -70,15 +71,19 @@ class Game:
             for name, value in parameters.items()
             if name not in ("seed", "episode_id") and value is not None
         }
-        opening = await self._episode.reset(seed=request.seed, options=options)
+        opening = await self._episode.reset(seed=request.seed, options=options, carries_images=True)
         self._label, self._tools = request.episode_id, opening.tools
         return opening_result(opening)
 
-    async def step(self, message: object) -> Result:
+    async def step(self, message: object, *, carries_images: bool = True) -> Result:
         """Play an action, or answer a request for the list of tools.
 
+        Args:
+            message: the action.
+            carries_images: whether the client is told more of the observation than its text.
+
         Raises:
-            RewardUnavailable: the verdict is not ok.
+            RewardUnavailable: the verdict is not ok, or there is an image that is not carried.
             LudusError: the action cannot be played; see `shapes.error_data`.
         """
         self.touched = time.monotonic()
@@ -89,8 +94,11 @@ class Game:
             text = action.arguments.get("text")
             if not isinstance(text, str):
                 raise Refused(f"{SAY} takes 'text', a text; got {text!r:.80}", "invalid")
-            return turn_result(await self._episode.step(text), action)
-        return turn_result(await self._episode.step(as_message(action)), action)
+            played: str | Message = text
+        else:
+            played = as_message(action)
+        turn = await self._episode.step(played, carries_images=carries_images)
+        return turn_result(turn, action)
 
     @property
     def tools(self) -> list[dict[str, Any]]:

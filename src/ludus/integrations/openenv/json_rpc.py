@@ -71,7 +71,8 @@ async def _result(game: Game, method: str, parameters: dict[str, Any]) -> dict[s
         raise RpcError(BAD_PARAMETERS, "tools/call takes 'name' and an object 'arguments'")
     if game.state().task == "":
         await game.reset({})
-    result = await game.step({"type": CALL_TOOL, "tool_name": name, "arguments": arguments})
+    call = {"type": CALL_TOOL, "tool_name": name, "arguments": arguments}
+    result = await game.step(call, carries_images=False)
     text = result.observation["text"]
     return {
         "content": [{"type": "text", "text": text}],

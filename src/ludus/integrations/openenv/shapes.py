@@ -103,9 +103,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of an observation."""
 
     text: str
-    """The whole observation as one text."""
+    """The observation as one text, without its images."""
     messages: list[Message]
-    """The same observation as messages of a chat."""
+    """The whole observation as messages of a chat, with its images."""
     system_prompt: str = ""
     answer_format: str = ""
     tools: list[dict[str, Any]] = []
@@ -208,7 +208,7 @@ def tools_result(tools: list[dict[str, Any]]) -> Result:
 
 
 def text_of(observation: Observation) -> str:
-    """Return an observation as one text."""
+    """Return what an observation says, as one text; images are not in it."""
     return "\n\n".join(message.text for message in as_messages(observation) if message.text)
 
 

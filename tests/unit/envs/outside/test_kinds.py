@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -196,6 +197,24 @@ def test_an_environment_is_installed_played_listed_and_removed(
     assert set(json.loads(capsys.readouterr().out)) == {"peer"}
     assert main(["env", "remove", "peer"]) == 0
     assert home.installed_kinds() == []
+
+
+def test_every_command_of_an_installation_has_the_limit(tmp_path: Path) -> None:
+    late = tmp_path / "python"
+    late.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        '"-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;\n'
+        '*"pip list"*) echo "[]" ;;\n'
+        '*"pip check"*) exec sleep 30 ;;\n'
+        "esac\n"
+    )
+    late.chmod(0o755)
+    started = time.monotonic()
+    with pytest.raises(ConfigError, match=r"cannot check the installed packages.*timed out"):
+        home.install(kinds.find_kind("gem"), python=str(late), timeout_s=2)
+    assert time.monotonic() - started < 15
+    assert home.installed("gem") is None
 
 
 def test_ids_of_other_projects_are_environments_on_the_command_line(
