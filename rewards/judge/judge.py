@@ -238,13 +238,15 @@ def expected_score(first_token: Mapping[str, float], highest: int) -> float | No
     >>> expected_score({"1": math.log(0.75), "0": math.log(0.25)}, highest=1)
     0.75
     """
-    weights = {token.strip(): math.exp(logprob) for token, logprob in first_token.items()}
-    valid = {int(t): p for t, p in weights.items() if t.isascii() and t.isdigit()}
-    valid = {score: p for score, p in valid.items() if score <= highest}
-    total = sum(valid.values())
+    # Several tokens may stand for the same score (`1` and ` 1`), and each has its own probability.
+    numbers = [(token.strip(), math.exp(logprob)) for token, logprob in first_token.items()]
+    valid = [(int(text), p) for text, p in numbers if text.isascii() and text.isdigit()]
+    valid = [(score, p) for score, p in valid if score <= highest]
+    total = sum(p for _, p in valid)
     if total < 0.5:
         return None
-    return sum(score * p for score, p in valid.items()) / total / highest
+    expected = sum(score * p for score, p in valid) / total / highest
+    return min(1.0, expected)  # Rounding may leave the sum just above 1.
 
 
 def failure(error: LudusError, effort: Effort) -> Verdict:

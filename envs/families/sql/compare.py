@@ -7,6 +7,7 @@ is compared as it is.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 from .databases import Row, Value
@@ -15,47 +16,123 @@ TOLERANCE = 1e-9
 """The relative tolerance, and the absolute tolerance around zero. Sums of the same numbers in
 another order differ by less.
 """
+MAX_COMPARISONS = 1_000_000
+"""How many pairs of rows are compared to match two unordered results, about half a second. Results
+need few more pairs than rows unless many numbers differ by about the tolerance.
+"""
 
 
 def same_table(first: Sequence[Row], second: Sequence[Row], *, ordered: bool) -> bool:
     """Return whether two results have equal rows.
+
+    Unordered results are equal if their rows can be paired off, each with an equal row. Results
+    that need more than `MAX_COMPARISONS` count as different.
 
     >>> same_table([[1], ["a"]], [["a"], [1.0]], ordered=False)
     True
     """
     if len(first) != len(second):
         return False
-    left, right = (
-        (first, second) if ordered else (sorted(first, key=_key), sorted(second, key=_key))
-    )
-    return all(
-        len(first_row) == len(second_row) and all(map(_same_value, first_row, second_row))
-        for first_row, second_row in zip(left, right, strict=True)
-    )
+    if ordered:
+        return all(map(_same_row, first, second))
+    # Equal rows fall into the same group, so that only rows of a group are paired.
+    steps = _steps([*first, *second])
+    groups: defaultdict[object, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((first, second)):
+        for row in rows:
+            key = tuple(steps[v] if isinstance(v, (int, float)) else v for v in row)
+            groups[key][side].append(row)
+    if any(len(left) != len(right) for left, right in groups.values()):
+        return False
+    allowance = MAX_COMPARISONS
+    for left, right in groups.values():
+        pairing = _Pairing(left, right, allowance)
+        if not pairing.complete():
+            return False
+        allowance = pairing.allowance
+    return True
+
+
+def _same_row(first: Row, second: Row) -> bool:
+    return len(first) == len(second) and all(map(_same_value, first, second))
 
 
 def _same_value(first: Value, second: Value) -> bool:
     if isinstance(first, (int, float)) and isinstance(second, (int, float)):
         if isinstance(first, int) and isinstance(second, int):
             return first == second
-        return math.isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return _close(first, second)
     return type(first) is type(second) and first == second
 
 
-def _key(row: Row) -> list[tuple[int, float, str]]:
-    """Return a sort key that brings equal rows of two results to the same place.
+def _close(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
-    Numbers are rounded to ten digits for it. Sums of the same numbers in another order differ in
-    later digits, which must not decide the order.
+
+def _steps(rows: Sequence[Row]) -> dict[float, int]:
+    """Number the numbers of all rows by size, with a new number behind each gap that is wider than
+    the tolerance.
+
+    Equal numbers lie on the same step. Numbers on the same step may differ: a chain of small gaps
+    can be longer than the tolerance.
     """
-    return [_value_key(value) for value in row]
+    numbers = sorted({v for row in rows for v in row if isinstance(v, (int, float))})
+    steps: dict[float, int] = {}
+    step = 0
+    for place, number in enumerate(numbers):
+        if place and not _close(numbers[place - 1], number):
+            step += 1
+        steps[number] = step
+    return steps
 
 
-def _value_key(value: Value) -> tuple[int, float, str]:
-    match value:
-        case None:
-            return (0, 0.0, "")
-        case int() | float():
-            return (1, float(f"{value:.9e}"), "")
-        case str():
-            return (2, 0.0, value)
+class _Pairing:
+    """Pairs each row of `left` with an equal row of `right`, within an allowance of comparisons."""
+
+    def __init__(self, left: list[Row], right: list[Row], allowance: int) -> None:
+        # In order of size most rows already stand opposite an equal row.
+        self.left, self.right = sorted(left, key=_numbers), sorted(right, key=_numbers)
+        self.allowance = allowance
+        self.partner = [
+            place if self._same(place, place) else None for place in range(len(self.right))
+        ]
+        """For each row of `right`, the place of its partner in `left`."""
+
+    def complete(self) -> bool:
+        """Pair the rows without a partner; return whether every row has one."""
+        free = [place for place, partner in enumerate(self.partner) if partner is None]
+        return all(map(self._place, free))
+
+    def _place(self, start: int) -> bool:
+        """Find a partner for a row of `left`; rows that are paired may change partners for it.
+
+        Where this finds none, no complete pairing exists (a theorem of Berge).
+        """
+        reached_from: dict[int, int] = {}  # a row of `right`: the row of `left` that equals it
+        gives_up: dict[int, int] = {}  # a row of `left`: the partner that it would give up
+        queue = [start]
+        for place in queue:
+            for other in range(len(self.right)):
+                if other in reached_from or not self._same(place, other):
+                    continue
+                reached_from[other] = place
+                partner = self.partner[other]
+                if partner is not None:
+                    gives_up[partner] = other
+                    queue.append(partner)
+                    continue
+                while True:
+                    taker = reached_from[other]
+                    self.partner[other] = taker
+                    if taker == start:
+                        return True
+                    other = gives_up[taker]
+        return False
+
+    def _same(self, place: int, other: int) -> bool:
+        self.allowance -= 1
+        return self.allowance >= 0 and _same_row(self.left[place], self.right[other])
+
+
+def _numbers(row: Row) -> list[float]:
+    return [value for value in row if isinstance(value, (int, float))]

@@ -46,7 +46,10 @@ class Conversations:
         # A regular expression takes the first alternative that fits, so a token that begins with
         # another has to stand before it.
         ordered = sorted((mark for mark in marks if mark.strip()), key=len, reverse=True)
-        self._marks = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
+        spelled = "|".join(map(re.escape, ordered)) or r"(?!)"
+        self._marks = re.compile(spelled)
+        # Looks ahead, so that tokens that overlap in the text are found as well.
+        self._first_characters = re.compile(f"(?={spelled}).", re.DOTALL)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens around the text."""
@@ -74,10 +77,13 @@ class Conversations:
         for message in messages:
             row: dict[str, Any] = {"role": str(message.role), "content": self.plain(message.text)}
             if message.tool_calls:
-                calls = [{"name": c.name, "arguments": c.arguments} for c in message.tool_calls]
+                calls = [
+                    {"name": self.plain(call.name), "arguments": self._plain_json(call.arguments)}
+                    for call in message.tool_calls
+                ]
                 row["tool_calls"] = [{"type": "function", "function": call} for call in calls]
             if message.name:
-                row["name"] = message.name
+                row["name"] = self.plain(message.name)
             rows.append(row)
         try:
             with self._lock:
@@ -92,11 +98,29 @@ class Conversations:
         return text
 
     def plain(self, text: str) -> str:
-        """Return `text` with a space after the first character of each special token, and with `?`
-        for characters that UTF-8 cannot encode (lone surrogates).
+        """Return `text` without special tokens, and with `?` for characters that UTF-8 cannot
+        encode (lone surrogates).
+
+        A special token gets a space after its first character. Where that leaves a token (of one
+        character, or with spaces of its own), a space takes the place of the token.
         """
-        broken = self._marks.sub(lambda match: f"{match[0][:1]} {match[0][1:]}", text)
-        return broken.encode("utf-8", "replace").decode()
+        text = text.encode("utf-8", "replace").decode()
+        text = self._first_characters.sub(lambda match: f"{match[0]} ", text)
+        while self._marks.search(text):
+            text = self._marks.sub(" ", text)
+        return text
+
+    def _plain_json(self, value: Any) -> Any:
+        """Return a JSON value whose texts and keys are `plain`."""
+        match value:
+            case str():
+                return self.plain(value)
+            case list():
+                return [self._plain_json(item) for item in value]
+            case dict():
+                return {self.plain(key): self._plain_json(item) for key, item in value.items()}
+            case _:
+                return value
 
 
 def prompt_messages(sample: Sample) -> list[Message]:

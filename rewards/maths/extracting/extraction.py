@@ -6,7 +6,7 @@ the chance of a reward. Every search runs from the end within bounded windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -132,17 +132,10 @@ def extract(
         return Extraction(
             None, "truncated", offset, offset, reason="cut off before a marked answer"
         )
-    # The lower ranks search the text itself, so the refused statements are blanked first.
     ignored = [candidate for candidate in statements.seen if candidate.ignored]
-    body = _claimed(body, statements)
-    for rank in RANKING[1:]:
-        candidate = rank.find(body, statements)
-        if candidate is None:
-            continue
+    for _, candidate in _lower_ranks(body, statements):
         if not candidate.ignored:
             return _extraction(body, offset, candidate, [])
-        # The writer does not claim this value, so it must not be found again by a lower rank.
-        body = blanked(body, [(candidate.said_from, candidate.said_to)])
         ignored.append(candidate)
     reason = next(
         (f"the only answer does not count: {candidate.ignored}" for candidate in ignored), ""
@@ -150,6 +143,20 @@ def extract(
     return Extraction(
         None, "none", offset, offset, reason=reason or "no box, no announced answer, no expression"
     )
+
+
+def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candidate]]:
+    """Yield the candidate of each rank below the statements, with the number of the rank."""
+    # These ranks search the text itself, so the refused statements are blanked first.
+    body = _claimed(body, statements)
+    for number, rank in enumerate(RANKING[1:], start=2):
+        candidate = rank.find(body, statements)
+        if candidate is None:
+            continue
+        yield number, candidate
+        if candidate.ignored:
+            # The writer does not claim this value, so it must not be found again by a lower rank.
+            body = blanked(body, [(candidate.said_from, candidate.said_to)])
 
 
 def _claimed(body: str, statements: Statements) -> str:
@@ -216,10 +223,7 @@ def survey(response: str, *, thinking: str = "auto", truncated: bool = False) ->
             if candidate.start != statements.last.start
         ]
         ranked.append((1, statements.last))
-    rest = _claimed(body, statements)
-    for number, rank in enumerate(RANKING[1:], start=2):
-        if (fallback := rank.find(rest, statements)) is not None:
-            ranked.append((number, fallback))
+    ranked += _lower_ranks(body, statements)
     winner = statements.last
     if winner is None and not truncated:
         winner = next(

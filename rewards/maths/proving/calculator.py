@@ -161,16 +161,10 @@ class Calculator:
         self.terms += max(0, int(last - first)) + 1
         if self.terms > MAX_SUM:
             raise Beyond(_LONG_SUM)
-        outer_value = self.point.get(variable.note)
-        # The bound variable may hide a variable of the same name, which is restored below.
         total = mpmath.mpf(0 if node.note == "sum" else 1)
         for index in range(int(first), int(last) + 1):
-            self.point[variable.note] = mpmath.mpf(index)
-            term = self._value(body)
+            term = self._inside(body, variable, mpmath.mpf(index))
             total = total + term if node.note == "sum" else total * term
-        self.point.pop(variable.note)
-        if outer_value is not None:
-            self.point[variable.note] = outer_value
         return total
 
     def _endless(self, node: Node) -> Number:
@@ -193,28 +187,36 @@ class Calculator:
         return value
 
     def _integral(self, node: Node) -> Number:
-        """Return an integral by numeric quadrature with an error estimate of at most 1e-18.
+        """Return an integral by numeric quadrature with an error estimate of at most 1e-18."""
+        body, variable, low, high = node.args
+        first, last = self._end(low), self._end(high)
+        was_vanishing, self.vanishing = self.vanishing, True
+        try:
+            return self._quadrature(self._along(body, variable), first, last)
+        finally:
+            # A limit goes on after `Beyond`, nearer by, and must not take small powers for zero.
+            self.vanishing = was_vanishing
+
+    @staticmethod
+    def _quadrature(integrand: Callable[[Number], Number], first: Number, last: Number) -> Number:
+        """Return the integral of a function from `first` to `last`.
 
         Several methods and cuts of the interval are tried; poles and kinks elsewhere leave the
         integral undefined.
         """
-        body, variable, low, high = node.args
-        first, last = self._end(low), self._end(high)
-        was_vanishing, self.vanishing = self.vanishing, True
         for method, pieces in _QUADRATURES:
             finite = mpmath.isfinite(first) and mpmath.isfinite(last)
             if not finite and (method != "tanh-sinh" or pieces > 1):
                 continue
             cuts = [first + (last - first) * step / pieces for step in range(1, pieces)]
             value, error = mpmath.quad(
-                self._along(body, variable),
+                integrand,
                 [first, *cuts, last],
                 error=True,
                 maxdegree=6 if method == "tanh-sinh" else 5,
                 method=method,
             )
             if error <= 1e-18 * max(1, abs(value)):
-                self.vanishing = was_vanishing
                 return value
         raise UndefinedValue("an integral without enough digits")
 
@@ -229,6 +231,9 @@ class Calculator:
         return value
 
     def _inside(self, body: Node, variable: Node, point: Number) -> Number:
+        """Return the value of `body` with `variable` at a point; the variable may hide another of
+        the same name.
+        """
         outer_value = self.point.get(variable.note)
         self.point[variable.note] = point
         try:

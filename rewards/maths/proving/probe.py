@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..reading.nodes import Node, TreeShape, shape
 
 EPSILON = 2.3e-16
+CAUTION = 4
+"""How many times a bound is taken where it decides, since the bounds are first-order estimates."""
 HUGE = 1e150
 # Test points: one generic, one of mixed signs, one of whole numbers, one far out.
 _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142, 2.2361, 4.6692)
@@ -51,8 +53,8 @@ def differ(left: Node, right: Node, left_shape: TreeShape, right_shape: TreeShap
             second, second_error = evaluate(right, values, imaginary)
         except (Undefined, ZeroDivisionError, OverflowError, ValueError):
             continue
-        # The bounds are first-order estimates, hence the factor; the last term covers subnormals.
-        if abs(first - second) > 4 * (first_error + second_error) + 1e-290:
+        # The last term covers subnormals.
+        if abs(first - second) > CAUTION * (first_error + second_error) + 1e-290:
             return True
     return False
 
@@ -166,31 +168,56 @@ def _function(name: str, arguments: list[Value]) -> Value:
         function, slope = _SMOOTH[name]
         result = function(value)
         return result, slope(value) * error * 1.1 + EPSILON * (8 * abs(result) + 4)
-    value, error = arguments[0]
-    reals = [part[0].real for part in arguments]
+    if name == "abs":
+        return abs(value), error
+    if name in {"log", "ln"}:
+        return _logarithm(name, arguments)
+    reals = [part[0] for part in arguments if isinstance(part[0], (int, float))]
+    if len(reals) < len(arguments):
+        raise Undefined(name)
     total_error = sum(part[1] for part in arguments)
+    if name in {"max", "min"}:
+        return (max(reals) if name == "max" else min(reals)), total_error
+    if name == "binom" and len(reals) == 2:
+        return _binomial(reals[0], reals[1], total_error)
+    return _step(name, reals, total_error), 0.0
+
+
+def _step(name: str, reals: Sequence[float], error: float) -> float:
+    """Return the exact value of a step function, whose arguments lie within `error`.
+
+    Raises:
+        Undefined: the arguments may lie on different steps, or it is no step function.
+    """
+    value, reach = reals[0], CAUTION * error
+    if name not in {"gcd", "lcm"} and len(reals) > 1:
+        raise Undefined(name)
     match name:
-        case "abs":
-            return abs(value), error
-        case "log" | "ln":
-            return _logarithm(name, arguments)
-        case "max" | "min":
-            return (max(reals) if name == "max" else min(reals)), total_error
-        case "binom":
-            upper = reals[0]
-            lower = reals[1]
-            if lower < 0 or upper < lower or upper > 1e6:
-                raise Undefined("binom")
-            log = math.lgamma(upper + 1) - math.lgamma(lower + 1) - math.lgamma(upper - lower + 1)
-            result = math.exp(log)
-            return result, result * 1e-11
-        case "gcd" | "lcm" if all(real == int(real) and abs(real) < 1e15 for real in reals):
+        case "sign" if value == error == 0:
+            return 0.0
+        case "sign" if abs(value) > reach:
+            return math.copysign(1.0, value)
+        case "floor" | "ceil" if abs(value - round(value)) > reach:
+            return float(math.floor(value) if name == "floor" else math.ceil(value))
+        case "gcd" | "lcm" if reach < 0.5 and all(
+            real == int(real) and abs(real) < 1e15 for real in reals
+        ):
             integers = [int(real) for real in reals]
-            return float(math.gcd(*integers) if name == "gcd" else math.lcm(*integers)), 0.0
-        case "floor" | "ceil" if abs(reals[0] - round(reals[0])) > error:
-            return float(math.floor(reals[0]) if name == "floor" else math.ceil(reals[0])), 0.0
+            return float(math.gcd(*integers) if name == "gcd" else math.lcm(*integers))
         case _:
             raise Undefined(name)
+
+
+def _binomial(upper: float, lower: float, error: float) -> Value:
+    if lower < 0 or upper < lower or upper > 1e6:
+        raise Undefined("binom")
+    logs = [math.lgamma(part + 1) for part in (upper, lower, upper - lower)]
+    result = math.exp(logs[0] - logs[1] - logs[2])
+    # The three logarithms are large and nearly cancel. Their slope is that of the logarithm at
+    # most, and a constant near zero.
+    slope = 1 + math.log(upper + 1)
+    rounding = EPSILON * (8 * sum(map(abs, logs)) + 8 + 3 * (upper + 1) * slope)
+    return result, result * (rounding + error * slope * 1.1)
 
 
 def _logarithm(name: str, arguments: list[Value]) -> Value:
@@ -228,6 +255,5 @@ _SMOOTH: dict[str, tuple[Real, Real]] = {
     "sinh": (math.sinh, math.cosh), "cosh": (math.cosh, lambda x: abs(math.sinh(x))),
     "tanh": (math.tanh, lambda x: 1.0),
     "factorial": (_gamma, lambda x: _gamma(x) * (2 + math.log(1 + x))),
-    "sign": (lambda x: math.copysign(1.0, x), lambda x: 0.0),
     "erf": (math.erf, lambda x: 1.2),
 }  # fmt: skip

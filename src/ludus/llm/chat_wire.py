@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -41,7 +42,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens used; None where the server does not count tokens."""
     cached: bool = False
     first_token: dict[str, float] | None = None
-    """Log-probability of each candidate for the first token, where the request asked for
+    """Log-probability of each text that the first token may have, where the request asked for
     `top_logprobs` and the server reports them.
     """
     reasoning_field: str = ""
@@ -179,9 +180,23 @@ def read_reply(body: bytes) -> Completion:
         ),
         finish=choice.finish_reason or "stop",
         usage=reply.usage,
-        first_token={each.token: each.logprob for each in candidates} if candidates else None,
+        first_token=_by_text(candidates) if candidates else None,
         reasoning_field=field if reasoning else "",
     )
+
+
+def _by_text(candidates: Sequence[_Candidate]) -> dict[str, float]:
+    """Return the log-probability of each text; the probabilities of different tokens with the same
+    text (`1` at the start and in the middle of a word) are added.
+    """
+    logprobs: dict[str, float] = {}
+    for each in candidates:
+        total = each.logprob
+        if each.token in logprobs:
+            low, high = sorted((each.logprob, logprobs[each.token]))
+            total = high + math.log1p(math.exp(low - high))
+        logprobs[each.token] = total
+    return logprobs
 
 
 class _Model(msgspec.Struct):

@@ -1,12 +1,16 @@
 """Questions of sql-v0 and the databases they are judged on: every mistake shows."""
 
+import math
 import random
 import sqlite3
+from itertools import permutations
 
 import pytest
+from hypothesis import given, strategies as st
 
 from ludus.envs.families.sql import THEMES, build_suite, same_table
-from ludus.envs.families.sql.databases import Database, Row, draw_database, run_trusted
+from ludus.envs.families.sql.compare import TOLERANCE
+from ludus.envs.families.sql.databases import Database, Row, Value, draw_database, run_trusted
 from ludus.envs.families.sql.queries import MAKERS, draw_question
 from ludus.envs.families.sql.sql_env import draw_for_split
 from ludus.envs.families.sql.suite import Suite
@@ -170,3 +174,61 @@ def test_no_question_is_in_two_splits(level: int) -> None:
     assert not asked["train"] & asked["test"]
     assert not asked["validation"] & asked["test"]
     assert all(len(texts) >= 5 for texts in asked.values())
+
+
+# --- numbers within the tolerance ----------------------------------------------------------------
+
+BORDER = 1.0000000005  # Rounded to ten digits, neighbours of this number differ.
+VALUES = st.one_of(
+    st.none(),
+    st.sampled_from(["a", "b"]),
+    st.integers(-3, 3),
+    st.sampled_from([BORDER, -BORDER, 0.0, 1e-9, 1e12 + 0.5, 10**12, 10**12 + 1, math.inf]),
+    st.floats(-1e300, 1e300),
+)
+
+
+def perturbed(value: Value, share: float) -> Value:
+    """A number that equals `value` within the tolerance; `share` says how far away, in [-1, 1]."""
+    if not isinstance(value, (int, float)) or math.isinf(value):
+        return value
+    # Less than the tolerance by enough for the rounding of the sum.
+    moved = value + 0.99 * share * max(TOLERANCE, TOLERANCE * abs(value))
+    return value if isinstance(value, int) and share == 0 else moved
+
+
+@given(st.lists(st.lists(VALUES, min_size=3, max_size=3), max_size=12), st.data())
+def test_rows_perturbed_within_the_tolerance_are_equal_in_any_order(
+    rows: list[Row], data: st.DataObject
+) -> None:
+    shares = st.sampled_from([-1.0, -0.5, 0.0, 0.001, 0.5, 1.0])
+    other = [[perturbed(value, data.draw(shares)) for value in row] for row in rows]
+    assert same_table(rows, other, ordered=True)
+    assert same_table(rows, data.draw(st.permutations(other)), ordered=False)
+
+
+CHAIN = [1 + step * 0.4e-9 for step in range(6)]  # Equal are those at most two steps apart.
+CHAINED = st.lists(
+    st.lists(st.sampled_from([*CHAIN, 1]), min_size=2, max_size=2), min_size=4, max_size=4
+)
+
+
+@given(CHAINED, CHAINED)
+def test_rows_are_equal_in_any_order_just_if_some_order_makes_them_equal(
+    one: list[Row], other: list[Row]
+) -> None:
+    some_order = any(same_table(one, order, ordered=True) for order in permutations(other))
+    assert same_table(one, other, ordered=False) is some_order
+
+
+def test_numbers_on_two_sides_of_a_rounding_border_are_equal() -> None:
+    below, above = BORDER - 1e-13, BORDER + 1e-13
+    assert same_table([[below, "b"], [above, "a"]], [[above, "b"], [below, "a"]], ordered=False)
+
+
+def test_comparing_many_rows_that_nearly_differ_ends() -> None:
+    rows: list[Row] = [[1 + place * 0.9e-9, place % 7 * 0.9e-9] for place in range(2000)]
+    assert same_table(rows, rows[::-1], ordered=False)
+    beyond: list[Row] = [*rows[:-1], [rows[-1][0], 7 * 0.9e-9]]
+    # Without the limit on comparisons this search takes minutes.
+    assert not same_table(rows, beyond, ordered=False)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from ludus.errors import ConfigError
 from ludus.rewards.maths import MathsVerifier, extract
+from ludus.rewards.maths.extracting.extraction import survey
+
+ANSWERS = Path(__file__).parent / "maths_answers.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +90,26 @@ def test_thinking_can_be_left_in() -> None:
     assert extract(response, thinking="none").text == "7"
     with pytest.raises(ConfigError, match="think"):
         MathsVerifier(thinking="thnk")
+
+
+def test_a_refused_candidate_is_not_found_again_by_a_lower_rank() -> None:
+    assert extract("5?").text is None
+    assert [ranked.fate for ranked in survey("5?")] == ["does not count: it is asked"]
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_the_survey_names_the_winner_of_the_extraction(*, truncated: bool) -> None:
+    rows = [json.loads(line) for line in ANSWERS.read_text("utf-8").splitlines()]
+    responses = {text for row in rows for text in (row["response"], row["response"] + "?")}
+    for response in responses:
+        found = extract(response, truncated=truncated)
+        winners = [
+            (str(ranked.candidate.kind), ranked.candidate.start)
+            for ranked in survey(response, truncated=truncated)
+            if ranked.fate.startswith("wins")
+        ]
+        nothing = found.text is None and found.rule in {"none", "empty", "thinking", "truncated"}
+        assert winners == ([] if nothing else [(found.rule, found.start)]), response
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,26 @@ async def test_logprobs_give_the_expected_score_and_fall_back_without_them() -> 
         assert (await judge.score(sample)).reward == 0.5
 
 
+def test_tokens_that_stand_for_the_same_score_add_up() -> None:
+    chances = {"1": 0.4, " 1": 0.2, "01": 0.1, "0": 0.2, "0 ": 0.1}
+    first_token = {token: math.log(chance) for token, chance in chances.items()}
+    assert expected_score(first_token, 1) == pytest.approx(0.7)
+    assert expected_score({"1": math.log(0.3), " 1": math.log(0.4)}, 1) == 1.0
+    for last in range(20, 70):  # Rounding may not lift a score above 1.
+        certain = {"7": math.log(0.3), " 7": math.log(last / 100)}
+        assert expected_score(certain, 7) == pytest.approx(1.0)
+        assert (expected_score(certain, 7) or 0.0) <= 1.0
+
+
+async def test_different_tokens_with_the_same_text_add_up() -> None:
+    # A tokenizer may have one `1` for the start of a word and another for the middle of one.
+    top = [{"token": t, "logprob": math.log(p)} for t, p in (("1", 0.4), ("1", 0.3), ("0", 0.3))]
+    reply = {"content": [{"token": "1", "top_logprobs": top}]}
+    async with judge_that(lambda _: said("1", logprobs=reply), mode="logprobs") as judge:
+        verdict = await judge.score(Sample(response="some text", info={"rubric": ["Is text."]}))
+    assert verdict.reward == pytest.approx(0.7)
+
+
 def test_probabilities_mostly_outside_the_scale_are_no_score() -> None:
     assert expected_score({"The": math.log(0.8), "1": math.log(0.2)}, 1) is None
     assert expected_score({}, 1) is None
