@@ -281,7 +281,9 @@ class _Probe:
                 reason = fault or self._fault(required, rest)
                 self._report(feature, Outcome.REPAIRED, reason, repairs)
             else:
-                self._report(feature, Outcome.SUPPORTED, "" if not fault else "repaired with the results")
+                self._report(
+                    feature, Outcome.SUPPORTED, "" if not fault else "repaired with the results"
+                )
 
     def _last_resorts(self) -> Options:
         """Return repairs for whole episodes, whose parts alone are shown."""
