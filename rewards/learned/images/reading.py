@@ -81,6 +81,8 @@ def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes
         raise BadImage("an image has bytes or a URL, not both")
     if part.data:
         return bytes(part.data)
+    if not part.url:
+        raise BadImage("an image needs bytes or a URL, and has neither")
     scheme, _, rest = part.url.partition(":")
     match scheme.lower():
         case "data":

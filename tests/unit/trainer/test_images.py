@@ -181,7 +181,7 @@ def test_a_model_without_a_vision_tower_refuses_images(tmp_path: Path) -> None:
         (ImagePart(data=b"no image"), "not an image of a format"),
         (ImagePart(data=RED.data[:80]), "cannot be decoded"),
         (ImagePart(url="https://example.com/cat.png"), "ludus fetches no URL"),
-        (ImagePart(), "no image can be had"),
+        (ImagePart(), "needs bytes or a URL, and has neither"),
         (picture("red", 6000, 4), "one side may be at most 100 times"),
     ],
 )
