@@ -173,7 +173,7 @@ def test_bytes_and_data_urls_are_read() -> None:
     ],
 )
 def test_no_url_is_fetched(url: str, tmp_path: Path) -> None:
-    with pytest.raises(BadImage, match=r"fetches no URL|holds no data|not base64"):
+    with pytest.raises(BadImage, match=r"fetches no URL|holds no data|not base64|has neither"):
         read_image(ImagePart(url=url), LIMITS, root=str(tmp_path))
 
 
