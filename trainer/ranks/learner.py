@@ -269,7 +269,6 @@ def refuse_unshared(config: TrainerConfig, held: torch.dtype) -> None:
         ConfigError: with the setting.
     """
     asked = {
-        "trainer.compile": config.compile,
         f"trainer.kernels = {config.kernels!r}": config.kernels != "torch",
         "weights in half precision": held.itemsize < 4,
     }

@@ -1,12 +1,14 @@
 """One rank of the equality test: every recipe, sharded and in one process, in one start.
 
-    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python equality.py OUT.json
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python equality.py OUT [compiled]
 
-Rank 0 also trains in one process, and writes the differences.
+Rank 0 also trains in one process, and writes the differences. With `compiled`, only compiled layers
+are trained, beside layers that are not.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from dataclasses import dataclass, field, replace
@@ -119,6 +121,11 @@ CASES = {
     "float16, overflows": Case(dtype=torch.float16, scale=2.0**40),
 }
 
+COMPILED = {
+    "compiled layers": Case(settings={"compile": True}),
+    "compiled layers, computed again": Case(settings={"compile": True, "checkpoint_layers": True}),
+}
+
 
 class Trained(NamedTuple):
     gradients: list[list[Tensor]]
@@ -223,12 +230,16 @@ def main() -> None:
     torch.set_num_threads(1)
     place = place_of()
     assert place is not None
-    ranks = Ranks(place, timeout_s=60)
+    compiled = "compiled" in sys.argv[2:]
+    if compiled:
+        # The graphs that are compiled, without the C++ compiler, which takes minutes for them.
+        torch.compile = functools.partial(torch.compile, backend="aot_eager")
+    ranks = Ranks(place, timeout_s=240 if compiled else 60)
     found: dict[str, Any] = {}
-    for name, case in CASES.items():
+    for name, case in (COMPILED if compiled else CASES).items():
         sharded = trained(case, ranks)
         if not place.rank:
-            found[name] = differences(sharded, trained(case, None))
+            found[name] = differences(sharded, trained(Case() if compiled else case, None))
     if not place.rank:
         out.write_text(json.dumps(found))
     ranks.close()

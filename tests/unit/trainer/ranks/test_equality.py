@@ -46,3 +46,18 @@ def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
         assert max(case["weights"], case["average"]) <= 1e-7, name
         for metric, (sharded, plain) in case["metrics"].items():
             assert sharded == pytest.approx(plain, rel=1e-4, abs=1e-5), (name, metric)
+
+
+@pytest.mark.slow
+def test_compiled_layers_on_ranks_have_the_gradients_of_one_process_that_compiles_nothing(
+    start: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "found.json"
+    started = start("equality.py", 2, out, "compiled")
+    said = [rank.communicate(timeout=500)[0] for rank in started]
+    assert [rank.returncode for rank in started] == [0, 0], "\n".join(said)
+    found = json.loads(out.read_text())
+    assert len(found) == 2
+    for name, case in found.items():
+        assert case["gradient"] <= 1e-6, name
+        assert case["weights"] <= 1e-7, name
