@@ -136,6 +136,10 @@ class Session:
         """
         async with self._turn:
             self._check()
+            if not self._session_process.pid:
+                # The slot may still be about to fork the process, which would then count as another
+                # process of the session. The answer to any request shows that it has been forked.
+                await self._ask_in_time({"do": "write", "files": {}})
             copyable(self._session_process)
             answer = await self._ask_in_time({"do": "snapshot"})
             # The session is not trusted to name its copy. `copyable` found no other process before.
