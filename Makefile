@@ -30,7 +30,7 @@ doctest: setup
 	@$(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider
 
 check: setup
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/pyright && $(BIN)/mypy
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/pyright --threads 2 && $(BIN)/mypy
 
 setup: .venv/ready
 
