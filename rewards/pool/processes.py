@@ -117,10 +117,16 @@ class PoolTemplate:
             PoolChannelClosed, OSError: the template is gone.
         """
         our_end, worker_end = socket.socketpair()
-        with self._lock, worker_end:
-            self._control.settimeout(CONTROL_TIMEOUT_S)
-            socket.send_fds(self._control, [b"f"], [worker_end.fileno()])
-            reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
+        try:
+            with self._lock, worker_end:
+                self._control.settimeout(CONTROL_TIMEOUT_S)
+                socket.send_fds(self._control, [b"f"], [worker_end.fileno()])
+                reply = channel.receive(
+                    self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S
+                )
+        except BaseException:
+            our_end.close()
+            raise
         return PoolWorker(int(str(reply["pid"])) if isinstance(reply, dict) else 0, our_end)
 
     def reap(self, worker: PoolWorker) -> PoolWorkerDeath:

@@ -90,8 +90,8 @@ class _Grading:
         our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             async with GradingRunners.of(self._sandbox).take() as test_runner:
-                with far:
-                    has_begun = await test_runner.begin(self._job, far.fileno(), report)
+                has_begun = await test_runner.begin(self._job, far.fileno(), report)
+                far.close()  # so that our end notices when the tests close theirs
                 if not has_begun:
                     return None
                 async with (
@@ -106,6 +106,7 @@ class _Grading:
             return None
         finally:
             our_end.close()
+            far.close()
             os.close(report)
 
     async def with_new_processes(self, mode: str) -> list[TestResult]:

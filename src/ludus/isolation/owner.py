@@ -101,10 +101,16 @@ class ForkServer:
             OSError: the fork server is gone.
         """
         our_end, worker_end = socket.socketpair()
-        with self._lock, worker_end:
-            self._control.settimeout(CONTROL_TIMEOUT_S)
-            socket.send_fds(self._control, [b"t"], [worker_end.fileno()])
-            reply = channel.receive(self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S)
+        try:
+            with self._lock, worker_end:
+                self._control.settimeout(CONTROL_TIMEOUT_S)
+                socket.send_fds(self._control, [b"t"], [worker_end.fileno()])
+                reply = channel.receive(
+                    self._control, deadline=time.monotonic() + CONTROL_TIMEOUT_S
+                )
+        except BaseException:
+            our_end.close()
+            raise
         return int(reply["pid"]), our_end
 
     def close(self) -> None:
