@@ -48,7 +48,7 @@ def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
             assert sharded == pytest.approx(plain, rel=1e-4, abs=1e-5), (name, metric)
 
 
-@pytest.mark.slow
+@pytest.mark.large  # tracing the layers takes minutes on two busy cores
 def test_compiled_layers_on_ranks_have_the_gradients_of_one_process_that_compiles_nothing(
     start: Any, tmp_path: Path
 ) -> None:
