@@ -18,7 +18,7 @@ every weight, autocast only those of products.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.large)])
 def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
     world: int, start: Any, tmp_path: Path
 ) -> None:
