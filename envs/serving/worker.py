@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer
+from ludus.isolation import Answer, WorkerPart
 from ludus.wire.codec import Format, encode
 from ludus.wire.faults import Fault
 
@@ -58,7 +58,7 @@ class Broken(msgspec.Struct, frozen=True):
     """The traceback, if the fault is a bug in the environment."""
 
 
-class EnvPart:
+class EnvPart(WorkerPart):
     """Plays the sessions of an environment in a worker process.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer
+from ludus.isolation import Answer, WorkerPart
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 
@@ -62,7 +62,7 @@ class Judged(msgspec.Struct, frozen=True):
     """The traceback of a bug in the verifier."""
 
 
-class VerifierPart:
+class VerifierPart(WorkerPart):
     """Scores samples in a worker process.
 
     Args:
