@@ -31,9 +31,10 @@ from ludus.errors import ConfigError
 from ..algorithms.aggregation import Sum
 from ..algorithms.surrogates.ratio import RatioStatistics
 from .calls import Bound
+from .chains import joined
 from .credit import Credit, Rollouts, credit
 from .inputs import Inputs, Made, Place, made_by, need
-from .loss import Loss, movement, value_loss, whole_loss
+from .loss import BY_TOKEN, BY_TOKEN_AGGREGATIONS, Loss, movement, value_loss, whole_loss
 from .recipe import Recipe, Shaping
 from .returned import one_tensor
 
@@ -89,10 +90,19 @@ class Algorithm:
 
     @property
     def compares(self) -> bool:
-        """Whether the loss compares the rows of a group. Such rows must be passed together, and a
-        row must be a whole rollout.
-        """
+        """Whether the loss compares the rollouts of a group. Their rows must be passed together."""
         return "groups" in self.loss_fn.required
+
+    @property
+    def whole(self) -> bool:
+        """Whether the loss reads more of a rollout than one token at a time: a ratio of the whole
+        sequence, its length, what came before a token. Its rows must be passed together.
+        """
+        agg, weights = self.agg, self.weights_fn
+        by_token = agg is None or agg.owned or agg.name in BY_TOKEN_AGGREGATIONS
+        in_pass = self.weighs_rows_alone and weights is not None
+        level = weights.options.get("level", "token") if in_pass and weights else "token"
+        return self.loss_fn.name not in BY_TOKEN or not by_token or level != "token"
 
     def shape(self, inputs: Inputs) -> Tensor:
         """Shape the rewards of whole groups; returns [N].
@@ -160,11 +170,15 @@ class Algorithm:
     def weigh_rows(self, rows: Inputs) -> Tensor:
         """Return the weights of a recipe that has some, for inputs with a row for each segment."""
         assert self.weights_fn is not None, "a recipe with weights"
-        return one_tensor(self.weights_fn(rows), self.weights_fn.name)
+        inputs, chains = joined(rows)
+        weights = one_tensor(self.weights_fn(inputs), self.weights_fn.name)
+        return weights if chains is None else chains.split(weights, _mask(rows))
 
     @property
     def weighs_rows_alone(self) -> bool:
-        """Whether a row's weights depend on that row alone, and nothing but the loss reads them."""
+        """Whether a rollout's weights depend on that rollout alone, and nothing but the loss reads
+        them.
+        """
         weights = self.weights_fn
         return (
             weights is not None
@@ -196,11 +210,14 @@ class Algorithm:
             rollouts = need(inputs.rollouts, "rollouts", where)
             mask = mask * ~_truncated(inputs)[rollouts].unsqueeze(1)
             inputs = replace(inputs, mask=mask)
-        weights, rows = self.weigh(inputs) if weigh else None, _by_row(inputs)
+        weights = self.weigh(inputs) if weigh else None
+        inputs, chains = joined(_by_row(inputs))
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
             drawn = {"generator": generator} if function.draws else {}
-            chosen = one_tensor(function(rows, **drawn), function.name).bool()
+            chosen = one_tensor(function(inputs, **drawn), function.name).bool()
+            if chains is not None:
+                chosen = chains.split(chosen, mask)
             kept = kept & (chosen if chosen.dim() == 2 else chosen.unsqueeze(1))
         if settings.corrections.denominator == "remaining":
             kept = kept & (weights > 0) if weights is not None else kept
@@ -214,8 +231,9 @@ class Algorithm:
 
         Args:
             inputs: what the recipe's loss reads, one row a segment: logp, old_logp, advantages,
-                mask [B, T]; weights, sampler_logp, ref_logp, entropy; rewards, groups [B]. Where
-                the algorithm `compares`, whole groups.
+                mask [B, T]; weights, sampler_logp, ref_logp, entropy; rewards, groups, rollouts
+                [B], and the counts of the whole batch (rollout_tokens, rollout_rows). Where the
+                algorithm `compares`, whole groups; where it needs them `whole`, whole rollouts.
             entropy_coefficient: the weight of the entropy bonus where it follows a target; None
                 takes the recipe's coefficient.
 
@@ -260,6 +278,10 @@ def _with_correct(inputs: Inputs) -> Inputs:
     if inputs.correct is not None or inputs.rewards is None:
         return inputs
     return replace(inputs, correct=(inputs.rewards > 0).to(inputs.rewards.dtype))
+
+
+def _mask(inputs: Inputs) -> Tensor:
+    return need(inputs.mask, "mask", Place.CORRECTIONS)
 
 
 def _truncated(inputs: Inputs) -> Tensor:

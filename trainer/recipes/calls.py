@@ -23,8 +23,10 @@ from .. import algorithms
 from .inputs import Inputs
 from .recipe import Option
 
-NOT_OPTIONS = frozenset({"agg", "generator"})
-"""Keywords that the trainer passes, not the recipe: the aggregator and the random generator."""
+NOT_OPTIONS = frozenset({"agg", "generator", "owners"})
+"""Keywords that the trainer passes, not the recipe: the aggregator, the random generator, and the
+rollouts that rows belong to.
+"""
 _SHARE = re.compile(r"(?:(?P<share>\d*\.?\d+)\s*\*\s*)?max_tokens")
 
 
@@ -44,6 +46,8 @@ class Bound:
     """Whether the function takes `agg`."""
     draws: bool
     """Whether the function takes a `generator`, since it draws random numbers."""
+    owned: bool = False
+    """Whether the function takes `owners`: it is given rows, and told the rollout of each."""
 
     def __call__(self, inputs: Inputs, **more: object) -> object:
         """Call the function with the inputs that match the parameters.
@@ -123,6 +127,7 @@ def bind(
         optional=tuple(p.name for p in tensors if p.default is not p.empty),
         aggregates=any(p.name == "agg" for p in parameters),
         draws=any(p.name == "generator" for p in parameters),
+        owned=any(p.name == "owners" for p in parameters),
     )
 
 

@@ -8,6 +8,7 @@ into. Its steps are tokens or turns, as the recipe says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from .. import algorithms
 from ..algorithms.masked import blank
 from .calls import Bound
-from .chains import Chains, Turns, earlier
+from .chains import Chains, Turns, earlier, joined
 from .inputs import Axis, Inputs, need
 from .recipe import AlgorithmSettings
 from .returned import one_tensor, two_tensors
@@ -34,6 +35,15 @@ class Credit(NamedTuple):
     """[B, T] in {0, 1}: the tokens at which the value head is read and trained; None means every
     trained token.
     """
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Credit:
+        """Return the credit with `change` applied to each tensor."""
+        returns, read = self.returns, self.value_mask
+        return Credit(
+            change(self.advantages),
+            None if returns is None else change(returns),
+            None if read is None else change(read),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +72,12 @@ def credit(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) ->
         result = _by_reward(estimator, settings, rollouts)
     elif "mask" in estimator.required:
         # A number for each token, from rewards of whole rollouts.
+        mask = _counted_mask(rollouts)
         by_row = rollouts.inputs.by_row(rollouts.owners)
-        result = _called(estimator, replace(by_row, mask=_counted_mask(rollouts)))
+        chained, chains = joined(replace(by_row, mask=mask, rollouts=rollouts.owners))
+        result = _called(estimator, chained)
+        if chains is not None:
+            result = result.each(lambda value: chains.split(value, mask))
     elif "segments" in estimator.required:
         # A number for each row, [B]; 0 for rows of rollouts that do not count.
         rows = rollouts.counted[rollouts.owners]
@@ -114,12 +128,7 @@ def _by_reward(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts
         result = _by_turn(estimator, chained)
     else:
         result = _called(estimator, chained)
-    returns, read = result.returns, result.value_mask
-    return Credit(
-        chains.split(result.advantages, mask),
-        None if returns is None else chains.split(returns, mask),
-        None if read is None else chains.split(read, mask),
-    )
+    return result.each(lambda value: chains.split(value, mask))
 
 
 def _by_turn(estimator: Bound, chained: Inputs) -> Credit:
