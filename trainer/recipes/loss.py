@@ -12,11 +12,10 @@ from torch import Tensor
 from .. import algorithms
 from ..algorithms.aggregation import Aggregator, Owners, Sum
 from ..algorithms.surrogates.ratio import RatioStatistics
-from .calls import Bound, defaults
+from .calls import Bound, defaults, two_tensors
 from .chains import Chains, joined
 from .inputs import Axis, Inputs, Place, need
 from .recipe import AlgorithmSettings
-from .returned import two_tensors
 
 _LOSS = Place.LOSS
 WHOLE_RATIOS = frozenset({"gspo_loss", "gspo_token_loss", "luspo_loss"})
@@ -106,9 +105,7 @@ def value_loss(agg: Bound | None, coefficient: float, value_clip: float, inputs:
     return coefficient * total, weight
 
 
-def aggregator(
-    agg: Bound | None, rows: Inputs, chains: Chains | None = None
-) -> Aggregator | None:
+def aggregator(agg: Bound | None, rows: Inputs, chains: Chains | None = None) -> Aggregator | None:
     """Return the recipe's aggregation; None for a loss that takes none.
 
     Args:
