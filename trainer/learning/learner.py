@@ -142,7 +142,8 @@ class Learner(PolicyReader):
             total, weight = 0.0, 0.0
             for part in self._passes(batch, some_rows, how.together):
                 with self._watching(batch, part):
-                    part_batch = batch.take(part).to(self.model.device)
+                    # In order: what comes later in a rollout stands in its later rows.
+                    part_batch = batch.take(part.sort().values).to(self.model.device)
                     predicted = self.predict(part_batch, entropy=how.entropy)
                     part_sum, part_weight = loss(part_batch, predicted)
                     self._backward(part_sum * self.scale.factor, predicted)

@@ -322,7 +322,7 @@ class Algorithm:
     def weigh_rows(self, rows: Inputs) -> Tensor:
         """Return the weights of a recipe that has some, for inputs with a row for each segment."""
         assert self.weights_fn is not None, "a recipe with weights"
-        inputs, chains = joined(rows)
+        inputs, chains = joined(rows, self.weights_fn)
         weights = one_tensor(self.weights_fn(inputs), self.weights_fn.name)
         return weights if chains is None else chains.split(weights, _mask(rows))
 
@@ -363,9 +363,10 @@ class Algorithm:
             mask = mask * ~_truncated(inputs)[rollouts].unsqueeze(1)
             inputs = replace(inputs, mask=mask)
         weights = self.weigh(inputs) if weigh else None
-        inputs, chains = joined(_by_row(inputs))
+        rows = _by_row(inputs)
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
+            inputs, chains = joined(rows, function)
             drawn = {"generator": generator} if function.draws else {}
             chosen = one_tensor(function(inputs, **drawn), function.name).bool()
             if chains is not None:
@@ -436,7 +437,7 @@ def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts)
         # A number for each token, from rewards of whole rollouts.
         mask = _counted_mask(rollouts)
         by_row = rollouts.inputs.by_row(rollouts.owners)
-        chained, chains = joined(replace(by_row, mask=mask, rollouts=rollouts.owners))
+        chained, chains = joined(replace(by_row, mask=mask, rollouts=rollouts.owners), estimator)
         result = _called(estimator, chained)
         if chains is not None:
             result = result.each(lambda value: chains.split(value, mask))

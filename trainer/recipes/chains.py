@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..algorithms.groups import first_rows, group_index
+from .calls import Bound
 from .inputs import Axis, Inputs
 
 
@@ -76,14 +77,19 @@ class Chains:
         return by_row.masked_fill(mask == 0, 0)
 
 
-def joined(rows: Inputs) -> tuple[Inputs, Chains | None]:
-    """Return the inputs of a function that sees whole rollouts, one row each, in the order of their
-    numbers; and the chains, None where every row is a rollout already.
+def joined(rows: Inputs, *functions: Bound) -> tuple[Inputs, Chains | None]:
+    """Return what functions are given of rows: whole rollouts, one row each, in the order of their
+    numbers; and the chains, None where the rows are given as they are.
+
+    Rows are given as they are where each is a rollout already, and to a function that asks for
+    `rollouts`: it counts segments on purpose, and is told whose they are.
 
     Args:
         rows: mask, and rollouts [B]; every other tensor has a value for each row or token.
+        functions: who is given the result.
     """
-    if rows.rollouts is None or rows.mask is None:
+    asks = any("rollouts" in (*each.required, *each.optional) for each in functions)
+    if asks or rows.rollouts is None or rows.mask is None:
         return rows, None
     owners, first = group_index(rows.rollouts), first_rows(rows.rollouts)
     if len(first) == len(owners):

@@ -59,10 +59,11 @@ def whole_loss(
     """Return the surrogate plus the terms that the recipe adds.
 
     Every function sees whole rollouts, one row each, however they were cut into the rows of
-    `inputs`; only aggregations that take `owners` see the rows.
+    `inputs`; only a surrogate that asks for `rollouts`, and aggregations that take `owners`, see
+    the rows.
     """
     rows = inputs
-    inputs, chains = joined(rows)
+    inputs, chains = joined(rows, surrogate)
     each = aggregator(agg, rows, chains)
     total, weight = two_tensors(
         surrogate(inputs, **({"agg": each} if each else {})), surrogate.name
@@ -149,7 +150,7 @@ def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
     without bounds.
     """
     low, high = _bounds(surrogate)
-    inputs, _ = joined(inputs)
+    inputs, _ = joined(inputs, surrogate)
     logp, old_logp = need(inputs.logp, "logp", _LOSS), need(inputs.old_logp, "old_logp", _LOSS)
     mask = need(inputs.mask, "mask", _LOSS)
     if surrogate.name in WHOLE_RATIOS:
