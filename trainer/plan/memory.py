@@ -25,8 +25,8 @@ from ludus.errors import ConfigError
 
 from ..config import LoraConfig, TrainConfig
 from ..learning.devices import pick_device
-from ..learning.logits import LOGITS_AT_ONCE
 from ..learning.precision import DTYPES
+from ..learning.readings import LOGITS_AT_ONCE
 from ..memory import (
     MIN_PASS,
     cached_bytes,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..engines.models import save_model
-from ..learning.average import FOLDER as AVERAGE
+from ..learning.copies import FOLDER as AVERAGE
 from .shards import write_shards
 from .source import ShardedWeights, local
 

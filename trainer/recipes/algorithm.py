@@ -84,10 +84,21 @@ class Assigned(NamedTuple):
     """What the loss reads beside the models' outputs, with the values of rollouts repeated for each
     row and the counts of the whole batch.
     """
+    together: Tensor | None
+    """[B] int: rows with the same number share a pass; None where a row may be alone in one."""
     value_scale: float = 1.0
     """The weight of the policy's term over that of the value's term. They differ where the value
     head is read at some tokens only.
     """
+
+
+class PassOutcome(NamedTuple):
+    """What a pass adds to the gradient, and how far it has moved the policy."""
+
+    total: Tensor
+    """The sum of the loss over the rows of the pass, the value's term included."""
+    weight: Tensor
+    moved: RatioStatistics | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,13 +287,16 @@ class Algorithm:
             prompt_tokens=of_prompts.tokens,
             **self._chosen_tokens(corrected.mask, credit.advantages, known),
         )
+        several = len(rollouts.unique()) < len(rollouts)
+        whole = rollouts if self.whole and several else None
+        together = inputs.groups if self.compares else whole
         if credit.value_mask is None:
             inputs = replace(inputs, rollout_values=owners.tokens)
-            return Assigned(shaped, kept, corrected.mask, inputs)
+            return Assigned(shaped, kept, corrected.mask, inputs, together)
         read = corrected.mask * credit.value_mask
         inputs = replace(inputs, rollout_values=Owners.of(rollouts, read).tokens)
         scale = self._weight_of_values(inputs, corrected.mask, read)
-        return Assigned(shaped, kept, corrected.mask, inputs, scale)
+        return Assigned(shaped, kept, corrected.mask, inputs, together, scale)
 
     def _chosen_tokens(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
         """Return the tensors for losses that mark or scale tokens by comparing all of them.
@@ -378,6 +392,36 @@ class Algorithm:
         if self.filters:
             weights = kept.to(mask.dtype) * (1.0 if weights is None else weights)
         return Corrected(mask, weights)
+
+    def on_pass(
+        self,
+        inputs: Inputs,
+        *,
+        weigh: bool = False,
+        entropy_coefficient: float | None = None,
+        value_scale: float = 1.0,
+        measure: bool = False,
+    ) -> PassOutcome:
+        """Weigh, measure and sum the loss of a pass.
+
+        Args:
+            inputs: as for `loss`; values, where a value head is trained.
+            weigh: whether the correction's weights are computed here, by the learner in the pass.
+            entropy_coefficient: as for `loss`.
+            value_scale: as `Assigned` has it.
+            measure: whether to measure how far the policy has moved.
+        """
+        if weigh:
+            inputs = replace(inputs, weights=self.weigh_rows(inputs))
+        moved = self.moved(inputs) if measure else None
+        loss = self.loss(inputs, entropy_coefficient=entropy_coefficient)
+        if inputs.values is None or inputs.returns is None:
+            return PassOutcome(loss.total, loss.weight, moved)
+        # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
+        read = need(inputs.mask, "mask", Place.LOSS)
+        read = read if inputs.value_mask is None else read * inputs.value_mask
+        value_total, _ = self.value_loss(replace(inputs, mask=read))
+        return PassOutcome(loss.total + value_scale * value_total, loss.weight, moved)
 
     def loss(self, inputs: Inputs, *, entropy_coefficient: float | None = None) -> Loss:
         """Compute the loss of a part of a batch, to be divided by the weight of the whole batch.

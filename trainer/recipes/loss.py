@@ -117,17 +117,15 @@ def aggregator(agg: Bound | None, rows: Inputs, chains: Chains | None = None) ->
     """
     if agg is None:
         return None
-    of_rows = rows.only(Axis.ROW)
-    of_rows = replace(of_rows, groups=rows.groups)
+    given = replace(rows.only(Axis.ROW), groups=rows.groups)
     split = chains is not None and (agg.owned or agg.name in BY_TOKEN_AGGREGATIONS)
+    if chains is not None and not split:
+        given = joined(replace(given, mask=rows.mask))[0]
 
     def aggregate(losses: Tensor, mask: Tensor) -> Sum:
-        given = of_rows
         if chains is not None and split:
             like = need(rows.mask, "mask", _LOSS)
             losses, mask = chains.split(losses, like), chains.split(mask, like)
-        elif chains is not None:
-            given = joined(replace(of_rows, mask=rows.mask))[0]
         owned = {"owners": owners(rows, mask)} if agg.owned else {}
         return two_tensors(agg(replace(given, losses=losses, mask=mask), **owned), agg.name)
 
