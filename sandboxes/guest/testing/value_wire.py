@@ -47,9 +47,8 @@ Name = Callable[[object], str]
 Find = Callable[[str], object]
 """Returns the object (or proxy) of a handle token."""
 
-HANDLES = "hofjgwy"
-"""The tags of objects that stay where they are: an object, an object of a class that the tests
-know, a class, an iterator, a generator, an awaitable, an asynchronous iterator. (From the tests,
+HANDLES = "hfjgwy"
+"""The tags of objects that stay where they are: an object, a class, an iterator, a generator, an awaitable, an asynchronous iterator. (From the tests,
 `f` is a function.)
 """
 
