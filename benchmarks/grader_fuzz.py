@@ -355,11 +355,39 @@ class _Liar{bases}:
         pass
 {methods}
 """
-_OPERATORS = (
-    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __radd__ __sub__ __rsub__ __abs__ __mul__ __contains__ "
-    "__bool__ __hash__ __len__ __iter__ __next__ __getitem__ __str__ __repr__ __format__ __round__ "
-    "__float__ __int__ __index__ __getattr__ __enter__ __exit__ __instancecheck__ __class__"
-).split()
+_OPERATORS = [
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__add__",
+    "__radd__",
+    "__sub__",
+    "__rsub__",
+    "__abs__",
+    "__mul__",
+    "__contains__",
+    "__bool__",
+    "__hash__",
+    "__len__",
+    "__iter__",
+    "__next__",
+    "__getitem__",
+    "__str__",
+    "__repr__",
+    "__format__",
+    "__round__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__getattr__",
+    "__enter__",
+    "__exit__",
+    "__instancecheck__",
+    "__class__",
+]
 _WRONG = ["-987654321", "'a lie'", "[-987654321]", "(0.123456789,)", "{'lie': -1}", "0.123456789", "None.__class__",
           "object()", "float('nan')", "float('inf')", "b'lie'", "1e308", "-1e308", "{-987654321}", "range(-99, -98)"]  # fmt: skip
 
@@ -436,9 +464,30 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         return "\n".join(lines)
 
     source = " ".join(program.tests)
-    builtin_names = ("all any sum abs len sorted isinstance type round map list repr str max min range print "
-                     "AssertionError TypeError int float enumerate zip set next").split()  # fmt: skip
-    flags = "passed ok good EPS same v a table deep items head values s add out value groups error T check candidate".split()
+    builtin_names = ["all", "any", "sum", "abs", "len", "sorted", "isinstance", "type", "round", "map", "list", "repr", "str", "max", "min", "range", "print", "AssertionError", "TypeError", "int", "float", "enumerate", "zip", "set", "next"]  # fmt: skip
+    flags = [
+        "passed",
+        "ok",
+        "good",
+        "EPS",
+        "same",
+        "v",
+        "a",
+        "table",
+        "deep",
+        "items",
+        "head",
+        "values",
+        "s",
+        "add",
+        "out",
+        "value",
+        "groups",
+        "error",
+        "T",
+        "check",
+        "candidate",
+    ]
     forms: dict[str, Callable[[], str]] = {
         "builtins": lambda: "".join(
             f"def {name}(*a, **k):\n    return True\n"

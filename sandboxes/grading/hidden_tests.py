@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import ClassVar
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -102,7 +103,7 @@ class References:
     policy: what a solution does can then never have it excused.
     """
 
-    _of_sandboxes: WeakKeyDictionary[Sandbox, References] = WeakKeyDictionary()
+    _of_sandboxes: ClassVar[WeakKeyDictionary[Sandbox, References]] = WeakKeyDictionary()
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = ref(sandbox)

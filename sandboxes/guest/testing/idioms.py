@@ -128,7 +128,7 @@ def examine(
 def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
     if interface.compares_objects:
-        return "compare objects by the solution's own methods"
+        return "compare objects by the solution's own __eq__ or `<`"
     if kind := interface.own_argument():
         return f"pass a {kind} of their own to the solution"
     for name in sorted(interface.names):

@@ -29,11 +29,6 @@ _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, 
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 
 
-def _is_plain(node: ast.expr) -> bool:
-    """Return whether an expression is written as plain data."""
-    return not any(isinstance(part, (ast.Name, ast.Call)) for part in ast.walk(node))
-
-
 def _crosses(kind: ast.ClassDef) -> bool:
     """Return whether objects of a class of the tests cross: functions, iterators and plain data."""
     defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
@@ -213,12 +208,12 @@ class Interface(NamesOfTests):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             looks = any(not isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
-            return looks and any(map(self.means_objects, sides)) and not any(map(_is_plain, sides))
+            return looks and sum(map(self.means_objects, sides)) > 1
         if isinstance(node, (ast.Set, ast.Dict)):
             return self.means_objects(node)
         if isinstance(node, ast.Subscript):
             return self.is_object(node.slice)
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or self.free(node.func):
             return False
         name = last_name(node.func)
         looks = name in _LOOKING or name.startswith("assert")
@@ -242,7 +237,7 @@ class Interface(NamesOfTests):
         return ""
 
     def _own_kind(self, node: ast.expr, own: Container[str], depth: int = 4) -> str:
-        """Return the class of the tests, or of a file in memory, that an expression makes, or ""."""
+        """Return the class of the tests or file in memory that an expression makes, or ""."""
         if isinstance(node, ast.Call):
             name = last_name(node.func)
             return name if name in own or name in ("StringIO", "BytesIO") else ""

@@ -174,13 +174,13 @@ class TestsLine:
         (`idioms`) or by the reference solution; here it is too late for an excuse.
         """
         self._wrong = self._wrong or (
-            f"the tests cannot judge this solution: they {idiom}. With a `reference` such a task is "
-            "refused when it is loaded"
+            f"the tests cannot judge this solution: they {idiom}. With a `reference`, such a task "
+            "is refused when it is loaded"
         )
         return ObjectRefused(self._wrong)
 
     def problem(self) -> str:
-        """Return what has failed the test for good, whatever the test caught; call once per test."""
+        """Return what has failed the test, whatever it caught; call once per test."""
         wrong, self._wrong = self._wrong, ""
         return self._broken or wrong
 

@@ -48,8 +48,8 @@ Find = Callable[[str], object]
 """Returns the object (or proxy) of a handle token."""
 
 HANDLES = "hfjgwy"
-"""The tags of objects that stay where they are: an object, a class, an iterator, a generator, an awaitable, an asynchronous iterator. (From the tests,
-`f` is a function.)
+"""The tags of objects that stay where they are: an object, a class, an iterator, a generator, an
+awaitable, an asynchronous iterator. (From the tests, `f` is a function.)
 """
 
 _Work = tuple[bool, object, str]
