@@ -35,7 +35,7 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.recipes.off_policy import corrected
+from ludus.trainer.recipes.resolve import corrected
 from ludus.trainer.rollout import Group, Ticket
 from ludus.trainer.rollout.cut import Cut
 from ludus.trainer.rollout.stages import Stages

@@ -20,16 +20,17 @@ from .engine_setup import EngineStart, open_engine
 from .engines import load_images, load_tokenizer
 from .engines.model_paths import locate_model
 from .engines.policy_text import EngineText, hand_over
+from .learning.credit import Scores
 from .learning.devices import pick_device
 from .learning.learner import Learner
-from .learning.policy_model import BelowAdapter, Scores, load_policy
+from .learning.policy_model import BelowAdapter, load_policy
 from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
 from .plan.idle import idle_settings
 from .ranks import current_ranks, make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
-from .recipes.off_policy import corrected, told_correction
+from .recipes.resolve import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
 from .rollout.context_check import check_context
 from .rollout.task_pool import TaskPool

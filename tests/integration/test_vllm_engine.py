@@ -1,4 +1,3 @@
-# pyright: basic
 """The vLLM engine on a real server, on CPU.
 
 Needs vLLM, in this environment or in that of the interpreter that LUDUS_VLLM_PYTHON names, which

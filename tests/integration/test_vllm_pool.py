@@ -1,4 +1,3 @@
-# pyright: basic
 """A run on two vLLM servers that somebody else started, one of which is killed and comes back.
 
 Needs vLLM; see test_vllm_engine.py.

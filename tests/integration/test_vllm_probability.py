@@ -1,4 +1,3 @@
-# pyright: basic
 """The probability reward on a vLLM server, beside transformers token by token.
 
 Needs vLLM, in this environment or in that of the interpreter that LUDUS_VLLM_PYTHON names.

@@ -23,7 +23,7 @@ from ..learning.devices import pick_device
 from ..learning.precision import slow_precision
 from ..ranks.group import place_of
 from ..recipes import plan_updates
-from ..recipes.off_policy import told_correction
+from ..recipes.resolve import told_correction
 from ..rollout import Collector, open_source
 from ..rollout.context_check import check_context, row_length
 from ..rollout.verifiers import open_verifiers

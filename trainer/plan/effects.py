@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..recipes.algorithm import Algorithm
 from ..recipes.conflicts import GROUP_ESTIMATORS
-from ..recipes.updates import UpdatePlan, clip_rests
+from ..recipes.resolve import UpdatePlan, clip_rests
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,3 @@
-# pyright: basic
 """The vLLM engine against a server that answers as vLLM documents, over real HTTP."""
 
 import asyncio

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Bounds on tokens follow the model's size and the memory; a slow type is told."""
 
 from __future__ import annotations

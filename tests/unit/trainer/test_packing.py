@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Packed rows and shared beginnings: less to compute, the same numbers."""
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def test_an_update_compares_with_the_tracked_rate_and_then_counts() -> None:
     experience = gather([group("a", 1.0, 1), group("b", 1.0, 2), group("b2", 0.0, 3)])
     assert experience is not None
     assert experience.tasks == ("a", "b", "b2")
-    batch, _ = made._credited(experience)  # pyright: ignore[reportPrivateUsage]
+    batch = made.credited(experience).batch
     # v = 8.5 / 9 and 1/2: surprises 1/18, 1/2, -1/2
     surprise = torch.tensor([1 / 18, 0.5, -0.5])
     expected = (surprise - surprise.mean()) / surprise.std()

@@ -1,4 +1,3 @@
-# pyright: basic
 """Reward models from nothing: random weights, written the way transformers writes any model."""
 
 from pathlib import Path

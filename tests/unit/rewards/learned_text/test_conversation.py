@@ -1,4 +1,3 @@
-# pyright: basic
 """What a policy wrote is text to a reward model: no spelling of a special token gets through."""
 
 import pytest

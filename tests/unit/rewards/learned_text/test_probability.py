@@ -1,4 +1,3 @@
-# pyright: basic
 """RLPR and SAR: numbers by transformers alone, on a folder's model and the policy's engine."""
 
 import asyncio

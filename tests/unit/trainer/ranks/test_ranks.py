@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Which passes are a rank's, what ranks send each other, and how they know of each other's end."""
 
 from __future__ import annotations
