@@ -122,7 +122,7 @@ def _bare_fields(item: tuple[object, ...]) -> object | None:
     if not (fields and methods):
         return None
     if kind not in _FIELDS_ALONE:
-        _FIELDS_ALONE[kind] = namedtuple(kind.__name__, fields)  # type: ignore[misc]
+        _FIELDS_ALONE[kind] = namedtuple(kind.__name__, fields)
     bare_kind: Any = _FIELDS_ALONE[kind]
     return bare_kind(*tuple.__iter__(item))  # type: ignore[no-any-return]
 

@@ -98,8 +98,8 @@ def build(parts: list[object]) -> object:
     derived: Derived
     if isinstance(plain, deque):
         derived = kind(plain, plain.maxlen)
-    elif hasattr(base, "_fields"):
-        derived = kind(*plain)
+    elif isinstance(plain, tuple) and hasattr(base, "_fields"):
+        derived = kind(*tuple.__iter__(plain))
     elif isinstance(plain, datetime.timedelta):
         derived = kind(plain.days, plain.seconds, plain.microseconds)
     elif isinstance(plain, datetime.date):
