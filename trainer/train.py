@@ -18,7 +18,7 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
-from .engine_setup import engine_numbers, sampled_here
+from .engines.open_engine import engine_numbers, sampled_here
 from .learning.experience import gather
 from .ranks import ending_with_ranks
 from .rollout import Group
@@ -30,8 +30,8 @@ from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
 from .run.saver import LearnedPolicy, Saver
+from .run.shield import shielded
 from .setup import Parts, assemble
-from .shield import shielded
 from .stream.fates import FateOf, fates_of_step
 from .stream.open_stream import open_stream
 from .stream.watchdog import Watchdog

@@ -19,10 +19,10 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, merge, resolve
 from ludus.trainer.recipes.calls import NOT_OPTIONS
 from ludus.trainer.rollout import Group
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 Fingerprint = tuple[float, ...]

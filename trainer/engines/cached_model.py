@@ -13,9 +13,9 @@ import torch
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
-from ..vision import ImageReader, RowImages, decode_rows, see
+from ..models.images import ImageReader, RowImages, decode_rows, see
+from ..models.loading import CausalLM
 from .kv_cache import RowCache
-from .models import CausalLM
 from .requests import spans
 
 

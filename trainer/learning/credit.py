@@ -23,8 +23,8 @@ from ludus.errors import ConfigError
 
 from ..recipes import Algorithm, Inputs, UpdateSettings
 from ..recipes.inputs import Made, made_by, need, offered
+from ..rollout.batch import Batch
 from ..rollout.tracker import SuccessTracker
-from .batch import Batch
 from .experience import Experience, played
 from .guard import refuse_broken
 from .reader import PolicyReader

@@ -16,8 +16,8 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.agent.trajectory import TRUNCATED
 
 from ..recipes import Inputs
+from ..rollout.batch import Batch, Row, as_row, pad
 from ..rollout.collect import Group
-from .batch import Batch, Row, as_row, pad
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Stops by a limit, which recipes call truncated."""

@@ -21,18 +21,17 @@ from torch.nn import Parameter
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError, UpdateRefused
 
-from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
-from ..engines.models import CausalLM
 from ..engines.vllm.probe import scorer_of
+from ..models.adapters import MergedWeights, has_adapter
+from ..models.loading import CausalLM
+from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
+from ..rollout.batch import Batch, units
 from ..run.checkpoint import WeightsWriter
 from ..settings.learner import Decay
-from ..weights import MemoryWeights, adapter_tensors, checked
-from .batch import Batch, units
 from .copies import AverageWriter, MasterWeights, WeightAverage
 from .guard import broken_units, is_finite, told
 from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions, trained_tensors
-from .steady import SteadyWeights
 
 __all__ = ["SHARDS", "Learner", "Loss", "Predicted"]
 

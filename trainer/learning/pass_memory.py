@@ -21,7 +21,7 @@ from torch.distributed._composable.checkpoint_activation import checkpoint as ch
 
 from ludus.errors import ConfigError, MissingExtra, TrainingFailed
 
-from ..adapters import decoder_layers
+from ..models.adapters import decoder_layers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

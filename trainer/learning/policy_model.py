@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ludus.errors import ConfigError
 
-from ..adapters import add_adapter, base_of, without_adapter
 from ..config import LoraConfig
-from ..engines.models import ADAPTER, CausalLM, load_model
-from .batch import Batch
+from ..models.adapters import add_adapter, base_of, without_adapter
+from ..models.loading import ADAPTER, CausalLM, load_model
+from ..rollout.batch import Batch
 from .learner import Learner
 
 

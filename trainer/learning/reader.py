@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from ..config import TrainerConfig
-from ..engines.models import CausalLM
-from ..memory import fitting_pass
-from ..vision import ImageReader, last_hidden
+from ..models.capacity import fitting_pass
+from ..models.devices import at_least_float32
+from ..models.images import ImageReader, last_hidden
+from ..models.loading import CausalLM
+from ..rollout.batch import Batch, passes
 from .attention import packed_hidden, why_unpackable
-from .batch import Batch, passes
 from .packing import MIN_SHARED, pack_rows, packed_size, packs
 from .pass_memory import Shortage, prepare_layers, use_liger
-from .precision import at_least_float32
 from .readings import (
     LOGITS_AT_ONCE,
     Reading,

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..engines.models import CausalLM
-from .batch import Batch
-from .precision import at_least_float32
+from ..models.devices import at_least_float32
+from ..models.loading import CausalLM
+from ..rollout.batch import Batch
 
 LOGITS_AT_ONCE = 1 << 26
 """Number of logits in a slice: 256 MB in float32."""

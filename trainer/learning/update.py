@@ -18,9 +18,9 @@ from ..algorithms import RatioStatistics, adaptive_entropy_coefficient
 from ..recipes import Algorithm, Inputs, UpdateSettings
 from ..recipes.inputs import need
 from ..recipes.recipe import EntropyBonus
+from ..rollout.batch import Batch
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
-from .batch import Batch
 from .credit import (
     Asked,
     Credited,

@@ -14,13 +14,12 @@ from typing import Any
 from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import make_context
 
-from ..chat_template import open_chat
 from ..config import TrainConfig
 from ..engines import load_images, load_tokenizer
-from ..engines.model_paths import locate_model
-from ..engines.models import outline_model
-from ..learning.devices import pick_device
-from ..learning.precision import slow_precision
+from ..models.chat_template import open_chat
+from ..models.devices import pick_device, slow_precision
+from ..models.loading import outline_model
+from ..models.model_paths import locate_model
 from ..ranks.group import place_of
 from ..recipes import plan_updates
 from ..recipes.resolve import told_correction

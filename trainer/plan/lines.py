@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from ..config import AsyncConfig
-from ..learning.devices import pick_device
+from ..models.devices import pick_device
 from .facts import PlanFacts
 from .size import checkpoint_bytes, checkpoints_kept, checkpoints_written
 

@@ -24,10 +24,8 @@ import torch
 from ludus.errors import ConfigError
 
 from ..config import LoraConfig, TrainConfig
-from ..learning.devices import pick_device
-from ..learning.precision import DTYPES
 from ..learning.readings import LOGITS_AT_ONCE
-from ..memory import (
+from ..models.capacity import (
     MIN_PASS,
     cached_bytes,
     fitting_cache,
@@ -36,6 +34,7 @@ from ..memory import (
     prefill_bytes,
     training_bytes,
 )
+from ..models.devices import DTYPES, pick_device
 from .size import ModelSize
 
 if TYPE_CHECKING:

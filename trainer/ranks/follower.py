@@ -10,10 +10,9 @@ from ludus.errors import LudusError
 from ..learning.update import Updater
 from .control import Follower, Order
 from .group import Ranks
-from .learner import ShardedLearner
+from .learner import ShardedLearner, ShardWriter
 from .source import ShardedWeights
 from .updater import follow_step
-from .writer import ShardWriter
 
 logger = logging.getLogger(__name__)
 

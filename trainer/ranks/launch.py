@@ -21,9 +21,9 @@ from ludus import __version__
 from ludus.errors import ConfigError
 
 from ..config import TrainConfig
-from ..learning.devices import pick_device
 from ..learning.learner import Learner
 from ..learning.update import Updater
+from ..models.devices import pick_device
 from ..run.folder import referring
 from .control import Follower
 from .group import Ranks, place_of

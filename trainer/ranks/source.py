@@ -12,9 +12,9 @@ from torch.distributed.tensor import DTensor
 
 from ludus.agent.engine import TensorMeta
 
-from ..adapters import BELOW, NAME, has_adapter, plain_name
-from ..engines.models import CausalLM
-from ..weights import PIECE_BYTES, adapter_tensors, bytes_of, described
+from ..models.adapters import BELOW, NAME, has_adapter, plain_name
+from ..models.loading import CausalLM
+from ..models.weights import PIECE_BYTES, adapter_tensors, bytes_of, described
 from .group import Ranks
 
 

@@ -14,9 +14,9 @@ from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import Learner
-from ..shield import shielded
 from .checkpoint import Retention, SavedModel, checkpoints, save_checkpoint, step_of
 from .folder import RunFolder
+from .shield import shielded
 
 Tell = Callable[[int, str, str], None]
 """Shows a person a notice, by the step, its name and its text."""

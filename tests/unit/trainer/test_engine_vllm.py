@@ -41,9 +41,8 @@ from ludus.trainer.engines.vllm.probe import Probe
 from ludus.trainer.engines.vllm.served import inspect
 from ludus.trainer.engines.vllm.server import GUARD, Launch, VllmServer, command, environment
 from ludus.trainer.engines.vllm.worker import EXTENSION
-from ludus.trainer.learning.steady import SteadyWeights
-from ludus.trainer.weight_files import write_weights
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.weight_files import write_weights
+from ludus.trainer.models.weights import MemoryWeights, SteadyWeights
 
 
 class Documented:

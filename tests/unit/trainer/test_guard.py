@@ -13,16 +13,16 @@ from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import UpdateRefused
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Batch
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.guard import broken_units
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import PassLoss, Updater
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.batch import Batch
 from ludus.trainer.run.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
-from ludus.trainer.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict
 
 POISON = 39

@@ -25,17 +25,17 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.learning.batch import Batch, Row
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.recipes import TrackerSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.batch import Batch, Row
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.rollout.source import LocalSource
 from ludus.trainer.rollout.task_pool import TaskPool
 from ludus.trainer.rollout.tracker import Score, SuccessTracker
-from ludus.trainer.tiny import build_model, write_tiny_policy
 from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 

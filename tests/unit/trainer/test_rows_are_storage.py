@@ -25,6 +25,7 @@ from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import (
     Algorithm,
     Inputs,
@@ -35,7 +36,6 @@ from ludus.trainer.recipes import (
 )
 from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 ROLLOUTS, LONGEST, SEEDS = 6, 9, range(8)

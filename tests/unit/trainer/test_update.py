@@ -10,14 +10,14 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Batch, passes
 from ludus.trainer.learning.credit import idle_rows, rows_of_updates
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
-from ludus.trainer.tiny import build_model
+from ludus.trainer.rollout.batch import Batch, passes
 from ludus.verdict import Verdict
 
 

@@ -27,8 +27,8 @@ from ludus.trainer.engines.vllm import LearnerSide, VLLMEngine
 from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.images import encoded
 from ludus.trainer.engines.vllm.served import Served
-from ludus.trainer.tiny_vision import build_image_reader
-from ludus.trainer.vision import Pixels
+from ludus.trainer.models.images import Pixels
+from ludus.trainer.models.tiny import build_image_reader
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")
 IMAGE_ID = 4

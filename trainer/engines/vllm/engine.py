@@ -16,8 +16,8 @@ from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, RequestTimeout, ServerFault
 
 from ...config import VLLMConfig
-from ...vision import ImageReader
-from ...weight_files import as_file
+from ...models.images import ImageReader
+from ...models.weight_files import as_file
 from .calls import (
     ENGINE_PREFIX,
     GENERATE,

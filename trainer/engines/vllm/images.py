@@ -18,8 +18,7 @@ from torch import Tensor
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
-from ...vision import ImageReader, Pixels
-from ...vision.reader import digest_of
+from ...models.images import ImageReader, Pixels, digest_of
 
 IMAGE = "image"
 """The modality's name in vLLM."""

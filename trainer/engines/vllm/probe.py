@@ -18,8 +18,8 @@ import torch
 from ludus.agent import Engine, Sampling
 from ludus.errors import StaleWeights
 
-from ...learning.steady import SteadyWeights
-from ..models import CausalLM
+from ...models.loading import CausalLM
+from ...models.weights import SteadyWeights
 
 PROMPT_TOKENS = 48
 SAMPLED_TOKENS = 32

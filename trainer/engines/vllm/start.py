@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...config import VLLMConfig
-from ...learning.steady import SteadyWeights
-from ...vision import ImageReader
-from ..models import CausalLM
+from ...models.images import ImageReader
+from ...models.loading import CausalLM
+from ...models.weights import SteadyWeights
 from .client import VllmClient
 from .engine import Ignored, LearnerSide, VLLMEngine
 from .probe import TOLERANCE, Probe, Scorer, probe_prompt, scorer_of

@@ -1,5 +1,3 @@
-# pyright: basic
-# mypy: disable-error-code="arg-type, return-value"
 """Models and tokenizers from transformers folders; all untyped calls into transformers are in this
 file.
 """
@@ -24,7 +22,7 @@ from transformers.utils import logging
 from ludus.agent.chat import Tokenizer
 from ludus.errors import ConfigError
 
-from ..adapters import (
+from .adapters import (
     CONFIG_FILE,
     base_below,
     base_of,
@@ -33,8 +31,11 @@ from ..adapters import (
     merged_tensors,
     save_adapter,
 )
-from ..vision import ImageReader, load_image_reader, reads_images
+from .images import ImageReader, load_image_reader, reads_images
 from .model_paths import locate_model
+
+# pyright: basic
+# mypy: disable-error-code="arg-type, return-value"
 
 
 class ModelTensors(Protocol):

@@ -1,4 +1,4 @@
-"""The numeric types of the model's computation."""
+"""Devices, and the numeric types of a model's computation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ import torch
 from torch import Tensor
 
 from ludus.errors import ConfigError
+
+
+def pick_device(name: str) -> str:
+    """Resolve `auto`, `cpu`, `cuda` or `cuda:1` to a device name.
+
+    Raises:
+        ConfigError: CUDA was asked for by name and is not available.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"model.device is {name!r}, but torch sees no CUDA device; use auto or cpu"
+        )
+    return name
+
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -28,7 +28,7 @@ from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.estimates import Estimate, mean_over_tasks, wilson
 
-from .config import (
+from ..config import (
     EvalConfig,
     LoraConfig,
     ModelConfig,
@@ -38,12 +38,12 @@ from .config import (
     TrainConfig,
     TrainerConfig,
 )
-from .demo import FAULT_IN_WORDS, TASKS as EXPRESSIONS, claim
-from .engines.model_paths import locate_model
-from .run.progress import ProgressWatcher, sft_progress
-from .run.report import write_report
-from .sft import run_sft
-from .train import run_training
+from ..models.model_paths import locate_model
+from ..run.progress import ProgressWatcher, sft_progress
+from ..run.report import write_report
+from ..sft import run_sft
+from ..train import run_training
+from .calculator import FAULT_IN_WORDS, TASKS as EXPRESSIONS, claim
 
 KIND = "right_"
 """Beginning of the metric that names the kind of a question."""

@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import ContextManager
 
-from .chat_template import open_chat
-from .config import ModelConfig
-from .engines import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
-from .engines.model_paths import locate_model
-from .learning.devices import pick_device
-from .learning.precision import DTYPES, slow_precision
+from ..config import ModelConfig
+from ..models.chat_template import open_chat
+from ..models.devices import DTYPES, pick_device, slow_precision
+from ..models.model_paths import locate_model
+from . import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
 
 logger = logging.getLogger(__name__)
 

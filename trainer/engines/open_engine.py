@@ -14,18 +14,17 @@ import torch
 
 from ludus.agent import Engine
 
-from .config import LoraConfig, TrainConfig
-from .engines import EngineLimits, LocalEngine
-from .engines.models import write_shell
-from .engines.pool import EnginePool, PooledEngine, Publishing
-from .engines.process import EngineSpec, ProcessEngine
-from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
-from .learning.devices import pick_device
-from .learning.learner import Learner
-from .learning.policy_model import load_policy
-from .learning.precision import DTYPES
-from .rollout.context_check import row_length
-from .run.folder import RunFolder
+from ..config import LoraConfig, TrainConfig
+from ..learning.learner import Learner
+from ..learning.policy_model import load_policy
+from ..models.devices import DTYPES, pick_device
+from ..models.loading import write_shell
+from ..rollout.context_check import row_length
+from ..run.folder import RunFolder
+from . import EngineLimits, LocalEngine
+from .pool import EnginePool, PooledEngine, Publishing
+from .process import EngineSpec, ProcessEngine
+from .vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
 
 T = TypeVar("T")
 

@@ -1,5 +1,3 @@
-# pyright: basic
-# mypy: disable-error-code="no-any-return"
 """LoRA: low-rank matrices that are trained beside frozen weights (arXiv 2106.09685).
 
 A layer computes `W x + s B A x` with W frozen, A [r, in], B [out, r] and s = alpha / r. B starts
@@ -26,11 +24,16 @@ from torch import Tensor
 from ludus.agent.engine import TensorMeta
 from ludus.errors import ConfigError, MissingExtra
 
-from .config import LoraConfig
+from ..config import LoraConfig
 from .weights import adapter_tensors, described, in_pieces
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+# pyright: basic
+# mypy: disable-error-code="no-any-return"
+
 
 NAME = "default"
 """Name of the adapter inside the model's layers, peft's own."""

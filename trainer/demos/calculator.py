@@ -26,7 +26,7 @@ from ludus.envs.families.arithmetic.arithmetic_env import MISTAKEN_FOR
 from ludus.envs.families.arithmetic.expressions import OPERATORS
 from ludus.errors import ConfigError
 
-from .config import (
+from ..config import (
     EvalConfig,
     ModelConfig,
     RolloutConfig,
@@ -35,11 +35,11 @@ from .config import (
     TrainConfig,
     TrainerConfig,
 )
-from .run.progress import ProgressWatcher, sft_progress
-from .run.report import write_report
-from .sft import run_sft
-from .tiny import briefing_phrases, write_tiny_policy
-from .train import run_training
+from ..models.tiny import briefing_phrases, write_tiny_policy
+from ..run.progress import ProgressWatcher, sft_progress
+from ..run.report import write_report
+from ..sft import run_sft
+from ..train import run_training
 
 ENV = "ludus/arithmetic-v0"
 TASKS = "max_operations=2&max_number=9&operators=%2B*"

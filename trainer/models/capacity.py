@@ -15,6 +15,7 @@ import torch
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+
 MAX_PASS = 16_384
 MAX_KEPT = 200_000
 """Bounds that hold however much memory is free; that longer passes gain nothing is a judgement,
