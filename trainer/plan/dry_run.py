@@ -1,4 +1,4 @@
-"""The lines of a plan, section by section.
+"""The plan of a run, section by section: what it would do, what it takes, what has no effect.
 
 Everything that a run checks before it spends anything is checked here as well, without a model's
 weights, an engine, or a file in the run folder.

@@ -1,4 +1,4 @@
-"""The early end of a group: what has finished counts, the rest is cancelled.
+"""Collects groups of rollouts: many episodes at the same time, and the early end of a group.
 
 All rollouts of a group share task and environment seed and differ in sampling seed. Both seeds
 follow from the group's ordinal, so that a group that is played again is the same group. An episode
