@@ -38,7 +38,7 @@ from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.recipes.resolve import corrected
 from ludus.trainer.rollout import Group, Ticket
-from ludus.trainer.rollout.cut import Cut
+from ludus.trainer.rollout.collect import Cut
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import Accounts
 from ludus.trainer.stream.plan import StreamPlan

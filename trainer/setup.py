@@ -33,15 +33,14 @@ from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, r
 from .recipes.resolve import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
 from .rollout.context_check import check_context
-from .rollout.task_pool import TaskPool
-from .rollout.tasks import Tasks, TaskStream
+from .rollout.scoring import open_verifiers
+from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
-from .rollout.verifiers import open_verifiers
 from .run.changes import keep_recipe, refuse_changes
 from .run.checkpoint import load_state
 from .run.claim import RunClaim
 from .run.folder import RunFolder
-from .run.judges import keep_judges, unmeasured
+from .run.report import keep_judges, unmeasured
 from .stream.state import StreamState
 
 

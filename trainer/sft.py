@@ -42,7 +42,7 @@ from .run.changes import refuse_changes
 from .run.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
 from .run.claim import RunClaim
 from .run.folder import RunFolder
-from .run.shield import shielded
+from .run.saver import shielded
 
 logger = logging.getLogger(__name__)
 

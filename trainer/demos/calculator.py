@@ -36,7 +36,7 @@ from ..config import (
     TrainerConfig,
 )
 from ..models.tiny import briefing_phrases, write_tiny_policy
-from ..run.progress import ProgressWatcher, sft_progress
+from ..run.journal import ProgressWatcher, sft_progress
 from ..run.report import write_report
 from ..sft import run_sft
 from ..train import run_training

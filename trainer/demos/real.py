@@ -39,7 +39,7 @@ from ..config import (
     TrainerConfig,
 )
 from ..models.model_paths import locate_model
-from ..run.progress import ProgressWatcher, sft_progress
+from ..run.journal import ProgressWatcher, sft_progress
 from ..run.report import write_report
 from ..sft import run_sft
 from ..train import run_training

@@ -29,8 +29,7 @@ from ..models.capacity import fitting_cache, fitting_prefill
 from ..models.images import ImageReader
 from ..models.loading import CausalLM
 from ..models.weights import checked, refuse_foreign
-from .cached_model import CachedModel
-from .prefixes import PrefixStore
+from .cached_model import CachedModel, PrefixStore
 from .requests import GenerationRequest, check_placed, deliver, fail, taken
 from .running import RunningBatch
 from .scoring import Scoring, score_rows

@@ -22,7 +22,7 @@ from ludus.agent import WeightSource
 from ludus.errors import ConfigError, UpdateRefused
 
 from ..config import TrainerConfig
-from ..engines.vllm.probe import scorer_of
+from ..engines.vllm.served import scorer_of
 from ..models.adapters import MergedWeights, has_adapter
 from ..models.loading import CausalLM
 from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked

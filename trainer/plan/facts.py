@@ -18,8 +18,7 @@ from ..recipes import Algorithm, UpdatePlan
 from ..rollout import EnvSource
 from ..rollout.demonstrations import ExpertPolicy, demonstrate
 from ..stream.open_stream import MAX_REFILLS
-from .memory import MemoryEstimate
-from .size import ModelSize
+from .memory import MemoryEstimate, ModelSize
 
 DEMONSTRATIONS = 8
 """Number of demonstrations from which the expected length of an answer is taken."""

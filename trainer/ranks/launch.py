@@ -95,7 +95,7 @@ def follow_training(config: TrainConfig) -> None:
         RankLost: a rank died or failed.
     """
     from ..setup import open_follower  # imports this module itself
-    from .follower import follow
+    from .updater import follow
 
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)

@@ -28,9 +28,8 @@ from ..models.capacity import fitting_pass
 from ..models.loading import CausalLM, save_model
 from ..rollout.batch import Batch
 from .group import Ranks
-from .sharding import Root, shard_modules, unshare
+from .sharding import Root, ShardedWeights, local, shard_modules, unshare
 from .shards import placed, write_shards
-from .source import ShardedWeights, local
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 

@@ -17,7 +17,7 @@ from ludus.estimates import mean_over_tasks
 from ludus.trainer.demos.calculator import ENV, TASKS, served
 from ludus.trainer.rollout import open_source
 from ludus.trainer.rollout.evaluate import HeldOutScores, held_out
-from ludus.trainer.run.progress import ProgressWatcher, numbers_line
+from ludus.trainer.run.journal import ProgressWatcher, numbers_line
 from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served
 

@@ -18,7 +18,7 @@ from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.run.checkpoint import checkpoints
 from ludus.trainer.run.evaluations import EvaluationCalls, Evaluations, ScoredStep, ScoreHistory
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.run.notice_board import NoticeBoard, read_notices
+from ludus.trainer.run.notices import NoticeBoard, read_notices
 from ludus.trainer.run.saver import LearnedPolicy, Saver
 from ludus.verdict import Verdict
 

@@ -24,7 +24,7 @@ from ludus.trainer.run.checkpoint import (
     save_checkpoint,
 )
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.run.notice_board import NoticeBoard, read_notices
+from ludus.trainer.run.notices import NoticeBoard, read_notices
 from ludus.trainer.run.saver import LearnedPolicy, Saver
 
 

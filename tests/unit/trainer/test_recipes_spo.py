@@ -34,7 +34,7 @@ from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.batch import Batch, Row
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.rollout.source import LocalSource
-from ludus.trainer.rollout.task_pool import TaskPool
+from ludus.trainer.rollout.tasks import TaskPool
 from ludus.trainer.rollout.tracker import Score, SuccessTracker
 from ludus.trainer.train import run_training
 from ludus.verdict import Verdict

@@ -27,7 +27,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
-from ludus.trainer.rollout.verifiers import open_verifiers
+from ludus.trainer.rollout.scoring import open_verifiers
 from ludus.trainer.setup import assemble
 
 RANKED = """

@@ -26,12 +26,11 @@ from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer
-from ludus.trainer.ranks.follower import follow
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.ranks.source import whole
-from ludus.trainer.ranks.updater import LeadUpdater
+from ludus.trainer.ranks.updater import LeadUpdater, follow
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.run.checkpoint import (
     Retention,

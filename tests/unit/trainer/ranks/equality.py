@@ -30,8 +30,8 @@ from ludus.trainer.models.adapters import add_adapter
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.ranks.source import whole
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
