@@ -42,12 +42,12 @@ class Frame(NamedTuple):
     body: bytes
 
 
-class BadFrame(ValueError):
-    """The received bytes are not a frame."""
-
-
 class LineClosed(ConnectionError):
-    """The other side is gone, or sends what is not a frame."""
+    """The other side is gone, or sends what cannot be read."""
+
+
+class BadFrame(LineClosed):
+    """The received bytes are not a frame."""
 
 
 def pack(call: int, tag: int, thread_number: int, body: bytes) -> bytes:
@@ -174,6 +174,18 @@ class Line:
         """Whether a frame was received already, which `receive` has not returned."""
         return bool(self._received)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the other side has not closed the connection, as far as can be seen from here."""
+        try:
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            if not poll.poll(0):
+                return True
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except (OSError, ValueError):
+            return False
+
     def send(
         self,
         tag: int,
@@ -213,11 +225,12 @@ class Line:
 
         Raises:
             TimeoutError: the deadline, a value of `time.monotonic()`, is over.
-            LineClosed: the other side closed or died, or sent what is not a frame.
+            BadFrame: the other side sent what is not a frame.
+            LineClosed: the other side closed or died.
         """
         while not self._received:
             if self._ends:
-                raise LineClosed(str(self._ends[0] or "the connection was closed"))
+                raise self._ends[0] or LineClosed("the connection was closed")
             remaining_s = None if deadline is None else deadline - time.monotonic()
             if remaining_s is not None and remaining_s <= 0:
                 raise TimeoutError("no answer in time")

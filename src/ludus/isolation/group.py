@@ -311,7 +311,9 @@ class AnyWorker:
             WorkerLost: two workers were lost on it, or none could be started.
             NoFreeWorker: no worker was free within `queue_s`.
         """
-        start = partial(WorkerProcess.call, tag=tag, thread_number=1, body=body, timeout_s=timeout_s)
+        start = partial(
+            WorkerProcess.call, tag=tag, thread_number=1, body=body, timeout_s=timeout_s
+        )
         losses = 0
         while True:
             worker = None if self._waiting else self._free_worker(alone=bool(losses))
@@ -326,9 +328,7 @@ class AnyWorker:
                 if lost.end is WorkerEnd.UNSTARTED or losses == MAX_LOSSES or self._stopping:
                     raise
 
-    async def _turn(
-        self, start: _Start, queue_s: float, *, alone: bool
-    ) -> asyncio.Future[Answer]:
+    async def _turn(self, start: _Start, queue_s: float, *, alone: bool) -> asyncio.Future[Answer]:
         """Wait until a worker has the call."""
         waiting = _Waiting(start, alone=alone)
         try:

@@ -366,7 +366,8 @@ class WorkerProcess:
         if self._transport is not None:
             self._transport.abort()
         if self.process is not None:
-            asyncio.get_running_loop().remove_reader(self.process.handle)
+            if self.process.handle >= 0:
+                asyncio.get_running_loop().remove_reader(self.process.handle)
             self.death = death = await blocking(self.process.reap)
             if self.end is None:
                 # We did not end the process. Whoever sent SIGKILL is unknown, and so is an end
@@ -441,7 +442,8 @@ class WorkerProcess:
         assert self.process is not None
         loop = asyncio.get_running_loop()
         loop.call_later(DRAIN_S, self._closed, None)
-        loop.remove_reader(self.process.handle)
+        if self.process.handle >= 0:
+            loop.remove_reader(self.process.handle)
 
     def _closed(self, error: BaseException | None) -> None:
         if isinstance(error, BadFrame):

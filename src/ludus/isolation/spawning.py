@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from io import FileIO
 from typing import IO, Any
 
 import msgspec
@@ -94,9 +95,14 @@ class OwnedProcess:
         """
         self._wait = wait
         self._is_reaped = False
+        self._files: list[FileIO] = []
+        """What `close` closes: files, which are closed once and with this object at the latest."""
+        if output >= 0:
+            self._files.append(FileIO(output))
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
                 self.handle = os.pidfd_open(pid)
+                self._files.append(FileIO(self.handle))
 
     def kill(self) -> None:
         """Send SIGKILL to the process and its group.
@@ -139,11 +145,9 @@ class OwnedProcess:
     def close(self) -> None:
         """Close what this side holds of the process; safe to call twice."""
         self.sock.close()
-        for name in ("output", "handle"):
-            descriptor = getattr(self, name)
-            setattr(self, name, -1)
-            if descriptor >= 0:
-                os.close(descriptor)
+        self.output = self.handle = -1
+        for file in self._files:
+            file.close()
 
 
 def start_interpreter(
@@ -233,15 +237,7 @@ class _Parent:
         if not self._lock.acquire(blocking=False):
             return True  # another thread is talking with it, and will notice its end
         try:
-            poll = select.poll()
-            poll.register(self._line.sock, select.POLLIN)
-            # Between calls the process sends nothing, so input is the end of the connection, or
-            # the answer to a question that was given up.
-            if not poll.poll(0):
-                return True
-            return bool(self._line.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except (OSError, ValueError):
-            return False
+            return self._line.is_open
         finally:
             self._lock.release()
 

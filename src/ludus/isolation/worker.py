@@ -97,6 +97,7 @@ def _end_with_owner(owner: int) -> None:
 def serve(sock: socket.socket, part: WorkerPart, max_body: int) -> None:
     """Answer calls until the owner is gone, which ends the process."""
     if part.takes_turns:
+        part.start(lambda number: ThreadPoolExecutor(1))
         gc.freeze()
         line = Line(sock, max_body)
         try:
