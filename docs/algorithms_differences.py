@@ -8,6 +8,7 @@ with a single one. What is compared is the sum of the gradients of a step's upda
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,5 +195,5 @@ def _rollout(draw: torch.Generator, reward: float, place: int) -> Trajectory:
 
 if __name__ == "__main__":
     of_recipes = learn()
-    print(matrix(of_recipes))
+    sys.stdout.write(matrix(of_recipes) + "\n")
     write(render(of_recipes))
