@@ -68,16 +68,12 @@ class EnvPart(WorkerPart):
 
     def __init__(self, served: ServedEnv, max_bytes: int) -> None:
         served.load()
+        self.is_async = served.is_async
         self._served = served
         self._max_bytes = max_bytes
         self._sessions: dict[str, EnvSession] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._thread_of: Callable[[int], Executor] | None = None
-
-    @property
-    def is_async(self) -> bool:
-        """Whether sessions run side by side on the event loop."""
-        return self._served.is_async
 
     def about(self) -> bytes:
         """Return the card of the environment, encoded."""

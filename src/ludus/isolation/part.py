@@ -30,13 +30,10 @@ class WorkerPart(Protocol):
     the data cannot be shared. `start` follows in the worker.
     """
 
-    @property
-    def is_async(self) -> bool:
-        """Whether calls run side by side on the event loop of the worker; otherwise each call runs
-        on a worker thread, which the call names by its `thread_number`.
-        """
-        ...
-
+    is_async: bool
+    """Whether calls run side by side on the event loop of the worker; otherwise each call runs on a
+    worker thread, which the call names by its `thread_number`.
+    """
     takes_turns: bool = False
     """Whether calls run one after another on the main thread of the worker, without an event loop:
     for owners without one, and for signals whose default action ends the process.

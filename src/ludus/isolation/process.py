@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
@@ -107,18 +108,16 @@ class WorkerLost(Exception):
         self.end = end
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """A call that was made and not answered."""
 
-    __slots__ = ("deadline", "frame", "future", "timeout_s")
-
-    def __init__(self, future: asyncio.Future[Answer], timeout_s: float, frame: bytes) -> None:
-        self.future = future
-        self.timeout_s = timeout_s
-        self.frame = frame
-        """The encoded call, until it is sent."""
-        self.deadline = math.inf
-        """A value of `time.monotonic()`; infinite until the call is sent."""
+    future: asyncio.Future[Answer]
+    timeout_s: float
+    frame: bytes
+    """The encoded call, until it is sent."""
+    deadline: float = math.inf
+    """A value of `time.monotonic()`; infinite until the call is sent."""
 
 
 class WorkerProcess:
@@ -434,7 +433,7 @@ class WorkerProcess:
                 call.future.set_exception(CallFailed(failure))
         del self.open[answer.call]
         self.idle_since = time.monotonic()
-        if self.is_worn and self.is_empty:
+        if self.calls >= self._max_calls and not self.open and not self.sessions:
             self.stop(WorkerEnd.STOPPED, "it has served enough")
         self._on_free()
 
