@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .learning.learner import Learner
     from .learning.update import Updater
     from .recipes import Algorithm, Inputs, Recipe, UnknownRecipe, load_recipe, recipe_names
-    from .recipes.resolve import resolve
+    from .recipes.resolution import resolve
     from .rollout import Collector, EnvSource, EpisodeScorer, Group, open_source
     from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
     from .run.folder import RunFolder
@@ -94,7 +94,7 @@ __getattr__, __dir__ = lazy_exports(
         ".learning.learner": "Learner",
         ".learning.update": "Updater",
         ".recipes": "Algorithm Inputs Recipe UnknownRecipe load_recipe recipe_names",
-        ".recipes.resolve": "resolve",
+        ".recipes.resolution": "resolve",
         ".rollout": "Collector EnvSource EpisodeScorer Group open_source",
         ".run.checkpoint": "load_state newest_checkpoint save_checkpoint",
         ".run.folder": "RunFolder",

@@ -12,7 +12,13 @@ from .memory import MemoryTool
 from .memory_folder import MemoryFolder
 from .protocol import ContextManager, Sizes
 from .records import Records
-from .registry import UnknownContext, context_names, find_context, register_context
+from .registry import (
+    UnknownContext,
+    context_names,
+    describe_contexts,
+    find_context,
+    register_context,
+)
 from .resum import ReSum
 from .settings import ContextSettings, make_context
 from .sizes import TokenBounds, measure_sizes
@@ -53,6 +59,7 @@ __all__ = [
     "WriteText",
     "add_to_prompt",
     "context_names",
+    "describe_contexts",
     "find_context",
     "make_context",
     "measure_sizes",

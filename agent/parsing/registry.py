@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ludus.errors import ConfigError, UnknownName
-from ludus.offered import load_offered, offered_names
+from ludus.registry import load_offered, offered_names
 
 from .deepseek import DeepSeekV3Format, DeepSeekV31Format
 from .dsml import DeepSeekV4Format, DeepSeekV32Format

@@ -17,8 +17,9 @@ from ludus.wire.faults import fault_of, status_of
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
 
+from ..functions import never_blocks
 from ..protocol import BatchVerifier, Verifier
-from ..registry import as_verifier, build_verifier, find_verifier, never_blocks
+from ..registry import as_verifier, build_verifier, find_verifier
 from .placement import OwnProcess, VerifierHost, WorkerProcesses
 from .residents import default_budget, refuse_beyond
 from .reward_wire import (

@@ -10,7 +10,7 @@ import msgspec
 
 from .calls import defaults
 from .recipe import Recipe
-from .resolve import resolve
+from .resolution import resolve
 
 
 def effective(recipe: Recipe) -> dict[str, object]:

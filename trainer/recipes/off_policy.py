@@ -7,7 +7,7 @@ import msgspec
 from .algorithm import Algorithm
 from .conflicts import CORRECTED_LOSSES
 from .recipe import Recipe
-from .resolve import resolve
+from .resolution import resolve
 
 DEFAULT_WEIGHTS = "tis_weights"
 """Truncated importance weights, at most 2 per token. Multiplied by a clipped ratio to the learner

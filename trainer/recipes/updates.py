@@ -29,7 +29,7 @@ def plan_updates(algorithm: Algorithm, *, groups: int, wanted: int = 0) -> Updat
             with at most as many mini-batches as groups.
 
     >>> from .recipe import load_recipe
-    >>> from .resolve import resolve
+    >>> from .resolution import resolve
     >>> plan_updates(resolve(load_recipe("gspo")), groups=2).settings.splits
     2
     """

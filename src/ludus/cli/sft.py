@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ludus.errors import MissingExtra
+from ludus.trainer.config import SFTConfig
 
 from .arguments import VerbHelp
 from .interruptible import run_interruptible
@@ -22,16 +23,15 @@ def main(arguments: list[str]) -> int:
     """Train, print the checkpoint's path, and return 0, or 130 if interrupted after a
     checkpoint.
     """
+    config = parse_settings(
+        SFTConfig, arguments, VerbHelp(verb="sft", about=ABOUT, example=EXAMPLE)
+    )
     try:
-        from ludus.trainer.config import SFTConfig
         from ludus.trainer.run.checkpoint import checkpoints
         from ludus.trainer.run.progress import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
-    config = parse_settings(
-        SFTConfig, arguments, VerbHelp(verb="sft", about=ABOUT, example=EXAMPLE)
-    )
     try:
         with sft_progress(config.steps) as progress:
             checkpoint = run_interruptible(run_sft(config, progress=progress))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
+from ludus.trainer.config import TrainConfig
 
 from .arguments import VerbHelp
 from .interruptible import run_interruptible
 from .loading import command_line
 from .settings import parse_settings
-
-if TYPE_CHECKING:
-    from ludus.trainer.config import TrainConfig
 
 ABOUT = """\
 ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
@@ -36,10 +33,6 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
-    try:
-        from ludus.trainer.config import TrainConfig
-    except ImportError as error:
-        raise MissingExtra.of("train", needed_for="ludus train") from error
     rest = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,

@@ -14,7 +14,6 @@ from ludus.errors import ConfigError, TrainingFailed
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.real_demo import (
-    RealDemoConfig,
     answered_twice,
     chosen,
     conclude,
@@ -23,6 +22,7 @@ from ludus.trainer.real_demo import (
     warm_start_of,
 )
 from ludus.trainer.run.folder import RunFolder
+from ludus.trainer.settings.demos import RealDemoConfig
 from ludus.trainer.tiny import write_tiny_policy
 from ludus.verdict import Verdict
 
