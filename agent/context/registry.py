@@ -42,21 +42,21 @@ BUILTIN: dict[str, Shipped] = {
     ),
     "fold": Shipped("ludus.agent.context.fold:Fold", "Lets the policy open branches and return"),
     "clear": Shipped(
-        "ludus.agent.context.clear:ClearToolResults", "Clears the results of old tool calls"
+        "ludus.agent.context.keep:ClearToolResults", "Clears the results of old tool calls"
     ),
     "memory": Shipped(
         "ludus.agent.context.memory:MemoryTool", "Offers the tool `memory`, and clears full windows"
     ),
     "records": Shipped(
-        "ludus.agent.context.records:Records",
+        "ludus.agent.context.keep:Records",
         "Replaces old exchanges by an index, from which the policy can fetch them",
     ),
     "mem1": Shipped(
-        "ludus.agent.context.state:InternalState",
+        "ludus.agent.context.fold:InternalState",
         "Keeps the policy's own state between turns, and nothing else",
     ),
     "agent_fold": Shipped(
-        "ludus.agent.context.agent_fold:FoldSteps",
+        "ludus.agent.context.fold:FoldSteps",
         "Keeps blocks that the policy writes, and the newest step",
     ),
     "memagent": Shipped(
@@ -64,7 +64,7 @@ BUILTIN: dict[str, Shipped] = {
         "Reads long documents chunk by chunk into an overwritten memory",
     ),
     "resum": Shipped(
-        "ludus.agent.context.resum:ReSum", "Continues from summaries that another model writes"
+        "ludus.agent.context.summarize:ReSum", "Continues from summaries that another model writes"
     ),
 }
 """The managers of ludus."""

@@ -27,7 +27,7 @@ from ludus.agent import (
     opening_of,
 )
 from ludus.agent.context import ContextSettings
-from ludus.agent.episode_images import line_of
+from ludus.agent.episodes import line_of
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.agent.images import refuse_unseen
 from ludus.envs import AddedTools, EnvSession, Tool

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ludus.agent.viewer.rendering import render
+from ludus.agent.viewer.page import render
 from ludus.envs.serving.env_wire import EnvCard
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, LudusError, UnknownEnv

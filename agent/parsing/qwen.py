@@ -1,4 +1,4 @@
-"""The Hermes format of Qwen 2.5 and 3: a JSON object between `<tool_call>` tags.
+"""The formats of Qwen: Hermes, and the tags of Qwen3-Coder.
 
     <tool_call>
     {"name": "calculator", "arguments": {"expression": "1+1"}}
@@ -7,10 +7,25 @@
 A JSON decoder reads the object from the opening tag on. Searching for the closing tag would be
 wrong, since that may occur inside a string argument. Several objects, or a list, between two
 tags are several calls.
+
+    <tool_call>
+    <function=write>
+    <parameter=path>
+    a.txt
+    </parameter>
+    <parameter=lines>
+    [1, 2]
+    </parameter>
+    </function>
+    </tool_call>
+
+How values are read is said in `tag_arguments`. A function may also end with its call, before
+another call or at the end of the turn.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,8 +33,9 @@ from typing import Any
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .json_calls import CUT, after_space, as_json, decoder, numbered
+from .arguments import CUT, after_space, as_json, as_text, decoder, numbered
 from .scan import MAX_CALLS, scan
+from .tag_arguments import TagGrammar, unpadded
 
 
 class HermesFormat:
@@ -73,3 +89,39 @@ def _objects(text: str, start: int) -> tuple[list[Any], int, str]:
         if not text.startswith("{", position):
             break
     return values, position, ""
+
+
+_OUTER = r"(?:seed:)?tool_call"
+_FUNCTION = rf"(?:<{_OUTER}>\s*)?<function=(?P<name>[^<>\n]{{0,256}})>"
+_GRAMMAR = TagGrammar(
+    beginning=re.compile(rf"{_FUNCTION}|<{_OUTER}>(?:\s*<function=)?|<function="),
+    function=re.compile(_FUNCTION),
+    parameter=re.compile(r"<parameter=(?P<key>[^<>\n]{0,256})>"),
+    closing=re.compile("</parameter>"),
+    end=re.compile(rf"</function>(?:\s*</{_OUTER}>)?|</{_OUTER}>"),
+    follows=re.compile(rf"\s*(?:<parameter=|</function>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>))"),
+    inner=unpadded,
+    form="a call is <function=name>, then <parameter=key>value</parameter> for each argument",
+)
+
+
+class Qwen3CoderFormat:
+    """Calls written as XML-like tags."""
+
+    name = "qwen3_coder"
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        return scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete, tools=tools))
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would."""
+        written: list[str] = []
+        for call in calls:
+            parameters = "".join(
+                f"<parameter={name}>\n{as_text(value)}\n</parameter>\n"
+                for name, value in call.arguments.items()
+            )
+            function = f"<function={call.name}>\n{parameters}</function>"
+            written.append(f"<tool_call>\n{function}\n</tool_call>")
+        return "\n".join(written)
