@@ -23,7 +23,7 @@ from rich.table import Table
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import PageHead, page_of
 from ludus.envs import make_async
-from ludus.envs.families.image_prompt.words import (
+from ludus.envs.families.image_prompt.scenes import (
     COLOURS,
     PLACES,
     SAID_COLOURS,

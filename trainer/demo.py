@@ -22,8 +22,7 @@ from rich.console import Console
 from ludus.agent import Episode, Turn
 from ludus.agent.episodes import read_episodes
 from ludus.envs import make_async
-from ludus.envs.families.arithmetic.arithmetic_env import MISTAKEN_FOR
-from ludus.envs.families.arithmetic.expressions import OPERATORS
+from ludus.envs.families.arithmetic import MISTAKEN_FOR, OPERATORS
 from ludus.errors import ConfigError
 
 from .config import (

@@ -23,9 +23,8 @@ from ludus.wire.stream_client import ClientStream
 from ludus.wire.sync_transport import SyncTransport
 
 from ..gym import GymEnv
-from .client import BlockingSession, RemoteSession, card_of
+from .client import BlockingSession, OneByOne, RemoteSession, card_of, send_batch
 from .env_wire import EnvCard, EnvList, Operation, Reply
-from .operators import OneByOne, send_batch
 
 
 class RemoteServer:

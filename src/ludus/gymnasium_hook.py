@@ -24,7 +24,7 @@ def install() -> None:
 
 
 def _register() -> None:
-    from ludus.envs.gymnasium_ids import register_in_gymnasium
+    from ludus.envs.gym import register_in_gymnasium
 
     register_in_gymnasium()
 

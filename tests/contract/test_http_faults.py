@@ -19,9 +19,8 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.client import OneByOne, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
-from ludus.envs.serving.operators import OneByOne
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits

@@ -26,13 +26,21 @@ from ludus.rewards import Sample, Verifier, make_verifier
 from ludus.verdict import Verdict
 from ludus.wire.arguments import parse_served
 
+from ...problem_files import split_of
 from ...protocol import Briefing, TextEnv
-from ...splits import split_of
 from ...tasks import GeneratedTasks, Task, digest_of
-from .generator import ImageGenerator, ShapeRenderer, png_of
-from .scenes import Cluster, draw_scene, likeness, prompt_of, request_of, said, told
-from .seeing import seen
-from .words import PLACES, SAID_COUNTS
+from .pictures import ImageGenerator, ShapeRenderer, png_of, seen
+from .scenes import (
+    PLACES,
+    SAID_COUNTS,
+    Cluster,
+    draw_scene,
+    likeness,
+    prompt_of,
+    request_of,
+    said,
+    told,
+)
 
 CHECK = "check"
 MAX_DRAWS = 10_000

@@ -16,7 +16,7 @@ from rich.text import Text
 from ludus.background import run_on_loop
 from ludus.contract import Report, RuleOutcome
 from ludus.envs.checks import examine_env
-from ludus.envs.checks.patience import STEP_TIMEOUT_S
+from ludus.envs.checks.subject import STEP_TIMEOUT_S
 from ludus.envs.serving.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier

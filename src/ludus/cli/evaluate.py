@@ -32,7 +32,7 @@ from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.agent.images import refuse_unseen
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
-from ludus.envs.serving.own_threads import OwnThreads
+from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError

@@ -23,7 +23,7 @@ from ludus.envs.families.search.protocol import (
     MAX_QUERY_CHARS,
     MAX_RESULTS,
 )
-from ludus.envs.families.search.service import SEARCH_TIMEOUT_S
+from ludus.envs.families.search.retrievers import SEARCH_TIMEOUT_S
 from ludus.wire.background import BackgroundServer
 from ludus.wire.server import HttpServer
 
