@@ -21,7 +21,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, Observation
 
 from .protocol import Info, TextEnv
-from .registry import build_env, on_register
+from .registry import build_env
 from .session import EnvSession, Stepped
 from .spaces import TextSpace
 from .tasks import TaskPage, TaskSet
@@ -183,19 +183,3 @@ def is_async_env(env: TextEnv) -> bool:
     methods = [env.reset, env.step, env.close]
     plain = not any(inspect.iscoroutinefunction(method) for method in methods)
     return not plain or any(tool.is_async for tool in env.tools.values())
-
-
-def register_in_gymnasium() -> None:
-    """Make every ludus id, of now and later, known to `gymnasium.make`."""
-    on_register(_register)
-
-
-def _register(env_id: str) -> None:
-    if env_id not in gymnasium.registry:
-        gymnasium.register(
-            env_id,
-            entry_point="ludus.envs.gym:make",
-            kwargs={"env": env_id},
-            disable_env_checker=True,
-            order_enforce=False,
-        )

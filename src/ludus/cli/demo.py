@@ -5,9 +5,8 @@ from __future__ import annotations
 from ludus.errors import MissingExtra
 from ludus.trainer.settings.demos import DemoConfig, RealDemoConfig
 
-from .arguments import VerbHelp
-from .interruptible import run_interruptible
-from .settings import parse_settings
+from .arguments import VerbHelp, parse_settings
+from .signals import run_interruptible
 
 ABOUT = """\
 Serve an environment in another process, warm a small policy up on faulty demonstrations, and let

@@ -47,9 +47,10 @@ in `_PLACES`.
 _PLACES = {
     "list": "listing",
     "eval": "evaluate",
-    "mock-judge": "mock_judge",
+    "mock-judge": "judges:main_mock",
     "demo-real": "demo:main_real",
-    "check-judge": "check_judge",
+    "check-judge": "judges:main_check",
+    "sft": "train:main_sft",
 }
 
 EXAMPLES = """\

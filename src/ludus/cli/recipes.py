@@ -12,8 +12,7 @@ import tyro
 from ludus.errors import MissingExtra
 from ludus.trainer.recipes import load_recipe, recipe_names
 
-from .actions import Action, run_action
-from .arguments import VerbHelp, parse
+from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus recipes [list]           one line each, with the updates of a step and the source

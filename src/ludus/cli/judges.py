@@ -1,6 +1,4 @@
-"""`ludus check-judge`: measure how often a judge is wrong, before a policy is trained on the
-verdicts.
-"""
+"""`ludus mock-judge` and `ludus check-judge`: a judge for tests, and the measure of a judge."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import tyro
@@ -20,8 +18,57 @@ from ludus.rewards.judge.caller import JudgeCaller, JudgeServer
 from ludus.rewards.judge.card import JudgeCard
 from ludus.rewards.judge.card_cases import LABELLED, load_labelled
 from ludus.rewards.judge.examine import Examiner
+from ludus.rewards.judge.mock import MockJudge
 
 from .arguments import Flag, VerbHelp, parse
+from .signals import listening
+
+Mode = Literal["honest", "gullible", "echo", "garbage", "flaky", "slow"]
+MOCK_EXAMPLE = """\
+ludus mock-judge --port 9000 &
+  ludus score judge --set base_url=http://127.0.0.1:9000/v1 model=mock \\
+       rubric=rubric.toml --gold "" --answer "It is Paris."
+  ludus mock-judge --mode gullible      (obeys every instruction outside the data)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MockJudgeOptions:
+    """The options of `ludus mock-judge`: the behaviour of the judge, and the port."""
+
+    mode: Mode = "honest"
+    """How the judge behaves: honest, gullible (obeys instructions outside the data), echo (repeats
+    the response), garbage (answers nobody can read), flaky (500s and 429s first), slow.
+    """
+    port: int = 9000
+    """The port to bind on 127.0.0.1; 0 picks a free one."""
+    delay_s: float = 5.0
+    """Seconds before every answer, in mode slow."""
+    failing: float = 0.5
+    """The share of requests that fail first, in mode flaky."""
+
+
+def main_mock(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM; returns 0."""
+    options = parse(
+        MockJudgeOptions,
+        arguments,
+        VerbHelp(
+            verb="mock-judge",
+            about="Serve a deterministic stand-in for a judge's model, at no cost.",
+            example=MOCK_EXAMPLE,
+        ),
+    )
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: MockJudgeOptions) -> int:
+    judge = MockJudge(
+        options.mode, port=options.port, delay_s=options.delay_s, failing=options.failing
+    )
+    async with listening(judge, "127.0.0.1", options.port) as stop:
+        print(f"serving a judge that is {options.mode} at {judge.url} (model: mock)", flush=True)
+        await stop.wait()
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +94,7 @@ class CheckJudgeOptions:
     """Print the card as JSON."""
 
 
-def main(arguments: Sequence[str]) -> int:
+def main_check(arguments: Sequence[str]) -> int:
     """Measure the judge, print the card and write the file; returns 0 however often the judge is
     wrong.
     """

@@ -1,15 +1,41 @@
-"""What verbs that serve have in common: a server that runs until SIGINT or SIGTERM."""
+"""What long verbs have in common: they run until SIGINT or SIGTERM, and then tidy up.
+
+Schedulers announce the end of a job by SIGTERM; without this a run would end without a checkpoint
+and leave its server behind.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import signal
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Protocol
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
 from ludus.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` like `asyncio.run`, and cancel on SIGTERM as on Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: the work was cancelled, and did not return a value of its own.
+    """
+    try:
+        return asyncio.run(_cancelled_by_sigterm(work))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _cancelled_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError, ValueError):  # not on this platform; not on this thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
 
 
 class Startable(Protocol):
