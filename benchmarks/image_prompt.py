@@ -45,7 +45,7 @@ from ludus.trainer.demo import accuracy
 from ludus.trainer.sft import run_sft
 from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.train import run_training
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 ENV = "ludus/image-prompt-v0"
 SETTING = "clusters=2&max_count=3"

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError, LudusError, UnknownEnv
-from ludus.registry import Description, Registry, Shipped, origin
+from ludus.registry import Description, Registry, Shipped, check_plain, origin
 
 from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv

@@ -13,9 +13,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from ludus.arguments import check_plain, options_of
 from ludus.errors import ConfigError, LudusError, UnknownVerifier
-from ludus.registry import Description, Registry, Shipped
+from ludus.registry import Description, Registry, Shipped, check_plain, options_of
 
 from .functions import FunctionVerifier, ScoreFunction, name_of
 from .learned.batching import Batched

@@ -14,9 +14,8 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError, LudusError, UnknownName
-from ludus.registry import Description, Registry, Shipped, origin
+from ludus.registry import Description, Registry, Shipped, check_plain, origin
 
 from .protocol import ContextManager
 

@@ -19,7 +19,7 @@ from typing import Any
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from ..trajectory import Stop
 from .protocol import ContextManager, Decision, Handled, History, Reopen, Sizes

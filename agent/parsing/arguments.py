@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.llm.json_text import CUT, MAX_NESTED, decoder, fault_of, read_arguments
+from ludus.llm.chat_wire import CUT, MAX_NESTED, decoder, fault_of, read_arguments
 from ludus.messages import ToolCall
 
 __all__ = [

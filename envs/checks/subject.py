@@ -19,7 +19,7 @@ from ludus.contract import NotApplicable
 from ludus.errors import CheckFailed, ConfigError, RewardUnavailable, UnknownTask
 from ludus.messages import Message, Observation
 from ludus.verdict import Status
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from ..gym import GymEnv, make
 from ..protocol import Info, TextEnv

@@ -7,10 +7,10 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol
 
+from ludus.background import end_task
 from ludus.errors import LudusError, ServerFault
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, fault_of
-from ludus.wire.tasks import end_task
 
 from ..gym import run_sync
 from ..protocol import Briefing

@@ -11,8 +11,8 @@ import msgspec
 from ludus.errors import LudusError, UnknownVerifier
 from ludus.isolation import WorkerLimits
 from ludus.verdict import Verdict
+from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
-from ludus.wire.arguments import parse_served, refuse_repeated
 from ludus.wire.faults import fault_of, status_of
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item

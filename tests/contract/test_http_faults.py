@@ -44,7 +44,7 @@ from ludus.messages import ImagePart, Message, Role, TextPart
 from ludus.rewards.exact import exact
 from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
-from ludus.wire.affinity import choose
+from ludus.wire.address import choose
 from ludus.wire.chaos import Chaos
 from ludus.wire.server import HttpServer
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError
+from ludus.registry import check_plain
 
 from .. import algorithms
 from .inputs import Inputs

@@ -14,7 +14,7 @@ from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.serving.own_server import OwnServer, may_block
 from ludus.errors import ConfigError
 from ludus.secret import Secret
-from ludus.wire.arguments import format_served, parse_served, told_arguments
+from ludus.wire.address import format_served, parse_served, told_arguments
 
 THREADS = 16
 CALL_S = 120.0

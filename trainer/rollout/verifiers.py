@@ -12,7 +12,7 @@ from ludus.errors import UnknownVerifier
 from ludus.rewards import Verifier, make_verifier
 from ludus.rewards.measured import judges_of
 from ludus.secret import Secret
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from ..config import RewardConfig
 from .scoring import WeightedVerifier

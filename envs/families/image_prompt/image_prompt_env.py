@@ -24,7 +24,7 @@ from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, user
 from ludus.rewards import Sample, Verifier, make_verifier
 from ludus.verdict import Verdict
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from ...problem_files import split_of
 from ...protocol import Briefing, TextEnv

@@ -32,8 +32,7 @@ from ludus.errors import (
 )
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
-from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client, RetryPolicy
+from ludus.wire.client import AsyncTransport, Client, RetryPolicy
 from ludus.wire.codec import Format
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Context, Load, Path, Route, post

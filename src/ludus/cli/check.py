@@ -22,7 +22,7 @@ from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.checks import examine_verifier
 from ludus.rewards.score import close_verifier
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 from ludus.wire.faults import Refused
 from ludus.wire.strict import decode_request
 

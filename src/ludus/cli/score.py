@@ -22,7 +22,7 @@ from ludus.rewards.maths import check_golds, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
 from ludus.rewards.report import ScoringReport, by_category, read_rows, score_rows
 from ludus.rewards.score import close_verifier, score_sample
-from ludus.wire.arguments import parse_served, read_value
+from ludus.wire.address import parse_served, read_value
 
 from .arguments import Flag, VerbHelp, parse
 from .names import from_file, take_options, with_options

@@ -38,7 +38,7 @@ from ludus.isolation import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.secret import NO_SECRET
-from ludus.wire.arguments import format_served, parse_served, told_arguments
+from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer

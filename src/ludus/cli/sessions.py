@@ -13,7 +13,7 @@ from ludus.envs.serving.connect import connect
 from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.serving.own_server import OwnServer, may_block
 from ludus.errors import ConfigError
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from .names import NameKind, ensure_known, kind_of
 

@@ -12,7 +12,7 @@ from ludus.cli.score import ScoreOptions
 from ludus.cli.serve import ServeOptions
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainConfig
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 
 def test_flags_of_a_verifier_move_into_its_name() -> None:

@@ -36,8 +36,7 @@ from ludus.rewards import Sample
 from ludus.rewards.registry import register_verifier
 from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 
 def shown(prompt: str, size: int = 96) -> str:

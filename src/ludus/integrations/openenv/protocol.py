@@ -1,15 +1,19 @@
-"""The messages of OpenEnv's protocol: what its clients send, and what they are shown.
+"""OpenEnv's messages, an environment behind them, and the calls of its JSON-RPC.
 
 Nothing here has a place for `info`, where an environment may put its gold.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 
+from ludus.envs.serving.env_wire import EnvCard
+from ludus.envs.serving.server import EnvService
 from ludus.errors import (
     ConfigError,
     EpisodeEnded,
@@ -25,7 +29,7 @@ from ludus.messages import Message, Observation, ToolCall, as_messages, assistan
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.strict import read_item
 
-from ..hosted import Opening, PlayedTurn
+from ..hosted import HostedEpisode, Opening, PlayedTurn
 
 LIST_TOOLS, CALL_TOOL, SAY = "list_tools", "call_tool", "say"
 SAY_TOOL: dict[str, Any] = {
@@ -274,3 +278,182 @@ def _code_of(error: BaseException) -> ErrorCode:
             return ErrorCode.VALIDATION_ERROR
         case _:
             return ErrorCode.EXECUTION_ERROR
+
+
+class Game:
+    """Plays episodes for a client, one operation at a time.
+
+    Args:
+        service: the started service of environments.
+        card: what the service says of the environment.
+    """
+
+    def __init__(self, service: EnvService, card: EnvCard) -> None:
+        self.card = card
+        self.touched = time.monotonic()
+        self.turn = asyncio.Lock()
+        """Held by whoever plays, where requests of one client may come at the same time."""
+        self._service = service
+        self._episode = HostedEpisode(service, card.id)
+        self._label: str | None = None
+        self._tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in card.briefing.tools
+        ]
+
+    async def reset(self, parameters: dict[str, Any]) -> Result:
+        """Begin an episode. What is neither `seed` nor `episode_id` is an option of the
+        environment; options that are None count as not given.
+
+        Raises:
+            LudusError: the episode cannot begin; see `shapes.error_data`.
+        """
+        self.touched = time.monotonic()
+        own = {
+            name: parameters[name]
+            for name in ("seed", "episode_id")
+            if parameters.get(name) is not None
+        }
+        request = read_item(own, ResetRequest)
+        options = {
+            name: value
+            for name, value in parameters.items()
+            if name not in ("seed", "episode_id") and value is not None
+        }
+        opening = await self._episode.reset(seed=request.seed, options=options, carries_images=True)
+        self._label, self._tools = request.episode_id, opening.tools
+        return opening_result(opening)
+
+    async def step(self, message: object, *, carries_images: bool = True) -> Result:
+        """Play an action, or answer a request for the list of tools.
+
+        Args:
+            message: the action.
+            carries_images: whether the client is told more of the observation than its text.
+
+        Raises:
+            RewardUnavailable: the verdict is not ok, or there is an image that is not carried.
+            LudusError: the action cannot be played; see `shapes.error_data`.
+        """
+        self.touched = time.monotonic()
+        action = read_action(message)
+        if action.type == LIST_TOOLS:
+            return tools_result(self.tools)
+        if action.type == CALL_TOOL and action.tool_name == SAY and not self._declares_say:
+            text = action.arguments.get("text")
+            if not isinstance(text, str):
+                raise Refused(f"{SAY} takes 'text', a text; got {text!r:.80}", "invalid")
+            played: str | Message = text
+        else:
+            played = as_message(action)
+        turn = await self._episode.step(played, carries_images=carries_images)
+        return turn_result(turn, action)
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The tools for a client that can call tools and nothing else: those of the episode (or
+        of every episode, where none has begun), and `say` for what the policy says.
+        """
+        return self._tools if self._declares_say else [*self._tools, SAY_TOOL]
+
+    @property
+    def _declares_say(self) -> bool:
+        return any(tool["name"] == SAY for tool in self._tools)
+
+    def state(self) -> EpisodeState:
+        """Return which episode is played, and how far it is."""
+        self.touched = time.monotonic()
+        episode = self._episode
+        begun = bool(episode.task)
+        return EpisodeState(
+            episode_id=self._label,
+            step_count=episode.turn,
+            task=episode.task,
+            done=begun and episode.over,
+        )
+
+    def another(self) -> Game:
+        """Return a new game of the same environment, for a client that has given this one up."""
+        return Game(self._service, self.card)
+
+    async def close(self) -> None:
+        """Release the session."""
+        await self._episode.close()
+
+
+def as_plain(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a struct as plain values that JSON can hold."""
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    return plain
+
+
+INVALID_REQUEST, NO_METHOD, BAD_PARAMETERS, FAILED = -32600, -32601, -32602, -32000
+
+
+class RpcError(Exception):
+    """A request that cannot be carried out, with its code in JSON-RPC."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def answer_json_rpc(game: Game, request: dict[str, Any]) -> dict[str, Any]:
+    """Carry out a request on the client's game, and return the response; never raises for what
+    the request asks.
+    """
+    try:
+        result = await _result(game, *read_call(request))
+    except (LudusError, RpcError) as error:
+        return refusal(request, error)
+    return response(request, result)
+
+
+def read_call(request: object) -> tuple[str, dict[str, Any]]:
+    """Return the method and the parameters of a request.
+
+    Raises:
+        RpcError: it is not a request of JSON-RPC 2.0.
+    """
+    if not isinstance(request, dict) or request.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, "not a request of JSON-RPC 2.0")
+    method, parameters = request.get("method"), request.get("params") or {}
+    if not isinstance(method, str) or not isinstance(parameters, dict):
+        raise RpcError(INVALID_REQUEST, "a request has a 'method' and an object 'params'")
+    return method, parameters
+
+
+def response(request: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the response to a request that was carried out."""
+    return {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+
+
+def refusal(request: object, error: LudusError | RpcError) -> dict[str, Any]:
+    """Return the response to a request that failed."""
+    error_object: dict[str, Any] = (
+        {"code": error.code, "message": str(error)}
+        if isinstance(error, RpcError)
+        else {"code": FAILED, "message": error_data(error)["message"], "data": error_data(error)}
+    )
+    request_id = request.get("id") if isinstance(request, dict) else None
+    return {"jsonrpc": "2.0", "id": request_id, "error": error_object}
+
+
+async def _result(game: Game, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    if method == "tools/list":
+        return {"tools": [{**tool, "inputSchema": tool["input_schema"]} for tool in game.tools]}
+    if method != "tools/call":
+        raise RpcError(NO_METHOD, f"no method {method!r}; known: tools/list, tools/call")
+    name, arguments = parameters.get("name"), parameters.get("arguments") or {}
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise RpcError(BAD_PARAMETERS, "tools/call takes 'name' and an object 'arguments'")
+    if game.state().task == "":
+        await game.reset({})
+    call = {"type": CALL_TOOL, "tool_name": name, "arguments": arguments}
+    result = await game.step(call, carries_images=False)
+    text = result.observation["text"]
+    return {
+        "content": [{"type": "text", "text": text}],
+        "data": text,
+        "structured_content": {"reward": result.reward, "done": result.done},
+    }
