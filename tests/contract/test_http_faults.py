@@ -304,7 +304,7 @@ async def test_errors_come_back_as_the_types_a_local_environment_raises(style: s
         await session.reset(seed=0)
         with pytest.raises(InvalidAction):
             await session.step(3)  # type: ignore[arg-type]
-        unknown = RemoteSession("test/leger-v0", session._choose)  # pyright: ignore[reportPrivateUsage]
+        unknown = RemoteSession("test/leger-v0", session._choose)
         with pytest.raises(UnknownEnv, match="did you mean 'test/ledger-v0'"):
             await unknown.reset(seed=0)
         await session.close()

@@ -1,4 +1,3 @@
-# pyright: basic
 """A run on two vLLM servers that somebody else started, one of which is killed and comes back.
 
 Needs vLLM; see test_vllm_engine.py.
@@ -30,8 +29,8 @@ from ludus.trainer.config import (
     VLLMConfig,
 )
 from ludus.trainer.engines.vllm.server import required_arguments
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.stream.accounts import count_rollouts, read_rollouts
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 os.environ["ALFWORLD_DATA"] = os.devnull  # otherwise a folder is made in the home folder
 
-import alfworld.info as package  # pyright: ignore
-import textworld  # pyright: ignore
+import alfworld.info as package
+import textworld
 
 PROBLEM = """
 (define (problem household)
@@ -94,7 +94,7 @@ def write(folder: Path) -> None:
 
 def replay(folder: Path, kind: str, commands: list[str]) -> dict[str, object]:
     """Play the commands in the first game of a type, through the project's own environment."""
-    from alfworld.agents.environment import alfred_tw_env  # pyright: ignore
+    from alfworld.agents.environment import alfred_tw_env
 
     types = [n for n, name in alfred_tw_env.TASK_TYPES.items() if name == kind]
     config = {

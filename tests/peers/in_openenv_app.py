@@ -1,15 +1,13 @@
 """A server of openenv-core for tests: an echo that pays 1 for the word it has shown."""
 
-# pyright: basic
-
 import random
 import sys
 from typing import Any
 
-import uvicorn  # pyright: ignore
-from openenv.core.env_server.http_server import create_fastapi_app  # pyright: ignore
-from openenv.core.env_server.interfaces import Environment  # pyright: ignore
-from openenv.core.env_server.types import Action, Observation, State  # pyright: ignore
+import uvicorn
+from openenv.core.env_server.http_server import create_fastapi_app
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import Action, Observation, State
 
 
 class SayAction(Action):  # type: ignore[misc]

@@ -8,7 +8,7 @@ import random
 import sys
 import warnings
 
-import reasoning_gym  # pyright: ignore
+import reasoning_gym
 
 MARK = "case: "  # the package prints, too
 warnings.simplefilter("ignore")

@@ -7,7 +7,7 @@ import json
 import random
 import sys
 
-import textarena  # pyright: ignore
+import textarena
 
 asked = json.loads(sys.stdin.read())
 random.seed(asked["seed"])

@@ -14,7 +14,7 @@ from ludus.envs.checks import check_env
 from ludus.errors import ConfigError
 from ludus.wire.address import format_served
 
-from .in_pythons import python_with  # pyright: ignore
+from .in_pythons import python_with
 
 pytestmark = pytest.mark.peers
 PROGRAM = Path(__file__).with_name("in_alfworld_games.py")

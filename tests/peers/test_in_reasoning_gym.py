@@ -15,7 +15,7 @@ from ludus.envs.outside.kinds import catalogue
 from ludus.errors import ConfigError
 from ludus.wire.address import format_served
 
-from .in_pythons import python_with  # pyright: ignore
+from .in_pythons import python_with
 
 pytestmark = pytest.mark.peers
 SCORES = Path(__file__).with_name("in_reasoning_gym_scores.py")

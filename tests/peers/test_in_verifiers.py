@@ -10,7 +10,7 @@ from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Status
 from ludus.wire.address import format_served
 
-from .in_pythons import python_with  # pyright: ignore
+from .in_pythons import python_with
 
 pytestmark = pytest.mark.peers
 TASKS = str(Path(__file__).with_name("in_tasks"))

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from ludus.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from .algorithm import Algorithm, Corrected
+    from .algorithm import Algorithm, Assigned, Corrected, Credit
     from .calls import options_for
-    from .credit import Credit
-    from .difference import compare, effective
     from .inputs import Inputs
     from .loss import Loss
     from .recipe import (
@@ -23,11 +21,11 @@ if TYPE_CHECKING:
         merge,
         recipe_names,
     )
-    from .resolution import resolve
-    from .updates import UpdatePlan, clip_rests, plan_updates
+    from .resolution import UpdatePlan, clip_rests, compare, effective, plan_updates, resolve
 
 __all__ = [
     "Algorithm",
+    "Assigned",
     "Corrected",
     "Credit",
     "Inputs",
@@ -51,15 +49,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        ".algorithm": "Algorithm Corrected",
+        ".algorithm": "Algorithm Assigned Corrected Credit",
         ".calls": "options_for",
-        ".credit": "Credit",
-        ".difference": "compare effective",
         ".inputs": "Inputs",
         ".loss": "Loss",
         ".recipe": "Recipe TrackerSettings UnknownRecipe UpdateSettings load_recipe merge "
         "recipe_names",
-        ".resolution": "resolve",
-        ".updates": "UpdatePlan clip_rests plan_updates",
+        ".resolution": "UpdatePlan clip_rests compare effective plan_updates resolve",
     },
 )

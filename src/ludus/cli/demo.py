@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         DemoConfig, arguments, VerbHelp(verb="demo", about=ABOUT, example=EXAMPLE), named=None
     )
     try:
-        from ludus.trainer.demo import run_demo
+        from ludus.trainer.demos.calculator import run_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo") from error
     run_interruptible(run_demo(settings))
@@ -44,7 +44,7 @@ def main_real(arguments: list[str]) -> int:
         named=None,
     )
     try:
-        from ludus.trainer.real_demo import run_real_demo
+        from ludus.trainer.demos.real import run_real_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo-real") from error
     run_interruptible(run_real_demo(settings))

@@ -140,10 +140,10 @@ def _word(value: object) -> str:
 def _differences() -> ModuleType:
     # defaults are read off the functions themselves, which need torch
     try:
-        from ludus.trainer.recipes import difference
+        from ludus.trainer.recipes import resolution
     except ModuleNotFoundError as error:
         raise MissingExtra.of("train", needed_for="ludus recipes show and diff") from error
-    return difference
+    return resolution
 
 
 ACTIONS: dict[str, Action] = {"list": list_recipes, "show": show, "diff": diff}

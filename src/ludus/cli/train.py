@@ -29,7 +29,7 @@ def main_sft(arguments: list[str]) -> int:
     )
     try:
         from ludus.trainer.run.checkpoint import checkpoints
-        from ludus.trainer.run.progress import sft_progress
+        from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
@@ -91,7 +91,7 @@ def _recipe_or_settings(name: str) -> Table:
 def _run(config: TrainConfig) -> int:
     try:
         from ludus.trainer.ranks import follow_training, follows, open_ranks
-        from ludus.trainer.run.progress import ProgressWatcher
+        from ludus.trainer.run.journal import ProgressWatcher
         from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training
     except ImportError as error:

@@ -1,7 +1,5 @@
 """A taskset of verifiers, for tests, whose reward fails."""
 
-# pyright: basic
-
 from collections.abc import Iterable
 from typing import Any
 

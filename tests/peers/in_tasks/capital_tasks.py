@@ -1,7 +1,5 @@
 """A taskset of verifiers, for tests: two rewards with weights, and a metric."""
 
-# pyright: basic
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Evaluations of inspect_ai, for tests: one question, choices, two turns, and what is refused."""
 
-# pyright: basic
-
 from inspect_ai import Task, task  # pyright: ignore
 from inspect_ai.dataset import Sample  # pyright: ignore
 from inspect_ai.model import ChatMessageUser  # pyright: ignore

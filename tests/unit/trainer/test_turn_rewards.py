@@ -1,4 +1,3 @@
-# pyright: basic
 """A verifier's rewards of turns reach credit."""
 
 import pytest

@@ -1,4 +1,3 @@
-# pyright: basic
 """Reward models from nothing: random weights, written the way transformers writes any model."""
 
 from pathlib import Path
@@ -15,7 +14,7 @@ from transformers import (
     Qwen2ForTokenClassification,
 )
 
-from ludus.trainer.tiny import build_tokenizer
+from ludus.trainer.models.tiny import build_tokenizer
 
 LENGTH = 512
 

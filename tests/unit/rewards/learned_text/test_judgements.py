@@ -1,4 +1,3 @@
-# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false
 """Judgements that a model writes: over an endpoint, by a model of a folder, and by the policy."""
 
 import asyncio

@@ -1,4 +1,3 @@
-# pyright: basic
 """Process rewards: scores of steps by transformers itself, and where they arrive."""
 
 import asyncio

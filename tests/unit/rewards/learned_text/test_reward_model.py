@@ -1,4 +1,3 @@
-# pyright: basic
 """Scalar reward models: the model's own number, whatever else is in its batch."""
 
 import asyncio
