@@ -58,9 +58,8 @@ def index() -> str:
     area = ""
     for number, (title, place) in sorted(decisions().items()):
         if area != (area := number[:2]):
-            lines += ["", f"## {AREAS[area]}", "", "| decision | where |", "|---|---|"]
-        chapter = place.split("#")[0].removeprefix("../") if "#" in place else "a page"
-        lines.append(f"| {number} {title} | [{chapter}]({place}) |")
+            lines += ["", f"## {AREAS[area]}", ""]
+        lines.append(f"- [{number}]({place}) {title}")
     return "\n".join(lines) + "\n"
 
 

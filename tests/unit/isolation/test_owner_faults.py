@@ -27,7 +27,7 @@ import pytest
 import ludus.isolation
 from ludus.isolation import AnyWorker, WorkerLimits
 from ludus.isolation.part import Answer, WorkerPart
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 
 FOLDER = str(Path(ludus.isolation.__file__).parent)
 PROCESSES = 2
