@@ -38,7 +38,7 @@ def rows_of(count: int, prompt: int, answer: int) -> Any:
     """Groups of four rows with random ids below 40,000; answers are trained."""
     import torch
 
-    from ludus.trainer.learning.batch import Row, pad
+    from ludus.trainer.rollout.batch import Row, pad
 
     generator = torch.Generator().manual_seed(0)
     made: list[Any] = []
@@ -58,7 +58,7 @@ def measure(way: str, model: str, rows: int, prompt: int, answer: int) -> dict[s
     from ludus.trainer.config import LoraConfig, TrainerConfig
     from ludus.trainer.learning.learner import Learner
     from ludus.trainer.learning.policy_model import load_policy
-    from ludus.trainer.weights import checked
+    from ludus.trainer.models.weights import checked
 
     settings = dict(WAYS[way])
     lora = LoraConfig(rank=settings.pop("rank", 0))

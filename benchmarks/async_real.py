@@ -29,20 +29,20 @@ from ludus.agent import Episode, Sampling, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine
-from ludus.trainer.engines.models import write_shell
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.loading import write_shell
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.recipes.off_policy import corrected
+from ludus.trainer.recipes.resolve import corrected
 from ludus.trainer.rollout import Group, Ticket
-from ludus.trainer.rollout.cut import Cut
+from ludus.trainer.rollout.collect import Cut
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import Accounts
 from ludus.trainer.stream.plan import StreamPlan
 from ludus.trainer.stream.stream import RolloutStream
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 VOCABULARY, PROMPT = 256, 32

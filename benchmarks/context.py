@@ -75,7 +75,7 @@ async def scripted_row(where: str, name: str, tasks: int, window: int) -> dict:
     from ludus.agent import ChatFormat, EpisodeLimits, Sampling, TokenPolicy, play
     from ludus.agent.parsing import HermesFormat
     from ludus.envs import make_async
-    from ludus.trainer.tiny import build_tokenizer
+    from ludus.trainer.models.tiny import build_tokenizer
 
     world = WORLDS[where]
     chat = ChatFormat(build_tokenizer(), HermesFormat())

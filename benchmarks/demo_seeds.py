@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ludus.trainer.demo import DemoConfig, run_demo
+from ludus.trainer.demos.calculator import DemoConfig, run_demo
 
 
 def main() -> None:

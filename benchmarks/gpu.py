@@ -32,12 +32,12 @@ import torch
 from ludus.agent import Sampling
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine
-from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.memory import cached_bytes
+from ludus.trainer.models.capacity import cached_bytes
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model
 
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "A10G": 70e12}
 """Dense bfloat16 FLOP/s in the makers' specifications."""

@@ -6,7 +6,8 @@
 The cases are in `tests/contract/grader_cases`; most were written before the grader
 was read. Every case of `tampering.toml` must stay without a reward, on each of its tests for
 itself; every right solution of `idioms.toml` and `derived.toml` has to be paid, or its verdict is
-`invalid` and says why.
+`invalid` and says why. They are graded without and with the solution itself as `reference`: some
+can only be settled with one.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ Asked = tuple[dict[str, Any], str, list[Any], bool]
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--all", action="store_true", help="print the verdict of every case")
-    asyncio.run(show(everything=made.parse_args().all))
+    parser.add_argument("--all", action="store_true", help="print the verdict of every case")
+    asyncio.run(show(everything=parser.parse_args().all))
 
 
 async def show(*, everything: bool) -> None:
@@ -52,18 +53,26 @@ async def show(*, everything: bool) -> None:
 
     files = [tomllib.loads((FOLDER / name).read_text()) for name in ("idioms.toml", "derived.toml")]
     idioms = [case for file in files for case in file["case"]]
-    verdicts = await graded([(case, case["solution"], case["tests"], False) for case in idioms])
     names = [case["name"] for case in idioms]
-    paid = sum(one.reward == 1 for one in verdicts)
-    refused = sum(str(one.status) == "invalid" for one in verdicts)
-    print(
-        f"idioms: {paid} of {len(verdicts)} right solutions paid, {refused} refused with a reason, "
-        f"{len(verdicts) - paid - refused} silent zeros"
-    )
-    listed(names, verdicts, everything)
+    for reference in (False, True):
+        cases = [
+            {**case, "options": {**case["options"], "reference": case["solution"] * reference}}
+            for case in idioms
+        ]
+        verdicts = await graded([(case, case["solution"], case["tests"], False) for case in cases])
+        print_counts("with a reference" if reference else "without a reference", verdicts)
+        listed(names, verdicts, everything)
     controls = [case for case in idioms if "wrong" in case]
     verdicts = await graded([(case, case["wrong"], case["tests"], False) for case in controls])
     print(f"wrong controls: {sum(bool(one.reward) for one in verdicts)} of {len(verdicts)} paid")
+
+
+def print_counts(title: str, verdicts: list[Verdict]) -> None:
+    """Print how many right solutions are paid, refused or lost."""
+    paid = sum(one.reward == 1 for one in verdicts)
+    refused = sum(str(one.status) == "invalid" for one in verdicts)
+    lost = len(verdicts) - paid - refused
+    print(f"idioms {title}: {paid} of {len(verdicts)} paid, {refused} refused, {lost} silent zeros")
 
 
 async def graded(asked: list[Asked]) -> list[Verdict]:

@@ -172,7 +172,7 @@ def prepare(work: Path) -> Path:
     """
     import ludus
     from ludus.rewards import Sample
-    from ludus.trainer.tiny import write_tiny_policy
+    from ludus.trainer.models.tiny import write_tiny_policy
     from ludus.trainer.train import run_training
     from ludus.verdict import Verdict
 

@@ -31,7 +31,7 @@ class ModelServer:
 
     def __init__(self, folder: str, threads: int, *, free: bool):
         from ludus.trainer.engines.local import LocalEngine
-        from ludus.trainer.engines.models import load_model, load_stop_ids, load_tokenizer
+        from ludus.trainer.models.loading import load_model, load_stop_ids, load_tokenizer
 
         torch.set_num_threads(threads)
         self.free = free

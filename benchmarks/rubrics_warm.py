@@ -18,7 +18,7 @@ def phrases() -> list[str]:
     """Names of the world and the runs of text between them: one token each keeps reports short."""
     from ludus.envs import make_async
     from ludus.envs.families.fiction import build_world
-    from ludus.trainer.tiny import briefing_phrases
+    from ludus.trainer.models.tiny import briefing_phrases
     from ludus.wire.arguments import parse_served
 
     name, arguments = parse_served(ENV)
@@ -52,8 +52,8 @@ def warm_start(folder: Path, seed: int, *, steps: int = STEPS) -> Path:
     import torch
 
     from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
+    from ludus.trainer.models.tiny import write_tiny_policy
     from ludus.trainer.sft import run_sft
-    from ludus.trainer.tiny import write_tiny_policy
 
     torch.set_num_threads(1)
     model = write_tiny_policy(folder / "model", phrases=phrases(), seed=seed, **SHAPE)

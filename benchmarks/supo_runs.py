@@ -40,7 +40,7 @@ def clean_start(
     from those that come closest.
     """
     from ludus.envs import make_async
-    from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
+    from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
     from ludus.wire.arguments import parse_served
 
     name, arguments = parse_served(setting.env())

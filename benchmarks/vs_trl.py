@@ -162,7 +162,7 @@ def main() -> None:
         return serve(given.serve)
     if not given.peer:
         parser.error("--peer names the interpreter of an environment with TRL")
-    from ludus.trainer.tiny import write_tiny_policy
+    from ludus.trainer.models.tiny import write_tiny_policy
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(write_tiny_policy(Path(scratch) / "model", max_length=2048))

@@ -23,10 +23,10 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import compare, load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 PAGE = Path(__file__).with_name("algorithms.md")

@@ -44,9 +44,9 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
+from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.sft import run_sft
-from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.train import run_training
 from ludus.wire.arguments import format_served, parse_served
 

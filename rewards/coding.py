@@ -5,9 +5,10 @@ r"""The verifier `coding`: runs the program of a response against tests that the
 
 The gold is a mapping (or its JSON): `tests`, and optionally `kind` (`assert`, `stdin`,
 `function_call`), `entry_point`, `interface`, `prelude`, `compare`, `timeout_s`, `memory_bytes`,
-`language`. A bare list is taken as `tests` of kind `assert`. Two more keys hold what the prompt
-gave: `context` (imports and helpers, put before the program) and `stub` (an unfinished function; a
-response that does not define `entry_point` is taken for the rest of the function).
+`language`, `reference` (a right solution, which settles whether the tests can be judged). A bare
+list is taken as `tests` of kind `assert`. Two more keys hold what the prompt gave: `context`
+(imports and helpers, put before the program) and `stub` (an unfinished function; a response that
+does not define `entry_point` is taken for the rest of the function).
 
 Code runs in the strongest sandbox that this machine offers; the tests and their expected values
 stay outside the process of the program. Where no sandbox works, the verdict is `unavailable`.
@@ -35,6 +36,7 @@ _PYTHON = ("python", "py", "python3", "")
 _FUTURE = re.compile(r"^from __future__ import .*$", re.M)
 _OPTIONS = (
     "entry_point", "interface", "prelude", "compare", "timeout_s", "memory_bytes", "language",
+    "reference",
 )  # fmt: skip
 
 GOLD_OPTIONS = (*_OPTIONS, "context", "stub")

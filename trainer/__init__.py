@@ -21,18 +21,18 @@ if TYPE_CHECKING:
         VLLMConfig,
     )
     from .engines import CausalLM, LocalEngine, load_model, load_tokenizer
-    from .learning.batch import Batch
     from .learning.experience import Experience, gather
     from .learning.learner import Learner
     from .learning.update import Updater
+    from .models.tiny import write_tiny_policy
     from .recipes import Algorithm, Inputs, Recipe, UnknownRecipe, load_recipe, recipe_names
     from .recipes.resolve import resolve
     from .rollout import Collector, EnvSource, EpisodeScorer, Group, open_source
+    from .rollout.batch import Batch
     from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
     from .run.folder import RunFolder
     from .setup import Parts, assemble
     from .sft import run_sft
-    from .tiny import write_tiny_policy
     from .train import TrainResult, Watcher, run_training
 
 __all__ = [
@@ -84,12 +84,10 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        ".config": (
-            "AsyncConfig EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig RunConfig "
-            "SFTConfig TrainConfig TrainerConfig VLLMConfig"
-        ),
+        ".config": "AsyncConfig EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig "
+        "RunConfig SFTConfig TrainConfig TrainerConfig VLLMConfig",
         ".engines": "CausalLM LocalEngine load_model load_tokenizer",
-        ".learning.batch": "Batch",
+        ".rollout.batch": "Batch",
         ".learning.experience": "Experience gather",
         ".learning.learner": "Learner",
         ".learning.update": "Updater",
@@ -100,7 +98,7 @@ __getattr__, __dir__ = lazy_exports(
         ".run.folder": "RunFolder",
         ".setup": "Parts assemble",
         ".sft": "run_sft",
-        ".tiny": "write_tiny_policy",
+        ".models.tiny": "write_tiny_policy",
         ".train": "TrainResult Watcher run_training",
     },
 )

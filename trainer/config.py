@@ -12,11 +12,10 @@ from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
-from .settings.checks import keep_secret, not_negative, positive
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
 from .settings.rollouts import AsyncConfig, EvalConfig, RewardConfig, RolloutConfig
-from .settings.run import RunConfig
+from .settings.run import RunConfig, keep_secret, not_negative, positive
 
 __all__ = [
     "AsyncConfig",

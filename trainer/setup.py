@@ -14,35 +14,34 @@ from ludus.agent import Engine, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.errors import ConfigError
 
-from .chat_template import open_chat
 from .config import RolloutConfig, TrainConfig
-from .engine_setup import EngineStart, open_engine
 from .engines import load_images, load_tokenizer
-from .engines.model_paths import locate_model
+from .engines.open_engine import EngineStart, open_engine
 from .engines.policy_text import EngineText, hand_over
-from .learning.devices import pick_device
+from .learning.credit import Scores
 from .learning.learner import Learner
-from .learning.policy_model import BelowAdapter, Scores, load_policy
-from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
+from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
+from .models.chat_template import open_chat
+from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.images import ImageReader
+from .models.model_paths import locate_model
 from .plan.idle import idle_settings
 from .ranks import current_ranks, make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
-from .recipes.off_policy import corrected, told_correction
+from .recipes.resolve import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
 from .rollout.context_check import check_context
-from .rollout.task_pool import TaskPool
-from .rollout.tasks import Tasks, TaskStream
+from .rollout.scoring import open_verifiers
+from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
-from .rollout.verifiers import open_verifiers
 from .run.changes import keep_recipe, refuse_changes
 from .run.checkpoint import load_state
 from .run.claim import RunClaim
 from .run.folder import RunFolder
-from .run.judges import keep_judges, unmeasured
+from .run.report import keep_judges, unmeasured
 from .stream.state import StreamState
-from .vision import ImageReader
 
 
 @dataclass

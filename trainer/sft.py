@@ -28,22 +28,21 @@ from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
-from .chat_template import open_chat
 from .config import SFTConfig
-from .demonstrations import ExpertPolicy, demonstrate
 from .engines import load_images, load_tokenizer
-from .learning.batch import Batch, as_row, pad
-from .learning.devices import pick_device
 from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
-from .learning.precision import DTYPES, autocast_of, refuse_unsupported, slow_precision
 from .learning.reader import ReadingOptions
+from .models.chat_template import open_chat
+from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.tiny import tiny_or_folder
+from .rollout.batch import Batch, as_row, pad
+from .rollout.demonstrations import ExpertPolicy, demonstrate
 from .run.changes import refuse_changes
 from .run.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
 from .run.claim import RunClaim
 from .run.folder import RunFolder
-from .shield import shielded
-from .tiny import tiny_or_folder
+from .run.saver import shielded
 
 logger = logging.getLogger(__name__)
 

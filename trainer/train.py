@@ -18,21 +18,20 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
-from .engine_setup import engine_numbers, sampled_here
+from .engines.open_engine import engine_numbers, sampled_here
 from .learning.experience import gather
 from .ranks import ending_with_ranks
 from .rollout import Group
+from .rollout.collect import refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
-from .rollout.outcomes import refuse_failure, solved
 from .rollout.stages import Stages
-from .rollout.task_pool import TaskPool
+from .rollout.tasks import TaskPool
 from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
-from .run.saver import LearnedPolicy, Saver
+from .run.saver import LearnedPolicy, Saver, shielded
 from .setup import Parts, assemble
-from .shield import shielded
-from .stream.fates import FateOf, fates_of_step
+from .stream.accounts import FateOf, fates_of_step
 from .stream.open_stream import open_stream
 from .stream.watchdog import Watchdog
 

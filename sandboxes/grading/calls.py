@@ -54,6 +54,7 @@ async def grade_calls(
         "interface": options.interface,
         "entry_point": function_name(options.entry_point),
         "stop_early": options.stops_early,
+        "has_reference": bool(options.reference),
     }
     grading = _Grading(sandbox, solution.encode("utf-8", "replace"), job, options)
     for attempt in range(_TRIES):

@@ -6,18 +6,23 @@ with reward 0. Tests that cannot be used are `invalid`; a slot that broke is `un
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import ClassVar
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.verdict import Verdict
+from ludus.verdict import Status, Verdict
 
 from ..local.runs import SlotLost
 from ..local.slot_sandbox import SlotSandbox
-from ..protocol import Sandbox
+from ..protocol import ExecutionStatus, Sandbox
 from .calls import grade_calls
 from .compare import Comparison
 from .options import DEFAULT_OPTIONS, GradeOptions, GradingFault, TestResult, UnusableTests
@@ -85,7 +90,73 @@ async def grade_in_detail(
     if kind not in KINDS:
         raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
     Comparison.parse(options.compare)
-    return on_tier(sandbox.tier, await _grade(sandbox, solution, tests, kind, options))
+    grading: Grading | None = None
+    if options.reference and tests:
+        grading = await References.of(sandbox).refusal(tests, kind, options)
+    return on_tier(sandbox.tier, grading or await _grade(sandbox, solution, tests, kind, options))
+
+
+class References:
+    """Which tasks their reference solutions have settled, in a sandbox.
+
+    Whether a task can be judged is found out by its reference solution, before any solution of a
+    policy: what a solution does can then never have it excused.
+    """
+
+    _of_sandboxes: ClassVar[WeakKeyDictionary[Sandbox, References]] = WeakKeyDictionary()
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = ref(sandbox)
+        self._settled: OrderedDict[bytes, str] = OrderedDict()
+        """Digest of a task -> why it is refused; empty for a task that can be judged."""
+        self._running: dict[bytes, asyncio.Task[Grading]] = {}
+
+    @classmethod
+    def of(cls, sandbox: Sandbox) -> References:
+        """Return the settled tasks of a sandbox, which live as long as it does."""
+        return cls._of_sandboxes.setdefault(sandbox, cls(sandbox))
+
+    async def refusal(
+        self, tests: Sequence[object], kind: str, options: GradeOptions
+    ) -> Grading | None:
+        """Return the grading that every solution of the task gets, or None if it can be judged."""
+        key = blake2b(
+            repr((kind, list(tests), options)).encode("utf-8", "surrogatepass"), digest_size=16
+        ).digest()
+        if key not in self._settled:
+            verdict = (await self._graded(key, tests, kind, options)).verdict
+            if verdict.status not in (Status.OK, Status.INVALID):
+                return Grading(verdict)
+            if verdict.reward != 1.0 and verdict.detail.partition("; test ")[2].partition(": ")[
+                2
+            ].startswith(_OF_THE_MACHINE):
+                # A busy machine must not settle a task for good.
+                return Grading(Verdict.unavailable(f"the reference solution: {verdict.detail}"))
+            self._settled[key] = "" if verdict.reward == 1.0 else verdict.detail
+            if len(self._settled) > _MAX_SETTLED:
+                self._settled.popitem(last=False)
+        if problem := self._settled.get(key, ""):
+            return Grading(Verdict.invalid(f"the reference solution does not pass: {problem}"))
+        return None
+
+    async def _graded(
+        self, key: bytes, tests: Sequence[object], kind: str, options: GradeOptions
+    ) -> Grading:
+        """Grade the reference once, however many solutions of the task wait for it."""
+        sandbox = self._sandbox()
+        assert sandbox is not None, "the caller grades with it"
+        task = self._running.get(key)
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            alone = msgspec.structs.replace(options, partial=False, stop_early=True)
+            task = asyncio.ensure_future(_grade(sandbox, options.reference, tests, kind, alone))
+            self._running[key] = task
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return await asyncio.shield(task)
+
+
+_MAX_SETTLED = 10_000
+_OF_THE_MACHINE = (str(ExecutionStatus.TIMEOUT), str(ExecutionStatus.OOM))
+"""How results begin that a limit of time or memory has cut off."""
 
 
 def on_tier(tier: str, grading: Grading) -> Grading:

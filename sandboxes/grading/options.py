@@ -23,6 +23,7 @@ class GradingOptions(TypedDict, total=False):
     prelude: str
     compare: str
     checker: str
+    reference: str
     module: str
     language: str
 
@@ -63,6 +64,13 @@ class GradeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     The source defines `check(input, output, expected)`, and an output passes if that returns a true
     value. The checker runs in a slot of its own.
+    """
+    reference: str = ""
+    """A right solution, which settles whether the tests can be judged.
+
+    It is graded once, before the first solution of the task. Where it does not pass, every verdict
+    of the task is `invalid`; where it passes, every failure of a solution is a reward of 0. Without
+    one, only the tests' own text may refuse a task.
     """
     module: str = "solution"
     """The module name under which pytest tests import the solution."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ..guest.testing import needs
 from ..local.runs import SlotLost
 from ..protocol import MIB, ExecutionStatus, Sandbox
 from .compare import Comparison
@@ -29,8 +28,7 @@ async def grade_outputs(
     grading.
 
     Raises:
-        UnusableTests: a test has no input or output, the checker cannot be used, or a well-known
-            module that the program imports is not installed.
+        UnusableTests: a test has no input or output, or the checker cannot be used.
         SlotLost: a run failed by a fault of the sandbox.
     """
     limits = options.limits(output_bytes=MIB)
@@ -46,8 +44,6 @@ async def grade_outputs(
         execution = await sandbox.execute(code, options.language, limits=room, stdin=stdin)
         if execution.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(execution.detail)
-        if not execution.ok:
-            await _check_modules(sandbox, options, execution.stderr)
         problem = (
             ""
             if execution.ok
@@ -58,25 +54,6 @@ async def grade_outputs(
         if problem and options.stops_early:
             break
     return results
-
-
-async def _check_modules(sandbox: Sandbox, options: GradeOptions, stderr: str) -> None:
-    """Check whether a program failed because a well-known module is not installed where programs
-    run.
-
-    The program may write such an error by itself, so the error is not believed: the module is
-    imported in a further run.
-
-    Raises:
-        UnusableTests: the module is not installed.
-    """
-    last = stderr.rstrip().rpartition("\n")[2]
-    name = needs.lacking_of(last) if options.language == "python" else ""
-    if not last.startswith("ModuleNotFoundError") or not name:
-        return
-    import_run = await sandbox.execute(f"import {name}", limits=options.limits(output_bytes=MIB))
-    if f"No module named {name!r}" in import_run.stderr:
-        raise UnusableTests(needs.not_installed_for_solution(name))
 
 
 class _Compared:

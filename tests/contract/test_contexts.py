@@ -36,8 +36,8 @@ from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.messages import Message
 from ludus.trainer.engines import LocalEngine
-from ludus.trainer.learning.batch import as_row
-from ludus.trainer.tiny import build_model, build_tokenizer
+from ludus.trainer.models.tiny import build_model, build_tokenizer
+from ludus.trainer.rollout.batch import as_row
 
 END, WINDOW, LONGEST = "<|im_end|>", 640, 2000
 SHORT = {"instruction": "Notes?"}

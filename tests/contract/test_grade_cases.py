@@ -46,7 +46,10 @@ async def sandbox() -> AsyncIterator[SlotSandbox]:
 
 
 async def graded(sandbox: SlotSandbox, case: dict[str, Any], solution: str) -> Verdict:
-    options = GradeOptions(entry_point=case.get("entry_point", ""), timeout_s=5)
+    reference = case["right"] if case.get("reference") else ""
+    options = GradeOptions(
+        entry_point=case.get("entry_point", ""), timeout_s=5, reference=reference
+    )
     kind = case.get("kind", "assert")
     return (
         await grade_in_detail(sandbox, solution, case["tests"], kind=kind, options=options)

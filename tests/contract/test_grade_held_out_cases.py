@@ -62,6 +62,11 @@ async def grade_all(sandbox: SlotSandbox, asked: list[Asked]) -> list[Verdict]:
     return list(await asyncio.gather(*(one(*each) for each in asked)))
 
 
+def settled(case: dict[str, Any]) -> dict[str, Any]:
+    """Return a case whose right solution settles whether its tests can be judged."""
+    return {**case, "options": {**case["options"], "reference": case["solution"]}}
+
+
 async def test_honest_solutions_pass_the_tests_that_are_tampered_with(
     sandbox: SlotSandbox,
 ) -> None:
@@ -87,7 +92,9 @@ async def test_no_tampering_is_rewarded_by_any_test(sandbox: SlotSandbox) -> Non
 
 @pytest.mark.slow
 async def test_right_solutions_are_paid_or_the_idiom_is_named(sandbox: SlotSandbox) -> None:
-    asked: list[Asked] = [(case, case["solution"], case["tests"], False) for case in IDIOMS]
+    asked: list[Asked] = [
+        (settled(case), case["solution"], case["tests"], False) for case in IDIOMS
+    ]
     assert len(asked) >= 200
     verdicts = await grade_all(sandbox, asked)
     assert {
@@ -100,7 +107,7 @@ async def test_right_solutions_are_paid_or_the_idiom_is_named(sandbox: SlotSandb
 @pytest.mark.slow
 async def test_wrong_solutions_of_the_same_idioms_are_not_paid(sandbox: SlotSandbox) -> None:
     controls = [case for case in IDIOMS if "wrong" in case]
-    asked: list[Asked] = [(case, case["wrong"], case["tests"], False) for case in controls]
+    asked: list[Asked] = [(settled(case), case["wrong"], case["tests"], False) for case in controls]
     assert len(asked) >= 195
     verdicts = await grade_all(sandbox, asked)
     assert [one["name"] for one, each in zip(controls, verdicts, strict=True) if each.reward] == []

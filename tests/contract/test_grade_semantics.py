@@ -75,7 +75,6 @@ HONEST = {
     "arrays of no dimension, of text and of times": ("import numpy as np\ndef f(a):\n    return a\n", ["import numpy as np\nfor a in (np.array(3.5), np.array(['ab', 'c']), np.array(['2024-02-29'], dtype='M8[D]'), np.float32(0.5)):\n    b = f(a)\n    assert type(b) is type(a) and b.dtype == a.dtype and b.shape == a.shape and (b == a).all()"]),
     "a container that holds nothing but numbers or text": ("def f(*xs):\n    return xs\n", ["xs = ([1, 2.5, None, True], ('a', 'b'), {1, 2}, frozenset({3}), {'k': 1, 2: 'v'}, [], (), {})\nassert f(*xs) == xs and [type(x) for x in f(*xs)] == [type(x) for x in xs]"]),
     "large numbers in a container": ("def f(x):\n    return [x, x + 1, -x]\n", ["assert f(2**70) == [2**70, 2**70 + 1, -2**70]", "assert f(10**5000) == [10**5000, 10**5000 + 1, -10**5000]"]),
-    "a function named like a built-in": ("def sum(a, b):\n    return a * b\n", ["assert sum(2, 3) == 6", "assert sum(1, 1) == 1"]),
     "state between tests": ("x = []\ndef f():\n    x.append(1)\n    return len(x)\n", ["assert f() == 1", "assert f() == 2"]),
 }  # fmt: skip
 
@@ -85,6 +84,33 @@ async def test_honest_solutions_pass(sandbox: SlotSandbox) -> None:
     assert {
         name: verdict.detail for name, verdict in verdicts.items() if verdict.reward != 1.0
     } == {}
+
+
+async def test_a_function_named_like_a_built_in_is_under_test_where_the_task_says_so(
+    sandbox: SlotSandbox,
+) -> None:
+    solution, tests = "def sum(a, b):\n    return a * b\n", ["assert sum(2, 3) == 6"]
+    named = GradeOptions(entry_point="sum")
+    assert (await grade(sandbox, solution, tests, options=named)).reward == 1.0
+    assert (await grade(sandbox, "", tests, options=named)).reward == 0.0
+    unnamed = await grade(sandbox, solution, tests)
+    assert unnamed.status is Status.INVALID
+    assert "entry_point" in unnamed.detail
+
+
+async def test_a_reference_settles_whether_a_task_can_be_judged(sandbox: SlotSandbox) -> None:
+    tests = ["assert mod(3) + 5 == 1"]
+    seven = "class Mod(int):\n    def __add__(self, n): return (int(self) + n) % 7\n"
+    right, wrong = seven + "def mod(n): return Mod(n)\n", "def mod(n): return n\n"
+    with_reference = GradeOptions(reference=right)
+    verdicts = [
+        await grade(sandbox, code, tests, options=with_reference) for code in (right, wrong)
+    ]
+    assert [verdict.status for verdict in verdicts] == [Status.INVALID] * 2
+    assert "reference solution does not pass" in verdicts[1].detail
+    judged = GradeOptions(reference="def mod(n): return n - 7\n")
+    verdicts = [await grade(sandbox, code, tests, options=judged) for code in (right, wrong)]
+    assert [verdict.reward for verdict in verdicts] == [0.0, 0.0]
 
 
 async def test_a_trusted_helper_wins_over_the_solution_s(sandbox: SlotSandbox) -> None:
@@ -420,7 +446,9 @@ async def test_no_wrong_verdict_on_all_published_solutions(sandbox: SlotSandbox)
 
     async def wrong(name: str, code: str, tests: list[str], reward: float) -> str:
         async with busy:
-            verdict = await grade(sandbox, code, tests)
+            # MBPP/126 asks for a function named like a built-in.
+            options = GradeOptions(entry_point="sum" if name == "MBPP/126" else "")
+            verdict = await grade(sandbox, code, tests, options=options)
         return "" if verdict.reward == reward else f"{name}: {verdict.detail}"
 
     rows = _published()

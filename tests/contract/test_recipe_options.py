@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
@@ -18,10 +19,10 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, merge, resolve
 from ludus.trainer.recipes.calls import NOT_OPTIONS
 from ludus.trainer.rollout import Group
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 Fingerprint = tuple[float, ...]
@@ -396,17 +397,32 @@ def test_weights_enter_a_baseline_that_takes_them() -> None:
     made: Any = updater("otb", {"algorithm": weights})
     gathered = gather(experience(8))
     assert gathered is not None
-    batch, _ = made._credited(gathered)
+    batch = made.credited(gathered).batch
     words, mask = gathered.batch, gathered.batch.mask
-    found = algorithms.tis_weights(made.learner.score(words), words.sampler_logp, mask, cap=1.3)
-    expected = algorithms.otb_advantages(
-        gathered.rewards[gathered.rollouts],
-        gathered.groups[gathered.rollouts],
-        mask,
-        made.learner.score_norms(gathered.batch),
-        weights=found,
+    weights_of = algorithms.tis_weights(
+        made.learner.score(words), words.sampler_logp, mask, cap=1.3
+    )
+    norms = made.learner.score_norms(words)
+    # a rollout that was cut into rows is one row here: the trained tokens of all, one after another
+    places = [
+        (mask * (gathered.rollouts == number).unsqueeze(1)).nonzero(as_tuple=True)
+        for number in range(len(gathered.rewards))
+    ]
+    flat = [
+        pad_sequence([tensor[place] for place in places], True)
+        for tensor in (mask, norms, weights_of)
+    ]
+    found = algorithms.otb_advantages(
+        gathered.rewards,
+        gathered.groups,
+        flat[0],
+        flat[1],
+        weights=flat[2],
         **made.algorithm.advantage_fn.options,
     )
+    expected = torch.zeros_like(mask)
+    for number, place in enumerate(places):
+        expected[place] = found[number, : len(place[0])]
     torch.testing.assert_close(batch.inputs.advantages, expected)
 
 

@@ -9,11 +9,11 @@ import torch
 from ludus.agent import Sampling, Segment, Turn
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
-from ludus.trainer.learning.batch import Row, as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.rollout.batch import Row, as_row, pad
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model
 
 pytestmark = [
     pytest.mark.gpu,

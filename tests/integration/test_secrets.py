@@ -19,8 +19,8 @@ from ludus.errors import ConfigError, LudusError
 from ludus.llm.client import ChatClient
 from ludus.secret import Secret, without_credentials
 from ludus.trainer.config import RewardConfig, TrainConfig, VLLMConfig
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.folder import referring
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.wire.async_transport import AsyncTransport
 from ludus.wire.client import Client
 

@@ -31,11 +31,11 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.engines import LocalEngine
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout import scoring, source
-from ludus.trainer.run.notice_board import read_notices
+from ludus.trainer.run.notices import read_notices
 from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 from ludus.trainer.stream.watchdog import RunStalled
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 

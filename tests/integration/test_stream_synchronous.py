@@ -23,13 +23,13 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.engines.models import load_model
 from ludus.trainer.learning.experience import gather
+from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout.evaluate import evaluate
 from ludus.trainer.run.metrics import summarize_step
 from ludus.trainer.setup import assemble
 from ludus.trainer.stream.accounts import count_rollouts
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 

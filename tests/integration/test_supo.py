@@ -19,9 +19,9 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.demo import served
+from ludus.trainer.demos.calculator import served
+from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.sft import run_sft
-from ludus.trainer.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.train import run_training
 
 ENV = "ludus/ledger-v0?turns=6&registers=2&gap=4"

@@ -26,10 +26,10 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.checkpoint import checkpoints, load_state
-from ludus.trainer.run.notice_board import read_notices
+from ludus.trainer.run.notices import read_notices
 from ludus.trainer.setup import assemble
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 from ludus.wire.client import HttpResponse
 

@@ -26,8 +26,8 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.engines.process import ProcessEngine
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.stream.accounts import count_rollouts
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 
 pytestmark = pytest.mark.slow

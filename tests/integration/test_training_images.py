@@ -17,8 +17,8 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
+from ludus.trainer.models.tiny import write_tiny_vision_policy
 from ludus.trainer.sft import run_sft
-from ludus.trainer.tiny_vision import write_tiny_vision_policy
 from ludus.trainer.train import run_training
 
 COLOURS = "ludus/shapes-v0?ask=colour&max_things=2"

@@ -19,9 +19,9 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.engines.models import load_model
+from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.setup import assemble
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 
 

@@ -29,8 +29,8 @@ from ludus.trainer.config import (
     VLLMConfig,
 )
 from ludus.trainer.engines.vllm.server import required_arguments
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.stream.accounts import count_rollouts, read_rollouts
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")

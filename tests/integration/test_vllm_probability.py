@@ -18,8 +18,8 @@ from ludus.trainer.config import VLLMConfig
 from ludus.trainer.engines import load_model, load_tokenizer
 from ludus.trainer.engines.policy_text import EngineText, hand_over
 from ludus.trainer.engines.vllm import ServerSite, start_vllm
-from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.models.weights import MemoryWeights
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")
 INSTALLED = bool(PYTHON) or importlib.util.find_spec("vllm") is not None

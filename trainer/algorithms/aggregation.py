@@ -10,18 +10,21 @@ weight of the whole batch.
 Adding sums and weights over micro-batches and ranks, then dividing, gives the gradient of the
 undivided batch. The mean of per-part means is a different loss: [1, 1, 1] and [4] have token mean
 1.75, mean of means 2.5.
+
+Rows are storage: a rollout may be cut into several (context summaries, a template that rewrites the
+past). Sequences, their lengths and their number are those of rollouts, which `Owners` names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .groups import group_index, group_sum
+from .groups import group_index, group_size, group_sum
 from .masked import blank
 
 Sum = tuple[Tensor, Tensor]
@@ -33,7 +36,54 @@ Agg = str | Aggregator
 (`functools.partial(fixed_length, length=3000)`).
 """
 Rows = Literal["live", "all"]
-"""Which rows a denominator counts: those with a trained token, or every row."""
+"""Which rollouts a denominator counts: those with a trained token, or every one."""
+
+
+class Owners(NamedTuple):
+    """The rollout that each row is a part of, with what the whole batch holds of the rollout.
+
+    The rows that an aggregation is given may be a micro-batch, or the share of one rank. Counts of
+    the whole batch make the sums and weights of the parts add up to those of the whole.
+    """
+
+    tokens: Tensor
+    """[B], the trained tokens of the row's rollout in the whole batch."""
+    rows: Tensor
+    """[B], the rows of the row's rollout in the whole batch."""
+
+    @classmethod
+    def of(cls, rollouts: Tensor, mask: Tensor) -> Owners:
+        """Count over the given rows, which hold every row of their rollouts.
+
+        Args:
+            rollouts: [B] int, the rollout of each row.
+            mask: [B, T] in {0, 1}.
+
+        >>> mask = torch.tensor([[1, 1], [1, 0], [0, 1]])
+        >>> Owners.of(torch.tensor([7, 3, 7]), mask).tokens
+        tensor([3, 1, 3])
+        """
+        return cls(group_sum(mask.sum(-1), rollouts), group_size(rollouts))
+
+    def shares(self, lengths: Tensor, rows: Rows) -> Tensor:
+        """Return the part of its rollout that each row holds, [B]: a rollout's parts add up to 1.
+
+        A row's part is the share of the trained tokens. Where the whole rollout has none, its rows
+        have equal parts, or 0 with `rows` "live".
+
+        Args:
+            lengths: [B], the trained tokens of each row.
+            rows: which rollouts are counted.
+
+        Raises:
+            ValueError: `rows` is neither "live" nor "all".
+        """
+        if rows not in ("live", "all"):
+            raise ValueError(f"rows is 'live' or 'all', got {rows!r}")
+        of_tokens = lengths / self.tokens.clamp(min=1).to(lengths.dtype)
+        if rows == "live":
+            return of_tokens
+        return torch.where(self.tokens > 0, of_tokens, 1 / self.rows.to(lengths.dtype))
 
 
 def token_mean(losses: Tensor, mask: Tensor) -> Sum:
@@ -58,15 +108,19 @@ def token_mean(losses: Tensor, mask: Tensor) -> Sum:
     return blank(losses, mask).sum(), mask.sum().to(losses.dtype)
 
 
-def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
+def sequence_mean(
+    losses: Tensor, mask: Tensor, *, rows: Rows = "live", owners: Owners | None = None
+) -> Sum:
     """Mean over sequences of the token mean: `mean_i (sum_t l m / n_i)` (GRPO, GSPO; verl
     "seq-mean-token-mean").
 
     Args:
         losses: [B, T].
         mask: [B, T] in {0, 1}.
-        rows: a row without trained tokens adds 0 to the sum; "live" leaves it out of the count
+        rows: a rollout without trained tokens adds 0 to the sum; "live" leaves it out of the count
             (verl), "all" counts it (TRL). Whoever pads a batch with empty rows wants "live".
+        owners: the rollout of each row, a rollout being the sequence; None takes every row for a
+            rollout of its own.
 
     Source: DeepSeekMath, arXiv 2402.03300.
 
@@ -74,13 +128,17 @@ def sequence_mean(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     >>> divide(*sequence_mean(losses, mask))
     tensor(3.)
+    >>> divide(*sequence_mean(losses, mask, owners=Owners.of(torch.tensor([0, 0]), mask)))
+    tensor(2.5000)
     """
-    lengths = mask.sum(-1)
-    means = blank(losses, mask).sum(-1) / lengths.clamp(min=1)
-    return means.sum(), _row_count(lengths, rows, losses)
+    tokens = mask.sum(-1) if owners is None else owners.tokens
+    means = blank(losses, mask).sum(-1) / tokens.clamp(min=1).to(losses.dtype)
+    return means.sum(), _sequences(mask, rows, owners, losses)
 
 
-def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
+def sequence_sum(
+    losses: Tensor, mask: Tensor, *, rows: Rows = "live", owners: Owners | None = None
+) -> Sum:
     """Mean over sequences of the token sum: `mean_i (sum_t l m)` (verl
     "seq-mean-token-sum").
 
@@ -88,6 +146,7 @@ def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
         losses: [B, T].
         mask: [B, T] in {0, 1}.
         rows: as in `sequence_mean`.
+        owners: as in `sequence_mean`.
 
     Source: verl; the log-probability of a whole answer, as in RLOO, arXiv 2402.14740.
 
@@ -96,24 +155,30 @@ def sequence_sum(losses: Tensor, mask: Tensor, *, rows: Rows = "live") -> Sum:
     >>> divide(*sequence_sum(losses, mask))
     tensor(5.)
     """
-    return blank(losses, mask).sum(), _row_count(mask.sum(-1), rows, losses)
+    return blank(losses, mask).sum(), _sequences(mask, rows, owners, losses)
 
 
 def fixed_length(
-    losses: Tensor, mask: Tensor, *, length: float, rows: Literal["live", "all", "one"] = "all"
+    losses: Tensor,
+    mask: Tensor,
+    *,
+    length: float,
+    rows: Literal["live", "all", "one"] = "all",
+    owners: Owners | None = None,
 ) -> Sum:
-    """Every token weighs the same constant: `sum l m / (rows * length)`, free of length bias (Dr.
-    GRPO).
+    """Every token weighs the same constant: `sum l m / (sequences * length)`, free of length bias
+    (Dr. GRPO).
 
     Args:
         losses: [B, T].
         mask: [B, T] in {0, 1}.
         length: tokens; the longest answer allowed. Fixed for a run: the padded width of a batch
             would change the step size from batch to batch.
-        rows: how many rows the denominator counts: "all" (TRL "dr_grpo", the authors' code),
-            "live", or "one", which does not divide by rows at all (verl "seq-mean-token-sum-norm"):
-            its gradient then grows with the batch, and the parts of a split batch must not add
-            their weights but share one.
+        rows: how many rollouts the denominator counts: "all" (TRL "dr_grpo", the authors' code),
+            "live", or "one", which does not divide by their number at all (verl
+            "seq-mean-token-sum-norm"): its gradient then grows with the batch, and the parts of a
+            split batch must not add their weights but share one.
+        owners: as in `sequence_mean`.
 
     Source: arXiv 2503.20783.
 
@@ -130,7 +195,7 @@ def fixed_length(
     total = blank(losses, mask).sum()
     if rows == "one":
         return total, total.new_tensor(length)
-    return total, _row_count(mask.sum(-1), rows, losses) * length
+    return total, _sequences(mask, rows, owners, losses) * length
 
 
 def prompt_mean(
@@ -233,9 +298,8 @@ def divide(total: Tensor, weight: Tensor) -> Tensor:
     return total / torch.where(weight > 0, weight, torch.ones_like(weight))
 
 
-def _row_count(lengths: Tensor, rows: str, losses: Tensor) -> Tensor:
-    if rows == "live":
-        return (lengths > 0).sum().to(losses.dtype)
-    if rows == "all":
-        return losses.new_tensor(float(lengths.numel()))
-    raise ValueError(f"rows is 'live' or 'all', got {rows!r}")
+def _sequences(mask: Tensor, rows: Rows, owners: Owners | None, losses: Tensor) -> Tensor:
+    """How many sequences the rows hold, a part of a sequence counting as its share."""
+    lengths = mask.sum(-1)
+    counted = Owners(lengths, torch.ones_like(lengths)) if owners is None else owners
+    return counted.shares(lengths.to(losses.dtype), rows).sum()

@@ -1,7 +1,7 @@
 """Engines that sample tokens for a policy."""
 
+from ..models.loading import CausalLM, load_images, load_model, load_stop_ids, load_tokenizer
 from .local import EngineLimits, LocalEngine
-from .models import CausalLM, load_images, load_model, load_stop_ids, load_tokenizer
 
 __all__ = [
     "CausalLM",

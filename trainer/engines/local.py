@@ -25,12 +25,11 @@ from ludus.agent import Finish, Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, LudusError, StaleWeights
 
-from ..memory import fitting_cache, fitting_prefill
-from ..vision import ImageReader
-from ..weights import checked, refuse_foreign
-from .cached_model import CachedModel
-from .models import CausalLM
-from .prefixes import PrefixStore
+from ..models.capacity import fitting_cache, fitting_prefill
+from ..models.images import ImageReader
+from ..models.loading import CausalLM
+from ..models.weights import checked, refuse_foreign
+from .cached_model import CachedModel, PrefixStore
 from .requests import GenerationRequest, check_placed, deliver, fail, taken
 from .running import RunningBatch
 from .scoring import Scoring, score_rows

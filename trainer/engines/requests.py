@@ -17,7 +17,7 @@ from ludus.agent import Finish, Generation, Sampling
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
-from ..vision.reader import digest_of
+from ..models.images import digest_of
 from .sampler import sample
 
 T = TypeVar("T")

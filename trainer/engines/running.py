@@ -8,8 +8,7 @@ import torch
 
 from ludus.agent import Finish
 
-from .cached_model import CachedModel, PromptRow
-from .prefixes import PrefixStore
+from .cached_model import CachedModel, PrefixStore, PromptRow
 from .requests import GenerationRequest, deliver, draw, first_of_each
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
-from ..vision import ImageReader, last_hidden
-from .models import CausalLM
+from ..models.images import ImageReader, last_hidden
+from ..models.loading import CausalLM
 from .requests import spans
 
 POSITIONS = 512

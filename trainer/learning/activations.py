@@ -10,7 +10,7 @@ from torch.distributed._composable.checkpoint_activation import checkpoint as ch
 
 from ludus.errors import ConfigError, MissingExtra
 
-from ..adapters import decoder_layers
+from ..models.adapters import decoder_layers
 from .allocator import trimmer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..engines.models import save_model
+from ..models.loading import save_model
 
 FOLDER = "average"
 """Folder of the averaged model inside a checkpoint."""

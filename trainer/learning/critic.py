@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..engines.models import CausalLM
+from ..models.loading import CausalLM
 
 
 class Critic(torch.nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor
 from ludus.agent import Episode
 from ludus.errors import UpdateRefused
 
-from .batch import Batch
+from ..rollout.batch import Batch
 
 MAX_NAMED = 8
 """Number of rows that a refusal names; more are seldom needed to see what the rows have in common.

@@ -21,21 +21,20 @@ from torch.nn import Parameter
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError, UpdateRefused
 
-from ..adapters import MergedWeights, has_adapter
 from ..config import TrainerConfig
-from ..engines.models import CausalLM
-from ..engines.vllm.probe import scorer_of
+from ..engines.vllm.served import scorer_of
+from ..models.adapters import MergedWeights, has_adapter
+from ..models.loading import CausalLM
+from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
+from ..rollout.batch import Batch, units
 from ..run.checkpoint import WeightsWriter
-from ..weights import MemoryWeights, adapter_tensors, checked
 from .average import AverageWriter, WeightAverage
-from .batch import Batch, units
 from .critic import trained_tensors
 from .guard import broken_units, is_finite, told
 from .loss_scale import LossScale
 from .masters import MasterWeights
 from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions
 from .schedule import learning_rate
-from .steady import SteadyWeights
 
 __all__ = ["SHARDS", "Learner", "Loss", "Predicted"]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .precision import at_least_float32
+from ..models.devices import at_least_float32
 
 LOGITS_AT_ONCE = 1 << 26
 """Number of logits in a slice: 256 MB in float32."""

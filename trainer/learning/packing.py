@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .batch import Batch, units
+from ..rollout.batch import Batch, units
 
 MIN_SHARED = 16
 """Fewest tokens that are shared: a shared node costs a call of the attention in each layer."""

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ludus.errors import ConfigError
 
-from ..adapters import add_adapter, base_of, without_adapter
 from ..config import LoraConfig
-from ..engines.models import ADAPTER, CausalLM, load_model
-from .batch import Batch
+from ..models.adapters import add_adapter, base_of, without_adapter
+from ..models.loading import ADAPTER, CausalLM, load_model
+from ..rollout.batch import Batch
 from .learner import Learner
-
-
-class Scores(Protocol):
-    """A policy that gives log-probabilities, such as the one that a recipe's KL is taken to."""
-
-    def score(self, batch: Batch) -> Tensor:
-        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
-        ...
 
 
 class BelowAdapter:

@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 from ..config import TrainerConfig
-from ..engines.models import CausalLM
-from ..memory import fitting_pass
-from ..vision import ImageReader, last_hidden
+from ..models.capacity import fitting_pass
+from ..models.devices import at_least_float32
+from ..models.images import ImageReader, last_hidden
+from ..models.loading import CausalLM
+from ..rollout.batch import Batch, passes
 from .activations import prepare_layers, use_liger
 from .attention import packed_hidden, why_unpackable
-from .batch import Batch, passes
 from .critic import Critic
 from .logits import LOGITS_AT_ONCE, Reading, read_logits
 from .packing import MIN_SHARED, pack_rows, packed_size, packs
-from .precision import at_least_float32
 from .readings import logp, logp_and_entropy, new_value_head, scatter, score_norm
 from .shortage import Shortage
 

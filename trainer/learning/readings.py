@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..engines.models import CausalLM
-from .batch import Batch
+from ..models.loading import CausalLM
+from ..rollout.batch import Batch
 
 
 def logp(every: Tensor, chosen: Tensor) -> Tensor:

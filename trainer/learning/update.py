@@ -1,4 +1,4 @@
-"""From groups of episodes to a step of the weights: credit, correction, update.
+"""From the experience of a step to a step of the weights: credit, passes, numbers.
 
 Axes: N trajectories, B rows (segments), T tokens.
 """
@@ -8,46 +8,105 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ludus.errors import UpdateRefused
 
-from ..algorithms import covariance_mask, hapo_entropy_scale
-from ..recipes import Algorithm, Inputs, UpdateSettings, options_for
-from ..recipes.inputs import Made, made_by, need
+from ..algorithms import RatioStatistics, adaptive_entropy_coefficient
+from ..recipes import Algorithm, Inputs, UpdateSettings
+from ..recipes.inputs import need
+from ..recipes.recipe import EntropyBonus
+from ..rollout.batch import Batch
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
-from .batch import Batch
-from .entropy_control import EntropyControl
-from .experience import Experience, gather, played, prompt_tokens, responses_of
-from .guard import Refusal, refuse_broken
-from .learner import Learner, Predicted, UpdatePasses
-from .policy_model import Scores
-from .recipe_inputs import refuse_unmet
-from .update_numbers import (
-    dropped_shares,
-    gap_of,
-    mean_gap,
-    movement_numbers,
-    movement_of,
-    signal_shares,
+from .credit import (
+    Asked,
+    Credited,
+    Models,
+    Scores,
+    ask_models,
+    credit,
+    idle_rows,
+    refuse_unmet,
+    rows_of_updates,
 )
-from .update_rows import idle_rows, rows_of_updates
-
-COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
-"""Tensors that models and trackers compute; a number that is not finite is refused."""
+from .experience import Experience, gather, played, responses_of
+from .guard import Refusal
+from .learner import Learner, Predicted, UpdatePasses
 
 ONE_UPDATE = UpdateSettings()
+
+
+class PassLoss:
+    """The loss of each pass of a step; it keeps what passes measure.
+
+    Args:
+        algorithm: a resolved recipe.
+        credited: the step.
+        weighs: whether the correction's weights are computed in the pass.
+        bonus: the weight of the entropy in the loss of this step.
+        version: the version of the weights that learn from the step, where it is known.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        credited: Credited,
+        *,
+        weighs: bool = False,
+        bonus: float | None = None,
+        version: int | None = None,
+    ) -> None:
+        self._algorithm = algorithm
+        self._value_scale = credited.value_scale
+        self._weighs = weighs
+        self._bonus = bonus
+        self._version = version
+        self.samplers_weights = True
+        """Whether the weights still are those before the step's first update."""
+        self.moves: list[tuple[float, ...]] = []
+        """How far each pass moved the policy; see `movement_of`."""
+        self.gaps: list[tuple[float, ...]] = []
+        """How far the sampler was from the learner in each pass of the first update."""
+
+    def __call__(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
+        """Return the sum of the loss over the rows of a pass, and their weight."""
+        known, logp, algorithm = batch.inputs, predicted.logp, self._algorithm
+        inputs = replace(
+            known,
+            logp=logp,
+            old_logp=logp.detach() if known.old_logp is None else known.old_logp,
+            entropy=predicted.entropy,
+            mask=batch.mask,
+            sampler_logp=batch.sampler_logp,
+        )
+        if self._weighs:
+            inputs = replace(inputs, weights=algorithm.weigh_rows(inputs))
+        if logp.requires_grad:
+            self.moves.append(movement_of(algorithm.moved(inputs), batch))
+            if self.samplers_weights:
+                self.gaps.append(gap_of(logp.detach(), batch, self._version))
+        loss = algorithm.loss(inputs, entropy_coefficient=self._bonus)
+        if predicted.values is None or known.returns is None:
+            return loss.total, loss.weight
+        # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
+        value_mask = batch.mask if known.value_mask is None else batch.mask * known.value_mask
+        value_inputs = replace(inputs, values=predicted.values, mask=value_mask)
+        value_total, _ = algorithm.value_loss(value_inputs)
+        return loss.total + self._value_scale * value_total, loss.weight
+
+    def forget_after(self, moves: int, gaps: int) -> None:
+        """Keep the first `moves` and `gaps` of the passes' statistics, and drop the others."""
+        del self.moves[moves:], self.gaps[gaps:]
 
 
 class Updater:
     """Applies an algorithm to experience.
 
-    A step calls `_credited` (advantages, weights, masks), `rows_of_updates` and, for each update,
-    `Learner.update`, which calls `_loss` once a pass.
+    A step goes one way: `ask_models` and `credit` make a `Credited` of the experience, and
+    `Learner.update` makes the passes of each update, which call a `PassLoss`.
 
     Args:
         algorithm: a resolved recipe.
@@ -76,17 +135,8 @@ class Updater:
         self.reference = reference
         self.tracker = tracker
         self.updates = updates
+        self.asked = Asked.of(algorithm, updates, tracked=tracker is not None)
         self.entropy = EntropyControl(algorithm.recipe.algorithm.entropy)
-        self._moves: list[tuple[float, ...]] = []
-        """How far each pass of the step moved the policy; see `movement_of`."""
-        self._gaps: list[tuple[float, ...]] = []
-        """How far the sampler was from the learner in each pass of the first update."""
-        self._first_update = 0
-        """The number of updates made before the step."""
-        self._version: int | None = None
-        """The version of the weights before the step's first update."""
-        self._value_scale = 1.0
-        """The weight of the value's term; see `_weight_of_values`."""
         self.refusals: list[Refusal] = []
         """The updates of the last step that were refused."""
         self.refused_in_a_row = 0
@@ -98,8 +148,49 @@ class Updater:
         if experience is None:
             return []
         shaped = self.algorithm.shape(played(experience))
-        kept = self._kept(experience, shaped)
+        kept = self.algorithm.keep(
+            Inputs(rewards=shaped, groups=experience.groups), raw=experience.rewards
+        )
         return [int(index) for index in experience.groups[kept].unique()]
+
+    def known(self, experience: Experience) -> Inputs:
+        """Return what was played, with what models say of it before the step's first update."""
+        models = Models(self.learner, self.reference, self.tracker)
+        return ask_models(experience, self.algorithm, models, self.asked)
+
+    def credited(
+        self,
+        experience: Experience,
+        known: Inputs | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Credited:
+        """Return the step with what every token has earned.
+
+        Args:
+            experience: the experience of the step.
+            known: as `known` returns it; None asks.
+            generator: randomness for filters that draw; None uses torch's global generator.
+
+        Raises:
+            UpdateRefused: a number is not finite.
+        """
+        return credit(
+            experience,
+            self.known(experience) if known is None else known,
+            self.algorithm,
+            generator=generator,
+            weigh=not self.asked.weighs_in_pass,
+        )
+
+    def loss_of(self, credited: Credited, version: int | None = None) -> PassLoss:
+        """Return the loss of the passes of a step, whose weights have the given version."""
+        return PassLoss(
+            self.algorithm,
+            credited,
+            weighs=self.asked.weighs_in_pass,
+            bonus=self.entropy.applied,
+            version=version,
+        )
 
     def step(self, experience: Experience, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from the experience of a step; an update that is not finite is not made
@@ -108,49 +199,63 @@ class Updater:
         Returns:
             Metrics: those of `Learner.update` averaged over the updates, `updates` and `refused`
             (how many were made, and were not), `zero_advantage` (share of rows without a signal),
-            and those of `update_numbers`.
+            and those of `movement_numbers`, `mean_gap`, `dropped_shares` and `signal_shares`.
         """
-        self.refusals, self._version = [], experience.version
+        self.refusals = []
         try:
-            batch, metrics = self._credited(experience, generator)
+            known = self.known(experience)
+            credited = self.credited(experience, known, generator)
         except UpdateRefused as error:
             self._refuse(error, experience, experience.batch)
             return {"refused": 1.0, "updates": 0.0}
+        metrics = numbers_of_credit(experience, known, credited, self.algorithm)
         metrics |= self.entropy.begin_step(experience.batch)
         drift = self._drift(experience)
-        idle = idle_rows(batch, self.algorithm, bonus=self.entropy.applied)
-        metrics["zero_advantage"] = float(idle.float().mean())
-        update_metrics: list[dict[str, float]] = []
-        self._gaps, self._first_update = [], self.learner.updates
-        for rows in rows_of_updates(batch, self.updates, generator):
+        loss = self.loss_of(credited, experience.version)
+        metrics |= self._updated(experience, credited, loss, generator)
+        movement = movement_numbers(self.learner.gathered(loss.moves))
+        # The gap of the old policy's scores, if `metrics` has it, takes precedence.
+        metrics = mean_gap(self.learner.gathered(loss.gaps)) | metrics
+        return metrics | movement | self._remember(experience, credited, drift)
+
+    def _updated(
+        self,
+        experience: Experience,
+        credited: Credited,
+        loss: PassLoss,
+        generator: torch.Generator,
+    ) -> dict[str, float]:
+        """Make the updates of a step; return their metrics."""
+        idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)
+        first, update_metrics = self.learner.updates, list[dict[str, float]]()
+        for rows in rows_of_updates(credited.batch, self.updates, generator):
+            loss.samplers_weights = self.learner.updates == first
             # Passes that are computed again, or refused, must not count in the statistics.
-            forget = partial(self._forget_after, len(self._moves), len(self._gaps))
+            forget = partial(loss.forget_after, len(loss.moves), len(loss.gaps))
             passes = UpdatePasses(
                 idle=idle,
-                together=batch.inputs.groups if self.algorithm.compares else None,
+                together=credited.together,
                 entropy="entropy" in self.algorithm.needs,
                 afresh=forget,
             )
             try:
-                update_metrics.append(self.learner.update(batch, rows, self._loss, passes))
+                update_metrics.append(self.learner.update(credited.batch, rows, loss, passes))
                 self.refused_in_a_row = 0
             except UpdateRefused as error:
                 forget()
-                self._refuse(error, experience, batch)
+                self._refuse(error, experience, credited.batch)
         count = len(update_metrics)
-        for name in update_metrics[0] if update_metrics else ():
-            metrics[name] = sum(numbers[name] for numbers in update_metrics) / count
+        metrics = {
+            name: sum(numbers[name] for numbers in update_metrics) / count
+            for name in (update_metrics[0] if update_metrics else ())
+        }
         if update_metrics:
             metrics["tokens"] *= count  # of the step, not of an update on average
-        metrics |= {"updates": float(count), "refused": float(len(self.refusals))}
-        movement, self._moves = movement_numbers(self.learner.gathered(self._moves)), []
-        # The gap of the old policy's scores, if `metrics` has it, takes precedence.
-        metrics = mean_gap(self.learner.gathered(self._gaps)) | metrics
-        return metrics | movement | self._remember(experience, batch, drift)
-
-    def _forget_after(self, moves: int, gaps: int) -> None:
-        """Keep the first `moves` and `gaps` of the passes' statistics, and drop the others."""
-        del self._moves[moves:], self._gaps[gaps:]
+        return metrics | {
+            "zero_advantage": float(idle.float().mean()),
+            "updates": float(count),
+            "refused": float(len(self.refusals)),
+        }
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
         """Keep the rows and episodes of an update that was not made."""
@@ -160,143 +265,6 @@ class Updater:
         episodes = [experience.episodes[rollout] for rollout in rollouts]
         self.refusals.append(Refusal(str(error), batch.take(rows), episodes))
 
-    def _credited(
-        self, experience: Experience, generator: torch.Generator | None = None
-    ) -> tuple[Batch, dict[str, float]]:
-        """Return the batch with advantages, weights, old and reference log-probabilities, and
-        metrics.
-        """
-        algorithm, batch, rollouts = self.algorithm, experience.batch, experience.rollouts
-        known = self._known(experience)
-        shaped = algorithm.shape(known)
-        kept = self._kept(experience, shaped)
-        refuse_broken(
-            {
-                **{name: tensor for name, tensor in known.given().items() if name in COMPUTED},
-                "rewards": experience.rewards,
-                "shaped rewards": shaped,
-            },
-            batch,
-            rollouts,
-        )
-        if "weights" in algorithm.advantage_fn.optional:
-            known = replace(known, weights=algorithm.weigh(known))
-        credit = algorithm.advantages(replace(known, rewards=shaped), kept=kept)
-        refuse_broken({"advantages": credit.advantages, "returns": credit.returns}, batch, rollouts)
-        trained = kept & ~experience.excluded
-        corrected = algorithm.correct(
-            replace(
-                known,
-                mask=batch.mask * trained[rollouts].unsqueeze(1),
-                advantages=credit.advantages,
-            ),
-            generator,
-            weigh=not self._weighs_in_the_pass,
-        )
-        ready = Batch(
-            batch.ids,
-            corrected.mask,
-            batch.sampler_logp,
-            batch.lengths,
-            Inputs(
-                advantages=credit.advantages,
-                returns=credit.returns,
-                value_mask=credit.value_mask,
-                old_values=known.values,
-                weights=corrected.weights,
-                old_logp=batch.sampler_logp if self._to_sampler else known.old_logp,
-                ref_logp=known.ref_logp,
-                groups=experience.groups[rollouts],
-                rewards=shaped[rollouts],
-                prompt_tokens=prompt_tokens(corrected.mask, experience),
-                **self._chosen_tokens(corrected.mask, credit.advantages, known),
-            ),
-            batch.images,
-            batch.versions,
-        )
-        self._value_scale = self._weight_of_values(ready)
-        refuse_broken({"weights": corrected.weights}, ready, rollouts)
-        return ready, self._numbers_of_credit(known, experience, kept, ready)
-
-    def _numbers_of_credit(
-        self, known: Inputs, experience: Experience, kept: Tensor, ready: Batch
-    ) -> dict[str, float]:
-        """Return how far the sampler was from the old policy, what left the loss, and what has a
-        signal.
-        """
-        old_logp, overlong = known.old_logp, self.algorithm.recipe.algorithm.overlong
-        gaps = [] if old_logp is None else [gap_of(old_logp, experience.batch, self._version)]
-        return {
-            **mean_gap(gaps),
-            **dropped_shares(experience, kept, ready, overlong_in_loss=overlong.in_loss),
-            **signal_shares(ready),
-        }
-
-    def _kept(self, experience: Experience, shaped: Tensor) -> Tensor:
-        """Return which rollouts pass the recipe's filter, [N] bool."""
-        inputs = Inputs(rewards=shaped, groups=experience.groups)
-        return self.algorithm.keep(inputs, raw=experience.rewards)
-
-    @property
-    def _to_sampler(self) -> bool:
-        """Whether the loss's ratio is taken against the log-probabilities of the engine."""
-        return self.algorithm.recipe.algorithm.ratio_to == "sampler"
-
-    def _known(self, experience: Experience) -> Inputs:
-        """Return what was played, with the tensors of the models that the recipe asks for."""
-        batch, needs, learner = experience.batch, self.algorithm.needs, self.learner
-        tracked = self.tracker.counts(experience.tasks) if self.tracker is not None else None
-        return replace(
-            played(experience),
-            sampler_logp=batch.sampler_logp,
-            old_logp=learner.score(batch) if self._needs_old else None,
-            ref_logp=self.reference.score(batch) if self.reference is not None else None,
-            entropy=learner.score_entropy(batch) if self._needs_old_entropy else None,
-            proxies=learner.score_norms(batch) if "proxies" in needs else None,
-            values=learner.score_values(batch) if "values" in needs else None,
-            bootstrap=self._state_values(experience) if "bootstrap" in needs else None,
-            alpha=tracked[0] if tracked else None,
-            beta=tracked[1] if tracked else None,
-        )
-
-    def _state_values(self, experience: Experience) -> Tensor:
-        """Return the value [N] of the state in which each trajectory was cut; 0 after an end."""
-        values, states = torch.zeros(len(experience.rewards)), experience.states
-        if states is not None:  # the value is read at a single token of each row
-            values[experience.states_of] = self.learner.score_values(states).sum(1)
-        return values
-
-    def _chosen_tokens(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
-        """Return the tensors for losses that mark or scale tokens by comparing all of them.
-
-        Computed here, for the whole batch: splits into updates and passes change nothing.
-        """
-        loss, tensors = self.algorithm.loss_fn, dict[str, Tensor]()
-        if "marked" in loss.optional:
-            logp = need(known.old_logp, "old_logp", loss.name)
-            share: dict[str, Any] = options_for(covariance_mask, loss)
-            tensors["marked"] = covariance_mask(logp, advantages, mask, **share)
-        if "scale" in loss.optional:
-            entropy = need(known.entropy, "entropy", loss.name)
-            options: dict[str, Any] = options_for(hapo_entropy_scale, loss)
-            tensors["scale"] = hapo_entropy_scale(entropy, mask, **options)
-        return tensors
-
-    def _weight_of_values(self, batch: Batch) -> float:
-        """Return the weight of the policy's term over that of the value's term.
-
-        The weights differ where the value head is read at some tokens only: the mean of the value's
-        term is taken over those tokens. Only the weights matter here, so that values are zeros.
-        """
-        value_mask = batch.inputs.value_mask
-        if value_mask is None:
-            return 1.0
-        zero = torch.zeros_like(batch.mask)
-        inputs = replace(batch.inputs, values=zero, old_values=zero, returns=zero)
-        _, policy_weight = self.algorithm.value_loss(replace(inputs, mask=batch.mask))
-        _, value_weight = self.algorithm.value_loss(replace(inputs, mask=batch.mask * value_mask))
-        return float(policy_weight / value_weight) if value_weight else 1.0
-
     def _drift(self, experience: Experience) -> Tensor | None:
         """Return the tracker's measure of how far the policy moved on each task, [N]."""
         if self.tracker is None:
@@ -304,71 +272,164 @@ class Updater:
         return self.tracker.drift(experience.tasks, self.learner.score)
 
     def _remember(
-        self, experience: Experience, batch: Batch, drift: Tensor | None
+        self, experience: Experience, credited: Credited, drift: Tensor | None
     ) -> dict[str, float]:
         """Tell the tracker the result of each task, with the old policy's log-probabilities."""
         if self.tracker is None or drift is None:
             return {}
-        old_logp = need(batch.inputs.old_logp, "old_logp", "sampling.tracker")
+        old_logp = need(credited.batch.inputs.old_logp, "old_logp", "sampling.tracker")
         responses = responses_of(experience, old_logp)
         before = self.tracker.rates(experience.tasks)
-        shaped = self.algorithm.shape(played(experience))
-        self.tracker.remember(experience.tasks, shaped, drift, responses)
+        self.tracker.remember(experience.tasks, credited.shaped, drift, responses)
         return {"tracked_rate": float(before.mean()), "tracked_drift": float(drift.mean())}
 
-    @property
-    def _needs_old(self) -> bool:
-        """Whether the old policy must be scored before the first update, rather than be the learner
-        itself.
+
+class EntropyControl:
+    """Holds the weight of the entropy bonus, which follows a target where the recipe has one.
+
+    The entropy of a step is estimated from the samples, as the mean of `-logprob` over their
+    tokens. Nothing has to be computed for that, and every rank finds the same number.
+
+    Args:
+        settings: the recipe's entropy bonus.
+    """
+
+    def __init__(self, settings: EntropyBonus) -> None:
+        self.settings = settings
+        self.coefficient = settings.coefficient
+        """The controller's state: the weight that it would apply where the entropy is low."""
+        self.applied = settings.coefficient
+        """The weight of the bonus in the current step."""
+
+    def begin_step(self, batch: Batch) -> dict[str, float]:
+        """Set the weight for the step that learns from `batch`.
+
+        Returns:
+            Metrics, where the recipe has a target: `entropy` (nats per token) and
+            `entropy_coefficient` (the weight that is applied).
         """
-        corrects = self.algorithm.weights_fn is not None or bool(self.algorithm.filters)
-        return self._needs_old_besides_weights or (corrects and not self._weighs_in_the_pass)
-
-    @property
-    def _needs_old_besides_weights(self) -> bool:
-        remembers = self.tracker is not None
-        compares = "marked" in self.algorithm.loss_fn.optional
-        several = self.updates.count > 1 and not self._to_sampler
-        return several or remembers or compares or "ref_logp" in self.algorithm.needs
-
-    @property
-    def _weighs_in_the_pass(self) -> bool:
-        """Whether the correction's weights are computed in the pass that learns.
-
-        With one update the learner in that pass still is the old policy, so that scoring the batch
-        beforehand, a third of the cost of an update, would say the same again.
-        """
-        return self.algorithm.weighs_rows_alone and not self._needs_old_besides_weights
-
-    @property
-    def _needs_old_entropy(self) -> bool:
-        """Whether entropies are read before the first update."""
-        algorithm = self.algorithm
-        filters_read = any("entropy" in token_filter.required for token_filter in algorithm.filters)
-        return filters_read or "scale" in algorithm.loss_fn.optional
-
-    def _loss(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
-        """Return the sum of the loss over the rows of a pass, and their weight."""
-        known, logp = batch.inputs, predicted.logp
-        inputs = replace(
-            known,
-            logp=logp,
-            old_logp=logp.detach() if known.old_logp is None else known.old_logp,
-            entropy=predicted.entropy,
-            mask=batch.mask,
-            sampler_logp=batch.sampler_logp,
+        tokens = float(batch.mask.sum())
+        if not self.settings.target or not tokens:
+            return {}
+        entropy = -float((batch.sampler_logp * batch.mask).sum()) / tokens
+        self.coefficient, self.applied = adaptive_entropy_coefficient(
+            self.coefficient, entropy, target=self.settings.target, step=self.settings.change
         )
-        if self._weighs_in_the_pass:
-            inputs = replace(inputs, weights=self.algorithm.weigh_rows(inputs))
-        if logp.requires_grad:
-            self._moves.append(movement_of(self.algorithm.moved(inputs), batch))
-            if self.learner.updates == self._first_update:  # still the weights that sampled
-                self._gaps.append(gap_of(logp.detach(), batch, self._version))
-        loss = self.algorithm.loss(inputs, entropy_coefficient=self.entropy.applied)
-        if predicted.values is None or known.returns is None:
-            return loss.total, loss.weight
-        # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
-        value_mask = batch.mask if known.value_mask is None else batch.mask * known.value_mask
-        value_inputs = replace(inputs, values=predicted.values, mask=value_mask)
-        value_total, _ = self.algorithm.value_loss(value_inputs)
-        return loss.total + self._value_scale * value_total, loss.weight
+        return {"entropy": entropy, "entropy_coefficient": self.applied}
+
+
+def numbers_of_credit(
+    experience: Experience, known: Inputs, credited: Credited, algorithm: Algorithm
+) -> dict[str, float]:
+    """Return how far the sampler was from the old policy, what left the loss, and what has a
+    signal.
+    """
+    old_logp, overlong = known.old_logp, algorithm.recipe.algorithm.overlong
+    gaps = [] if old_logp is None else [gap_of(old_logp, experience.batch, experience.version)]
+    return {
+        **mean_gap(gaps),
+        **dropped_shares(experience, credited, overlong_in_loss=overlong.in_loss),
+        **signal_shares(credited.batch),
+    }
+
+
+def dropped_shares(
+    experience: Experience, credited: Credited, *, overlong_in_loss: bool
+) -> dict[str, float]:
+    """Return the shares of the sampled tokens that are not trained, by the first reason that
+    applies: `dropped_filter`, `dropped_excluded`, `dropped_overlong`, `dropped_correction`.
+
+    Args:
+        experience: the experience of the step.
+        credited: the same step with the mask and weights of the loss.
+        overlong_in_loss: whether rollouts that a limit cut short are trained.
+    """
+    kept, trained = credited.kept, credited.batch
+    every, rollouts = experience.batch.mask.sum(1), experience.rollouts
+    reasons = {"filter": ~kept, "excluded": experience.excluded}
+    if not overlong_in_loss:
+        reasons["overlong"] = experience.truncated
+    remaining, shares = torch.ones_like(kept), dict[str, float]()
+    for name, dropped in reasons.items():
+        shares[name] = float(every[(remaining & dropped)[rollouts]].sum() / every.sum())
+        remaining = remaining & ~dropped
+    weights = trained.mask if trained.inputs.weights is None else trained.inputs.weights
+    counted = (trained.mask * (weights > 0)).sum()
+    shares["correction"] = float((every[remaining[rollouts]].sum() - counted) / every.sum())
+    return {f"dropped_{name}": share for name, share in shares.items() if share}
+
+
+def signal_shares(batch: Batch) -> dict[str, float]:
+    """Return the share of trained tokens with an advantage (`signal`), and the share of these whose
+    advantage is positive (`positive`).
+
+    Empty where nothing is trained or has an advantage.
+    """
+    credited = need(batch.inputs.advantages, "advantages", "signal")[batch.mask.bool()]
+    if not len(credited):
+        return {}
+    nonzero = credited[credited != 0]
+    shares = {"signal": len(nonzero) / len(credited)}
+    return shares | ({"positive": float((nonzero > 0).float().mean())} if len(nonzero) else {})
+
+
+def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[float, ...]:
+    """Return the summed distance in nats between learner and sampler and the number of tokens, and
+    both once more for the tokens that the learner's own version has sampled.
+
+    Args:
+        logp: [B, T], the learner's log-probabilities before the step's first update.
+        batch: the rows.
+        version: the version of these weights; None where it is not known, and then no token counts
+            as its own.
+    """
+    distance, fresh = (logp - batch.sampler_logp).abs() * batch.mask, torch.zeros_like(batch.mask)
+    if batch.versions is not None and version is not None:
+        fresh = batch.mask * (batch.versions == version)
+    sums = (distance.sum(), batch.mask.sum(), (distance * fresh).sum(), fresh.sum())
+    return tuple(float(number) for number in sums)
+
+
+def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
+    """Return the mean distance per token as `old_sampler_gap`, and as `fresh_sampler_gap` that of
+    the tokens which the learner's own version has sampled; each only where something was measured.
+
+    >>> mean_gap([(1.0, 3.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)])
+    {'old_sampler_gap': 0.25}
+    >>> mean_gap([(1.0, 4.0, 0.5, 1.0)])
+    {'old_sampler_gap': 0.25, 'fresh_sampler_gap': 0.5}
+    """
+    means = dict[str, float]()
+    # Each tuple is that of `gap_of`: a sum of distances, then the number of tokens, twice.
+    for place, name in ((0, "old_sampler_gap"), (2, "fresh_sampler_gap")):
+        if tokens := sum(sums[place + 1] for sums in gaps):
+            means[name] = sum(sums[place] for sums in gaps) / tokens
+    return means
+
+
+def movement_of(moved: RatioStatistics, batch: Batch) -> tuple[float, ...]:
+    """Return the ratio and clip statistics of a pass as numbers, and the tokens they count."""
+    return (*(float(number) for number in moved), float(batch.mask.sum()))
+
+
+def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
+    """Return ratio and clip statistics of a step: means over the tokens of all passes, and the
+    extremes, so that how rows are split into passes changes nothing.
+
+    >>> passes = [(1.0, 0.5, 2.0, 0.0, 0.0, 0.0, 1.0), (2.0, 1.5, 4.0, 0.0, 0.0, 0.0, 3.0)]
+    >>> found = movement_numbers(passes)
+    >>> found["ratio_mean"], found["ratio_min"], found["ratio_max"]
+    (1.75, 0.5, 4.0)
+    """
+    # A pass without trained tokens has placeholders for its extremes, and does not count.
+    counted = [numbers for numbers in moves if numbers[-1]]
+    if not counted:
+        return {}
+    *columns, counts = zip(*counted, strict=True)
+    of = dict(zip(RatioStatistics._fields, columns, strict=True))
+    numbers = {
+        name: sum(value * count for value, count in zip(of[name], counts, strict=True))
+        / sum(counts)
+        for name in ("ratio_mean", "clip_low", "clip_high", "kl")
+    }
+    return numbers | {"ratio_min": min(of["ratio_min"]), "ratio_max": max(of["ratio_max"])}

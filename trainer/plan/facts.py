@@ -14,12 +14,11 @@ from ludus.metrics import read_metrics
 from ludus.wire.arguments import parse_served
 
 from ..config import TrainConfig
-from ..demonstrations import ExpertPolicy, demonstrate
 from ..recipes import Algorithm, UpdatePlan
 from ..rollout import EnvSource
+from ..rollout.demonstrations import ExpertPolicy, demonstrate
 from ..stream.open_stream import MAX_REFILLS
-from .memory import MemoryEstimate
-from .size import ModelSize
+from .memory import MemoryEstimate, ModelSize
 
 DEMONSTRATIONS = 8
 """Number of demonstrations from which the expected length of an answer is taken."""

@@ -21,9 +21,9 @@ from ludus import __version__
 from ludus.errors import ConfigError
 
 from ..config import TrainConfig
-from ..learning.devices import pick_device
 from ..learning.learner import Learner
 from ..learning.update import Updater
+from ..models.devices import pick_device
 from ..run.folder import referring
 from .control import Follower
 from .group import Ranks, place_of
@@ -95,7 +95,7 @@ def follow_training(config: TrainConfig) -> None:
         RankLost: a rank died or failed.
     """
     from ..setup import open_follower  # imports this module itself
-    from .follower import follow
+    from .updater import follow
 
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)

@@ -1,4 +1,3 @@
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 """A learner whose weights, gradients and moments are shared out over ranks.
 
 Losses, recipes and the update are those of `Learner`; this class says what several processes do
@@ -19,19 +18,21 @@ from torch import Tensor
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError
 
-from ..adapters import has_adapter
 from ..config import TrainerConfig
-from ..engines.models import CausalLM
-from ..learning.batch import Batch
+from ..learning.average import FOLDER as AVERAGE
 from ..learning.learner import SHARDS, Learner, Predicted
 from ..learning.packing import packed_size
 from ..learning.reader import DEFAULT_READING, ReadingOptions
-from ..memory import fitting_pass
+from ..models.adapters import has_adapter
+from ..models.capacity import fitting_pass
+from ..models.loading import CausalLM, save_model
+from ..rollout.batch import Batch
 from .group import Ranks
-from .sharding import Root, shard_modules, unshare
-from .shards import placed
-from .source import ShardedWeights, local
-from .writer import ShardWriter
+from .sharding import Root, ShardedWeights, local, shard_modules, unshare
+from .shards import placed, write_shards
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 
 T = TypeVar("T")
 Turn = list[Tensor | None]
@@ -296,7 +297,7 @@ def shares(
         tokens: the largest number of tokens in a pass.
         world: the number of ranks.
 
-    >>> from ludus.trainer.learning.batch import passes
+    >>> from ludus.trainer.rollout.batch import passes
     >>> lengths = torch.tensor([4, 4, 2, 2, 2])
     >>> split = lambda tokens: passes(lengths, torch.arange(5), tokens)
     >>> turns = shares(split, lambda part: len(part) * int(lengths[part].max()), 100, 2)
@@ -325,3 +326,65 @@ def _filler(device: torch.device) -> Batch:
     ids = torch.zeros(1, 2, dtype=torch.long, device=device)
     mask = torch.tensor([[0.0, 1.0]], device=device)
     return Batch(ids, mask, torch.zeros_like(mask), torch.tensor([2], device=device))
+
+
+# pyright: basic
+
+
+class ShardWriter:
+    """The `WeightsWriter` of a sharded learner.
+
+    Args:
+        learner: whose weights are written.
+        tokenizer: written beside the model by rank 0; None on other ranks.
+    """
+
+    def __init__(self, learner: ShardedLearner, tokenizer: Any = None) -> None:
+        self.learner = learner
+        self.tokenizer = tokenizer
+
+    def broken(self) -> list[str]:
+        """Return the names of weights that are not finite; collective."""
+        named = dict(self.learner.model.named_parameters())
+        ranks = self.learner.ranks
+        with ranks.together("broken"):
+            broken = [not bool(local(weight).isfinite().all()) for weight in named.values()]
+            counts = ranks.summed(torch.tensor(broken, dtype=torch.float32)).tolist()
+        return [name for name, count in zip(named, counts, strict=True) if count]
+
+    def write(self, folder: Path) -> None:
+        """Write the shards of all ranks, then on rank 0 the whole model as a transformers folder,
+        and its moving average as another where one is kept.
+
+        Raises:
+            SaveFailed: a rank could not write; the message names the rank.
+        """
+        self.write_shards(folder)
+        learner = self.learner
+        save_model(learner.model, self.tokenizer, folder, images=learner.images, whole=self)
+        if learner.average.used:
+            with learner.averaged():
+                save_model(
+                    learner.model,
+                    self.tokenizer,
+                    folder / AVERAGE,
+                    images=learner.images,
+                    whole=self,
+                )
+
+    def adapter(self) -> dict[str, Tensor]:
+        """Return the matrices of the adapter, gathered on the CPU."""
+        return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks, adapter=True))
+
+    def merged(self) -> dict[str, Tensor]:
+        """Return the weights of the model, gathered on the CPU, an adapter merged."""
+        return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks))
+
+    def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
+        return {name: tensor.cpu() for piece in source.pieces() for name, tensor in piece.items()}
+
+    def write_shards(self, folder: Path) -> None:
+        """Write the shards alone; collective."""
+        ranks = self.learner.ranks
+        with ranks.together("shards", folder=str(folder)):
+            write_shards(folder, self.learner, ranks)

@@ -1,9 +1,7 @@
 """Training recipes as data, and the resolution to functions that a trainer calls."""
 
-from .algorithm import Algorithm, Corrected
+from .algorithm import Algorithm, Assigned, Corrected, Credit
 from .calls import options_for
-from .credit import Credit
-from .difference import compare, effective
 from .inputs import Inputs
 from .loss import Loss
 from .recipe import (
@@ -15,11 +13,11 @@ from .recipe import (
     merge,
     recipe_names,
 )
-from .resolve import resolve
-from .updates import UpdatePlan, clip_rests, plan_updates
+from .resolve import UpdatePlan, clip_rests, compare, effective, plan_updates, resolve
 
 __all__ = [
     "Algorithm",
+    "Assigned",
     "Corrected",
     "Credit",
     "Inputs",

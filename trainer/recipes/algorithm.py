@@ -19,8 +19,9 @@ counts once in the statistics of its group.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -28,14 +29,15 @@ from torch import Tensor
 
 from ludus.errors import ConfigError
 
-from ..algorithms.aggregation import Sum
+from .. import algorithms
+from ..algorithms.aggregation import Owners, Sum
+from ..algorithms.masked import blank
 from ..algorithms.surrogates.ratio import RatioStatistics
-from .calls import Bound
-from .credit import Credit, Rollouts, credit
-from .inputs import Inputs, Made, Place, made_by, need
-from .loss import Loss, movement, value_loss, whole_loss
-from .recipe import Recipe, Shaping
-from .returned import one_tensor
+from .calls import Bound, one_tensor, options_for, two_tensors
+from .chains import Chains, Turns, earlier, joined
+from .inputs import Axis, Inputs, Made, Place, made_by, need
+from .loss import BY_TOKEN, BY_TOKEN_AGGREGATIONS, Loss, movement, value_loss, whole_loss
+from .recipe import AlgorithmSettings, Recipe, Shaping
 
 
 class Corrected(NamedTuple):
@@ -45,6 +47,67 @@ class Corrected(NamedTuple):
     """[B, T]; also the tokens that the loss's denominator counts."""
     weights: Tensor | None
     """[B, T], detached; None means 1 everywhere."""
+
+
+class Credit(NamedTuple):
+    """The credit of each token."""
+
+    advantages: Tensor
+    """[B, T]: the advantage of each token."""
+    returns: Tensor | None
+    """[B, T], the value head's targets; None without a value head."""
+    value_mask: Tensor | None = None
+    """[B, T] in {0, 1}: the tokens at which the value head is read and trained; None means every
+    trained token.
+    """
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Credit:
+        """Return the credit with `change` applied to each tensor."""
+        returns, read = self.returns, self.value_mask
+        return Credit(
+            change(self.advantages),
+            None if returns is None else change(returns),
+            None if read is None else change(read),
+        )
+
+
+class Assigned(NamedTuple):
+    """What a recipe makes of a step: which rollouts are trained, and what the loss reads."""
+
+    shaped: Tensor
+    """[N]: the rewards after shaping."""
+    kept: Tensor
+    """[N] bool: the rollouts that pass the recipe's filter of groups."""
+    mask: Tensor
+    """[B, T] in {0, 1}: the tokens that are trained."""
+    inputs: Inputs
+    """What the loss reads beside the models' outputs, with the values of rollouts repeated for each
+    row and the counts of the whole batch.
+    """
+    value_scale: float = 1.0
+    """The weight of the policy's term over that of the value's term. They differ where the value
+    head is read at some tokens only.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """Rewards of N rollouts and the B rows that belong to these."""
+
+    rewards: Tensor
+    """[N]: the reward of each rollout, after shaping."""
+    groups: Tensor
+    """[N] int: the group of each rollout."""
+    mask: Tensor
+    """[B, T] in {0, 1}."""
+    owners: Tensor
+    """[B] int, the rollout of each row."""
+    counted: Tensor
+    """[N] bool: whether the rollout counts in the statistics."""
+    inputs: Inputs
+    """Every tensor that a function may ask for. Its rewards, groups, mask and rollouts are those of
+    all N rollouts, whether `counted` or not.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +152,19 @@ class Algorithm:
 
     @property
     def compares(self) -> bool:
-        """Whether the loss compares the rows of a group. Such rows must be passed together, and a
-        row must be a whole rollout.
-        """
+        """Whether the loss compares the rollouts of a group. Their rows must be passed together."""
         return "groups" in self.loss_fn.required
+
+    @property
+    def whole(self) -> bool:
+        """Whether the loss reads more of a rollout than one token at a time: a ratio of the whole
+        sequence, its length, what came before a token. Its rows must be passed together.
+        """
+        agg, weights = self.agg, self.weights_fn
+        by_token = agg is None or agg.owned or agg.name in BY_TOKEN_AGGREGATIONS
+        in_pass = self.weighs_rows_alone and weights is not None
+        level = weights.options.get("level", "token") if in_pass and weights else "token"
+        return self.loss_fn.name not in BY_TOKEN or not by_token or level != "token"
 
     def shape(self, inputs: Inputs) -> Tensor:
         """Shape the rewards of whole groups; returns [N].
@@ -147,7 +219,97 @@ class Algorithm:
             return Credit(nothing, nothing if settings.value is not None else None)
         mask = mask * counted[owners].unsqueeze(1)
         rollouts = Rollouts(rewards, groups, mask, owners, counted, inputs)
-        return credit(self.advantage_fn, settings, rollouts)
+        return _assigned(self.advantage_fn, settings, rollouts)
+
+    def credit(
+        self,
+        known: Inputs,
+        *,
+        excluded: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        weigh: bool = True,
+    ) -> Assigned:
+        """Shape, filter, assign credit and correct, in this order, for a whole step.
+
+        Args:
+            known: what was played, and what models say of it before the step's first update.
+            excluded: [N] bool, rollouts that count in the statistics and stay out of the loss; None
+                excludes none.
+            generator: as for `correct`.
+            weigh: as for `correct`.
+        """
+        rollouts = need(known.rollouts, "rollouts", Place.ADVANTAGE)
+        mask = need(known.mask, "mask", Place.ADVANTAGE)
+        groups = need(known.groups, "groups", Place.ADVANTAGE)
+        shaped = self.shape(known)
+        kept = self.keep(Inputs(rewards=shaped, groups=groups), raw=known.rewards)
+        if "weights" in self.advantage_fn.optional:
+            known = replace(known, weights=self.weigh(known))
+        credit = self.advantages(replace(known, rewards=shaped), kept=kept)
+        trained = kept if excluded is None else kept & ~excluded
+        corrected = self.correct(
+            replace(
+                known,
+                mask=mask * trained[rollouts].unsqueeze(1),
+                advantages=credit.advantages,
+            ),
+            generator,
+            weigh=weigh,
+        )
+        to_sampler = self.recipe.algorithm.ratio_to == "sampler"
+        owners, of_prompts = (
+            Owners.of(owner, corrected.mask) for owner in (rollouts, groups[rollouts])
+        )
+        inputs = Inputs(
+            advantages=credit.advantages,
+            returns=credit.returns,
+            value_mask=credit.value_mask,
+            old_values=known.values,
+            weights=corrected.weights,
+            old_logp=known.sampler_logp if to_sampler else known.old_logp,
+            ref_logp=known.ref_logp,
+            groups=groups[rollouts],
+            rewards=shaped[rollouts],
+            rollouts=rollouts,
+            rollout_tokens=owners.tokens,
+            rollout_rows=owners.rows,
+            prompt_tokens=of_prompts.tokens,
+            **self._chosen_tokens(corrected.mask, credit.advantages, known),
+        )
+        if credit.value_mask is None:
+            inputs = replace(inputs, rollout_values=owners.tokens)
+            return Assigned(shaped, kept, corrected.mask, inputs)
+        read = corrected.mask * credit.value_mask
+        inputs = replace(inputs, rollout_values=Owners.of(rollouts, read).tokens)
+        scale = self._weight_of_values(inputs, corrected.mask, read)
+        return Assigned(shaped, kept, corrected.mask, inputs, scale)
+
+    def _chosen_tokens(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
+        """Return the tensors for losses that mark or scale tokens by comparing all of them.
+
+        Computed here, for the whole batch: splits into updates and passes change nothing.
+        """
+        loss, tensors = self.loss_fn, dict[str, Tensor]()
+        if "marked" in loss.optional:
+            logp = need(known.old_logp, "old_logp", loss.name)
+            share: dict[str, Any] = options_for(algorithms.covariance_mask, loss)
+            tensors["marked"] = algorithms.covariance_mask(logp, advantages, mask, **share)
+        if "scale" in loss.optional:
+            entropy = need(known.entropy, "entropy", loss.name)
+            options: dict[str, Any] = options_for(algorithms.hapo_entropy_scale, loss)
+            tensors["scale"] = algorithms.hapo_entropy_scale(entropy, mask, **options)
+        return tensors
+
+    def _weight_of_values(self, inputs: Inputs, mask: Tensor, read: Tensor) -> float:
+        """Return the weight of the policy's term over that of the value's term.
+
+        Only the weights matter here, so that values are zeros.
+        """
+        zero = torch.zeros_like(mask)
+        inputs = replace(inputs, values=zero, old_values=zero, returns=zero)
+        policy_weight = self.value_loss(replace(inputs, mask=mask, rollout_values=None))[1]
+        value_weight = self.value_loss(replace(inputs, mask=read))[1]
+        return float(policy_weight / value_weight) if value_weight else 1.0
 
     def weigh(self, inputs: Inputs) -> Tensor | None:
         """Return the correction's weights, [B, T], or None for a recipe without weights.
@@ -160,11 +322,15 @@ class Algorithm:
     def weigh_rows(self, rows: Inputs) -> Tensor:
         """Return the weights of a recipe that has some, for inputs with a row for each segment."""
         assert self.weights_fn is not None, "a recipe with weights"
-        return one_tensor(self.weights_fn(rows), self.weights_fn.name)
+        inputs, chains = joined(rows)
+        weights = one_tensor(self.weights_fn(inputs), self.weights_fn.name)
+        return weights if chains is None else chains.split(weights, _mask(rows))
 
     @property
     def weighs_rows_alone(self) -> bool:
-        """Whether a row's weights depend on that row alone, and nothing but the loss reads them."""
+        """Whether a rollout's weights depend on that rollout alone, and nothing but the loss reads
+        them.
+        """
         weights = self.weights_fn
         return (
             weights is not None
@@ -196,11 +362,14 @@ class Algorithm:
             rollouts = need(inputs.rollouts, "rollouts", where)
             mask = mask * ~_truncated(inputs)[rollouts].unsqueeze(1)
             inputs = replace(inputs, mask=mask)
-        weights, rows = self.weigh(inputs) if weigh else None, _by_row(inputs)
+        weights = self.weigh(inputs) if weigh else None
+        inputs, chains = joined(_by_row(inputs))
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
             drawn = {"generator": generator} if function.draws else {}
-            chosen = one_tensor(function(rows, **drawn), function.name).bool()
+            chosen = one_tensor(function(inputs, **drawn), function.name).bool()
+            if chains is not None:
+                chosen = chains.split(chosen, mask)
             kept = kept & (chosen if chosen.dim() == 2 else chosen.unsqueeze(1))
         if settings.corrections.denominator == "remaining":
             kept = kept & (weights > 0) if weights is not None else kept
@@ -214,8 +383,9 @@ class Algorithm:
 
         Args:
             inputs: what the recipe's loss reads, one row a segment: logp, old_logp, advantages,
-                mask [B, T]; weights, sampler_logp, ref_logp, entropy; rewards, groups [B]. Where
-                the algorithm `compares`, whole groups.
+                mask [B, T]; weights, sampler_logp, ref_logp, entropy; rewards, groups, rollouts
+                [B], and the counts of the whole batch (rollout_tokens, rollout_rows). Where the
+                algorithm `compares`, whole groups; where it needs them `whole`, whole rollouts.
             entropy_coefficient: the weight of the entropy bonus where it follows a target; None
                 takes the recipe's coefficient.
 
@@ -244,7 +414,8 @@ class Algorithm:
         weight.
 
         Args:
-            inputs: values, old_values, returns, mask [B, T]; groups where the mean is by prompt.
+            inputs: values, old_values, returns, mask [B, T]; groups where the mean is by prompt;
+                rollouts, with rollout_values where the rows are a part of the batch.
 
         Raises:
             ConfigError: the recipe has no value head.
@@ -252,7 +423,140 @@ class Algorithm:
         head = self.recipe.algorithm.value
         if head is None:
             raise ConfigError(f"recipe {self.recipe.name!r} has no value head ([algorithm.value])")
+        # What a sequence holds here are the tokens at which values are read.
+        inputs = replace(inputs, rollout_tokens=inputs.rollout_values)
         return value_loss(self.agg, head.coefficient, head.value_clip, inputs)
+
+
+def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) -> Credit:
+    """Return the estimator's credit for each token, whitened if the recipe says so."""
+    if "token_rewards" in estimator.required:
+        result = _by_reward(estimator, settings, rollouts)
+    elif "mask" in estimator.required:
+        # A number for each token, from rewards of whole rollouts.
+        mask = _counted_mask(rollouts)
+        by_row = rollouts.inputs.by_row(rollouts.owners)
+        chained, chains = joined(replace(by_row, mask=mask, rollouts=rollouts.owners))
+        result = _called(estimator, chained)
+        if chains is not None:
+            result = result.each(lambda value: chains.split(value, mask))
+    elif "segments" in estimator.required:
+        # A number for each row, [B]; 0 for rows of rollouts that do not count.
+        rows = rollouts.counted[rollouts.owners]
+        numbers = rollouts.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
+        chosen = replace(_chosen(rollouts), segments=numbers[rollouts.owners[rows]])
+        values = one_tensor(estimator(chosen), estimator.name, count=int(rows.sum()))
+        result = Credit(blank(_placed(values, rows), rollouts.mask), None)
+    else:
+        count = int(rollouts.counted.sum())
+        values = one_tensor(estimator(_chosen(rollouts)), estimator.name, count=count)
+        each = _placed(values, rollouts.counted)
+        result = Credit(blank(each[rollouts.owners], rollouts.mask), None)
+    if not settings.whiten:
+        return result
+    return result._replace(advantages=algorithms.whiten(result.advantages, rollouts.mask))
+
+
+def _chosen(rollouts: Rollouts) -> Inputs:
+    """Return the inputs with a value for each rollout, of the counted rollouts alone."""
+    chosen = rollouts.inputs.only(Axis.ROLLOUT)
+    if chosen.lengths is None:
+        # The trained tokens of each rollout over all rows, [N].
+        mask = rollouts.mask
+        zeros = torch.zeros(len(rollouts.rewards), dtype=mask.dtype, device=mask.device)
+        chosen = replace(chosen, lengths=zeros.index_add(0, rollouts.owners, mask.sum(1)))
+    return chosen.each(lambda value: value[rollouts.counted])
+
+
+def _placed(values: Tensor, places: Tensor) -> Tensor:
+    """Return `values`, in order, at the true entries of `places`, and 0 elsewhere."""
+    everywhere = torch.zeros(len(places), dtype=values.dtype, device=values.device)
+    everywhere[places] = values
+    return everywhere
+
+
+def _by_reward(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) -> Credit:
+    """Return a number for each token, from token rewards: the estimator sees each rollout as a
+    single row.
+    """
+    mask = _counted_mask(rollouts)
+    chains = Chains.of(mask, rollouts.owners, len(rollouts.rewards))
+    rewards = _token_rewards(settings, rollouts, mask)
+    chained = replace(
+        replace(rollouts.inputs, token_rewards=rewards, mask=mask).each(chains.join, Axis.TOKEN),
+        rollouts=torch.arange(len(rollouts.rewards), device=mask.device),
+    )
+    if settings.credit.discount == "turn":
+        result = _by_turn(estimator, chained)
+    else:
+        result = _called(estimator, chained)
+    return result.each(lambda value: chains.split(value, mask))
+
+
+def _by_turn(estimator: Bound, chained: Inputs) -> Credit:
+    """Run the estimator with turns as steps: a reward, a value and a shared advantage for each
+    turn.
+    """
+    where = 'algorithm.credit.discount = "turn"'
+    turns = Turns(need(chained.turns, "turns", where), need(chained.mask, "mask", where))
+    result = _called(
+        estimator,
+        replace(
+            # what a turn has one of, such as a value, is read where the turn starts
+            chained.each(turns.at_starts, Axis.TOKEN),
+            mask=turns.steps,
+            token_rewards=turns.sums(need(chained.token_rewards, "token_rewards", where)),
+        ),
+    )
+    advantages = turns.spread(result.advantages)
+    if result.returns is None:
+        return Credit(advantages, None)
+    starts = turns.starts.to(advantages.dtype)
+    return Credit(advantages, turns.spread(result.returns) * starts, starts)
+
+
+def _called(estimator: Bound, inputs: Inputs) -> Credit:
+    result = estimator(inputs)
+    if isinstance(result, tuple):
+        return Credit(*two_tensors(result, estimator.name))
+    return Credit(one_tensor(result, estimator.name), None)
+
+
+def _token_rewards(settings: AlgorithmSettings, rollouts: Rollouts, mask: Tensor) -> Tensor:
+    """Return [B, T]: the rewards of turns at the turns' ends, and the rest of each rollout's reward
+    at the rollout's end.
+    """
+    inputs = rollouts.inputs
+    if inputs.token_rewards is not None:
+        rewards = inputs.token_rewards
+    else:
+        earned = torch.zeros_like(mask) if inputs.turn_rewards is None else inputs.turn_rewards
+        sums = torch.zeros_like(rollouts.rewards).index_add(0, rollouts.owners, earned.sum(1))
+        rest = rollouts.rewards - sums
+        rewards = earned + blank(rest[rollouts.owners], _last_token(mask, rollouts.owners))
+    if settings.kl.place != "reward":
+        return rewards
+    return algorithms.kl_penalised_rewards(
+        rewards,
+        need(inputs.old_logp, "old_logp", "algorithm.kl"),
+        need(inputs.ref_logp, "ref_logp", "algorithm.kl"),
+        mask,
+        coefficient=settings.kl.coefficient,
+    )
+
+
+def _counted_mask(rollouts: Rollouts) -> Tensor:
+    """Return [B, T]: the trained tokens of the rollouts that count in the statistics."""
+    return rollouts.mask * rollouts.counted[rollouts.owners].unsqueeze(1)
+
+
+def _last_token(mask: Tensor, owners: Tensor) -> Tensor:
+    """Return [B, T] bool: the last trained token of each rollout."""
+    trained = mask.bool()
+    tokens = trained.sum(1)
+    later = earlier(tokens.flip(0), owners.flip(0)).flip(0)  # in later rows of the rollout
+    remaining = trained.flip(1).cumsum(1).flip(1) + later.unsqueeze(1)
+    return trained & (remaining == 1)
 
 
 def _with_correct(inputs: Inputs) -> Inputs:
@@ -260,6 +564,10 @@ def _with_correct(inputs: Inputs) -> Inputs:
     if inputs.correct is not None or inputs.rewards is None:
         return inputs
     return replace(inputs, correct=(inputs.rewards > 0).to(inputs.rewards.dtype))
+
+
+def _mask(inputs: Inputs) -> Tensor:
+    return need(inputs.mask, "mask", Place.CORRECTIONS)
 
 
 def _truncated(inputs: Inputs) -> Tensor:

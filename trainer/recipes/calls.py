@@ -1,5 +1,5 @@
-"""Lookup of library functions by name: options are checked, and tensors are passed by parameter
-name.
+"""Lookup of library functions by name: options are checked, tensors are passed by parameter name,
+and what comes back is checked, since functions may come from any module.
 
 A function declares by its signature what it needs. Parameters before the `*` are tensors, and so
 are keyword-only parameters annotated with `Tensor`; the trainer passes the field of `Inputs` that
@@ -16,15 +16,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from torch import Tensor
+
 from ludus.arguments import check_plain
 from ludus.errors import ConfigError
 
 from .. import algorithms
+from ..algorithms.aggregation import Sum
 from .inputs import Inputs
 from .recipe import Option
 
-NOT_OPTIONS = frozenset({"agg", "generator"})
-"""Keywords that the trainer passes, not the recipe: the aggregator and the random generator."""
+NOT_OPTIONS = frozenset({"agg", "generator", "owners"})
+"""Keywords that the trainer passes, not the recipe: the aggregator, the random generator, and the
+rollouts that rows belong to.
+"""
 _SHARE = re.compile(r"(?:(?P<share>\d*\.?\d+)\s*\*\s*)?max_tokens")
 
 
@@ -44,6 +49,8 @@ class Bound:
     """Whether the function takes `agg`."""
     draws: bool
     """Whether the function takes a `generator`, since it draws random numbers."""
+    owned: bool = False
+    """Whether the function takes `owners`: it is given rows, and told the rollout of each."""
 
     def __call__(self, inputs: Inputs, **more: object) -> object:
         """Call the function with the inputs that match the parameters.
@@ -123,6 +130,7 @@ def bind(
         optional=tuple(p.name for p in tensors if p.default is not p.empty),
         aggregates=any(p.name == "agg" for p in parameters),
         draws=any(p.name == "generator" for p in parameters),
+        owned=any(p.name == "owners" for p in parameters),
     )
 
 
@@ -162,6 +170,43 @@ def default_agg(function: Callable[..., object]) -> str:
     """
     parameter = inspect.signature(function).parameters.get("agg")
     return str(parameter.default) if parameter is not None else ""
+
+
+def one_tensor(result: object, name: str, *, count: int | None = None) -> Tensor:
+    """Return `result`, the return value of the function `name`, checked to be a tensor.
+
+    Args:
+        result: the value.
+        name: the function's name, for the error.
+        count: the numbers that the tensor must have, along a single axis; None for any shape. A
+            scalar would otherwise be spread over all rollouts without a word.
+
+    Raises:
+        ConfigError: the result is not a tensor, or of another shape.
+    """
+    if not isinstance(result, Tensor):
+        raise ConfigError(f"{name} returned a {type(result).__name__}, not a tensor")
+    if count is not None and result.shape != (count,):
+        raise ConfigError(
+            f"{name} returned a tensor of shape {list(result.shape)}; it must be [{count}], a "
+            "number for each rollout or row that it was given"
+        )
+    return result
+
+
+def two_tensors(result: object, name: str) -> Sum:
+    """Return `result`, the return value of the function `name`, checked to be a pair of tensors.
+
+    Raises:
+        ConfigError: the result is not a pair of tensors.
+    """
+    match result:
+        case (Tensor() as first, Tensor() as second):
+            return first, second
+        case _:
+            raise ConfigError(
+                f"{name} returned a {type(result).__name__}, not two tensors, (sum, weight)"
+            )
 
 
 def _find(name: str, suffix: str, where: str) -> Callable[..., object]:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..algorithms.groups import first_rows, group_index
+from .inputs import Axis, Inputs
+
 
 @dataclass(frozen=True, slots=True)
 class Chains:
@@ -63,10 +66,31 @@ class Chains:
         return joined
 
     def split(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Convert [N, L] back to the shape of `mask` [B, T], with 0 in untrained slots."""
+        """Convert [N, L] back to the shape of `mask` [B, T], with 0 in untrained slots; a number
+        for each rollout, [N], stands at each of its trained tokens.
+        """
+        if values.dim() == 1:
+            values = values.unsqueeze(1).expand(-1, self.length)
         by_row = values.new_zeros(mask.shape)
         by_row[self.rows, self.columns] = values[self.owners, self.places]
         return by_row.masked_fill(mask == 0, 0)
+
+
+def joined(rows: Inputs) -> tuple[Inputs, Chains | None]:
+    """Return the inputs of a function that sees whole rollouts, one row each, in the order of their
+    numbers; and the chains, None where every row is a rollout already.
+
+    Args:
+        rows: mask, and rollouts [B]; every other tensor has a value for each row or token.
+    """
+    if rows.rollouts is None or rows.mask is None:
+        return rows, None
+    owners, first = group_index(rows.rollouts), first_rows(rows.rollouts)
+    if len(first) == len(owners):
+        return rows, None
+    chains = Chains.of(rows.mask, owners, len(first))
+    of_rows = rows.each(lambda value: value[first], Axis.ROLLOUT, Axis.ROW)
+    return of_rows.each(chains.join, Axis.TOKEN), chains
 
 
 def earlier(counts: Tensor, owners: Tensor) -> Tensor:

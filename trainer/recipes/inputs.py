@@ -106,11 +106,21 @@ class Inputs:
     """Rewards of a greedy rollout of the same task."""
 
     rollouts: Annotated[Tensor | None, Declared(Axis.ROW, (Place.ADVANTAGE,))] = None
-    """Int, the rollout (0..N-1) of each row."""
+    """Int, the rollout (0..N-1) of each row: its owner. In a loss any numbers that tell rollouts
+    apart; not given there, every row is a rollout of its own.
+    """
     segments: Annotated[Tensor | None, Declared(Axis.ROW, (Place.ADVANTAGE,))] = None
     """Int, the number of each row's rollout among those that count in the statistics."""
     prompt_tokens: Annotated[Tensor | None, Declared(Axis.ROW)] = None
     """Trained tokens of the row's group in the whole batch, for a mean by prompt."""
+    rollout_tokens: Annotated[Tensor | None, Declared(Axis.ROW)] = None
+    """Trained tokens of the row's rollout in the whole batch; counted from the rows of a call when
+    not given.
+    """
+    rollout_rows: Annotated[Tensor | None, Declared(Axis.ROW)] = None
+    """Rows of the row's rollout in the whole batch; counted like `rollout_tokens`."""
+    rollout_values: Annotated[Tensor | None, Declared(Axis.ROW)] = None
+    """Like `rollout_tokens`, of the tokens at which the value head is trained."""
 
     mask: Annotated[Tensor | None, Declared(Axis.TOKEN, _KNOWN_BEFORE)] = None
     """In {0, 1}: the tokens that are trained."""

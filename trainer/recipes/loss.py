@@ -10,16 +10,36 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .. import algorithms
-from ..algorithms.aggregation import Aggregator, Sum
+from ..algorithms.aggregation import Aggregator, Owners, Sum
 from ..algorithms.surrogates.ratio import RatioStatistics
-from .calls import Bound, defaults
-from .inputs import Inputs, Place, need
+from .calls import Bound, defaults, two_tensors
+from .chains import Chains, joined
+from .inputs import Axis, Inputs, Place, need
 from .recipe import AlgorithmSettings
-from .returned import two_tensors
 
 _LOSS = Place.LOSS
 WHOLE_RATIOS = frozenset({"gspo_loss", "gspo_token_loss", "luspo_loss"})
 """Losses whose clip acts on the ratio of the whole sequence."""
+BY_TOKEN = frozenset(
+    {
+        "reinforce_loss",
+        "ppo_clip_loss",
+        "dapo_loss",
+        "dual_clip_loss",
+        "two_sided_clip_loss",
+        "cispo_loss",
+        "minirl_loss",
+        "decoupled_ppo_loss",
+        "sapo_loss",
+        "kimi_loss",
+        "kimi_k25_loss",
+        "hapo_loss",
+        "kl_cov_loss",
+    }
+)
+"""Losses that treat every token by itself: the rows of a rollout may be in different passes."""
+BY_TOKEN_AGGREGATIONS = frozenset({"token_mean", "prompt_mean"})
+"""Aggregations that need no rollouts, since they read nothing of a row but its tokens."""
 
 
 class Loss(NamedTuple):
@@ -36,8 +56,14 @@ class Loss(NamedTuple):
 def whole_loss(
     surrogate: Bound, agg: Bound | None, settings: AlgorithmSettings, inputs: Inputs
 ) -> Loss:
-    """Return the surrogate plus the terms that the recipe adds."""
-    each = aggregator(agg, inputs)
+    """Return the surrogate plus the terms that the recipe adds.
+
+    Every function sees whole rollouts, one row each, however they were cut into the rows of
+    `inputs`; only aggregations that take `owners` see the rows.
+    """
+    rows = inputs
+    inputs, chains = joined(rows)
+    each = aggregator(agg, rows, chains)
     total, weight = two_tensors(
         surrogate(inputs, **({"agg": each} if each else {})), surrogate.name
     )
@@ -79,18 +105,43 @@ def value_loss(agg: Bound | None, coefficient: float, value_clip: float, inputs:
     return coefficient * total, weight
 
 
-def aggregator(agg: Bound | None, inputs: Inputs) -> Aggregator | None:
-    """Return the recipe's aggregation, bound to the groups of `inputs`; None for a loss that takes
-    none.
+def aggregator(agg: Bound | None, rows: Inputs, chains: Chains | None = None) -> Aggregator | None:
+    """Return the recipe's aggregation; None for a loss that takes none.
+
+    Args:
+        agg: the aggregation.
+        rows: mask, and what names the groups and the rollouts of the rows.
+        chains: where the rows are in the [N, L] that the aggregation will be called with; None if
+            it will be called with rows.
     """
     if agg is None:
         return None
-    of_prompt = Inputs(groups=inputs.groups, prompt_tokens=inputs.prompt_tokens)
+    of_rows = rows.only(Axis.ROW)
+    of_rows = replace(of_rows, groups=rows.groups)
+    split = chains is not None and (agg.owned or agg.name in BY_TOKEN_AGGREGATIONS)
 
     def aggregate(losses: Tensor, mask: Tensor) -> Sum:
-        return two_tensors(agg(replace(of_prompt, losses=losses, mask=mask)), agg.name)
+        given = of_rows
+        if chains is not None and split:
+            like = need(rows.mask, "mask", _LOSS)
+            losses, mask = chains.split(losses, like), chains.split(mask, like)
+        elif chains is not None:
+            given = joined(replace(of_rows, mask=rows.mask))[0]
+        owned = {"owners": owners(rows, mask)} if agg.owned else {}
+        return two_tensors(agg(replace(given, losses=losses, mask=mask), **owned), agg.name)
 
     return aggregate
+
+
+def owners(rows: Inputs, mask: Tensor) -> Owners | None:
+    """Return the counts of the rollouts that the rows belong to; None where every row is one."""
+    if rows.rollouts is None:
+        return None
+    counted = Owners.of(rows.rollouts, mask)
+    tokens, number = rows.rollout_tokens, rows.rollout_rows
+    return Owners(
+        counted.tokens if tokens is None else tokens, counted.rows if number is None else number
+    )
 
 
 def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
@@ -98,6 +149,7 @@ def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
     without bounds.
     """
     low, high = _bounds(surrogate)
+    inputs, _ = joined(inputs)
     logp, old_logp = need(inputs.logp, "logp", _LOSS), need(inputs.old_logp, "old_logp", _LOSS)
     mask = need(inputs.mask, "mask", _LOSS)
     if surrogate.name in WHOLE_RATIOS:

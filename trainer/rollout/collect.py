@@ -1,4 +1,4 @@
-"""Collects groups of rollouts, many episodes at the same time.
+"""Collects groups of rollouts: many episodes at the same time, and the early end of a group.
 
 All rollouts of a group share task and environment seed and differ in sampling seed. Both seeds
 follow from the group's ordinal, so that a group that is played again is the same group. An episode
@@ -9,19 +9,85 @@ its group, left out of loss and baseline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from ludus.agent import Episode, EpisodeLimits, Policy, Stop, play
 from ludus.envs import Task
+from ludus.errors import TrainingFailed
 
-from .cut import Cut, cancelled
 from .scoring import EpisodeScorer
 from .source import EnvSource
 from .stages import NOWHERE, StagedSession, Stages
+
+
+class Cut:
+    """A signal that ends a group of rollouts early; also ends the group at a deadline.
+
+    Args:
+        deadline_s: seconds after which the group ends by itself; None for no deadline.
+    """
+
+    def __init__(self, deadline_s: float | None = None) -> None:
+        self.deadline_s = deadline_s
+        self._asked = asyncio.Event()
+
+    @property
+    def asked(self) -> bool:
+        """Whether the group was asked to end."""
+        return self._asked.is_set()
+
+    def ask(self) -> None:
+        """End the group with the rollouts that have finished."""
+        self._asked.set()
+
+    async def wait(self, rollouts: Sequence[asyncio.Task[Any]]) -> dict[int, float]:
+        """Wait until all rollouts have finished, or for the cut.
+
+        Returns:
+            The unfinished rollouts by index, with the seconds that each was played; they are
+            cancelled, and have ended.
+
+        Raises:
+            Exception: that of the first rollout that failed.
+        """
+        clock = asyncio.get_running_loop()
+        started = clock.time()
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            unfinished: set[asyncio.Task[Any]] = set(rollouts)
+            while unfinished and not self.asked:
+                patience = (
+                    None
+                    if self.deadline_s is None
+                    else max(0.0, started + self.deadline_s - clock.time())
+                )
+                done, _ = await asyncio.wait(
+                    {*unfinished, asked}, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done - {asked}:
+                    task.result()  # raises the rollout's error at once
+                unfinished -= done
+                if not done and patience is not None:
+                    self._asked.set()  # the deadline has passed
+        finally:
+            await cancelled([asked])
+        late = {n: clock.time() - started for n, task in enumerate(rollouts) if not task.done()}
+        await cancelled([rollouts[n] for n in late])
+        return late
+
+
+async def cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
+    """Cancel tasks and wait until each has ended; a task that is done already stays as it is."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
 
 RETRIED = frozenset({Stop.ENV_ERROR, Stop.TIMEOUT, Stop.REWARD_UNAVAILABLE, Stop.POLICY_ERROR})
 """The ends of an episode that are no fault of the policy, after which it is played again."""
@@ -288,3 +354,30 @@ class _Rollout:
         """Return the seed that the policy samples with."""
         name = f"{self.run_seed}/{self.number(ordinal)}"
         return Task(id=name, split="").rng().randrange(1 << 31)
+
+
+def refuse_failure(episodes: Sequence[Episode]) -> None:
+    """Stop if no episode has a reward, rather than train on nothing.
+
+    Raises:
+        TrainingFailed: with the commonest reason.
+    """
+    verdicts = [episode.trajectories[0].verdict for episode in episodes]
+    if any(verdict.ok for verdict in verdicts):
+        return
+    reasons = Counter(f"{verdict.status}: {verdict.detail}" for verdict in verdicts)
+    why = reasons.most_common(1)[0][0] if reasons else "there were none"
+    raise TrainingFailed(f"all {len(verdicts)} episodes failed; most often: {why}")
+
+
+def solved(groups: Sequence[Group], rate: float) -> list[str]:
+    """Return the tasks whose share of rewarded rollouts reached `rate`; failed rollouts do not
+    count.
+    """
+    found: list[str] = []
+    for group in groups:
+        verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
+        rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
+        if rewards and sum(reward > 0 for reward in rewards) >= rate * len(rewards):
+            found.append(group.task.id)
+    return found

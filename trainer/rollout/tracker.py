@@ -26,8 +26,8 @@ from ..algorithms import (
     single_stream_spo_sampling_weights,
     single_stream_spo_update,
 )
-from ..learning.batch import Batch, Row, pad
 from ..recipes import TrackerSettings
+from .batch import Batch, Row, pad
 
 Score = Callable[[Batch], Tensor]
 """A function from a batch to log-probabilities [B, T] of its trained tokens."""

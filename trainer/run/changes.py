@@ -16,8 +16,8 @@ import msgspec
 from ludus.config import as_table, read_toml
 from ludus.errors import ConfigError
 
-from ..recipes.difference import compare
 from ..recipes.recipe import Recipe
+from ..recipes.resolve import compare
 from .replace_file import replace_file
 
 RECIPE_FILE = "recipe.json"

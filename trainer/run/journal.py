@@ -1,20 +1,28 @@
-"""Writes down each step: metrics, notices, refused updates."""
+"""What a step leaves behind: lines of metrics and notices in files, and the terminal's display."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ludus.agent import Episode
 from ludus.errors import UpdateRefused
 from ludus.metrics import read_metrics
 
 from ..config import TrainConfig
 from ..learning.update import Updater
 from ..rollout.collect import Group
+from ..rollout.evaluate import HeldOutScores
 from .evaluations import ScoreHistory
 from .folder import RunFolder
 from .metrics import reasons_without_reward
-from .notice_board import FILE, PREFIX, NoticeBoard, counts_of
-from .notices import StepFacts, notices_of
+from .notices import FILE, PREFIX, NoticeBoard, StepFacts, ToldNotice, counts_of, notices_of
 
 
 class Journal:
@@ -83,3 +91,108 @@ class Journal:
             f"made; look at {self._folder.refused}, and lower trainer.lr, or mend what is not "
             "finite"
         )
+
+
+class ProgressWatcher:
+    """A `Watcher` that draws with rich.
+
+    Args:
+        steps: number of steps in the whole run.
+        console: the console to draw on; where it is not a terminal, a line is printed every tenth
+            of the run.
+    """
+
+    def __init__(self, steps: int, console: Console | None = None) -> None:
+        self.console = console or Console()
+        self.steps = steps
+        self._played = 0
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._progress.add_task("training", total=steps, numbers="")
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def on_episode(self, episode: Episode) -> None:
+        """Show the progress of the step's rollouts."""
+        self._played += 1
+        self._progress.update(self._task, numbers=f"{self._last}  {self._played} episodes")
+
+    def on_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Show the metrics of the step."""
+        self._last, self._played = numbers_line(metrics), 0
+        self._progress.update(self._task, completed=step, numbers=self._last)
+        if not self.console.is_terminal and step % max(1, self.steps // 10) == 0:
+            self.console.print(f"step {step}/{self.steps}  {self._last}")
+
+    def on_evaluation(self, step: int, evaluation: HeldOutScores) -> None:
+        """Print the result of held-out tasks."""
+        self.console.print(f"held-out tasks after step {step}: {evaluation.told}")
+
+    def on_notice(self, told: ToldNotice) -> None:
+        """Print the notice above the bar."""
+        at = f" at step {told.step}" if told.step else ""
+        self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(told.text)}")
+
+
+def numbers_line(metrics: Mapping[str, float]) -> str:
+    """Return reward, speed and traffic of a step as a single line.
+
+    >>> numbers_line({"reward/mean": 0.5, "tokens_per_s": 1234.0})
+    'reward 0.500  1,234 tok/s'
+    """
+    reward = metrics.get("reward/mean")
+    parts = ["no reward" if reward is None else f"reward {reward:.3f}"]
+    parts.append(f"{metrics.get('tokens_per_s', 0.0):,.0f} tok/s")
+    if "wire/steps" in metrics:
+        parts.append(
+            f"wire: {metrics['wire/sessions_opened']:,.0f} sessions, "
+            f"{metrics.get('wire/steps_per_s', 0.0):,.0f} steps/s, "
+            f"{metrics['wire/retries']:.0f} retries"
+        )
+    return "  ".join(parts)
+
+
+@contextmanager
+def sft_progress(
+    steps: int, console: Console | None = None
+) -> Generator[Callable[[int, dict[str, float]], None]]:
+    """Show a progress bar for `run_sft`; yields the function to call after each update."""
+    out = console or Console()
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[numbers]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
+        task = bar.add_task("warm start", total=steps, numbers="")
+
+        def progress(step: int, metrics: dict[str, float]) -> None:
+            line = (
+                f"loss {metrics['loss']:.3f}  "
+                f"{metrics['tokens'] / metrics['time/step_s']:,.0f} tok/s"
+            )
+            bar.update(task, completed=step, numbers=line)
+            if not out.is_terminal and step % max(1, steps // 5) == 0:
+                out.print(f"warm start {step}/{steps}  {line}")
+
+        yield progress

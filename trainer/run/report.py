@@ -11,15 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from ludus.agent import Episode, Trajectory
 from ludus.agent.episodes import read_episodes
 from ludus.agent.templates.choice import TABLE_FILE
 from ludus.agent.viewer.rendering import asset, render
+from ludus.errors import ConfigError
 from ludus.messages import ToolCall
 from ludus.metrics import read_metrics
+from ludus.rewards.measured import KnownJudge
 
-from .judges import MEASURE_IT, read_judges
-from .notice_board import counts_of, read_notices
+from ..rollout.scoring import WeightedVerifier
+from .notices import counts_of, read_notices
 
 PACKAGE = "ludus.trainer.run"
 OF_STEPS = ("episode/count",)
@@ -177,3 +181,58 @@ def said(call: ToolCall) -> str:
     """Return a call in Python's notation, or the reason why nothing was executed."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
     return call.error or f"{call.name}({arguments})"
+
+
+FILE = "judges.json"
+"""The file with the judges, in the folder of a run whose rewards ask language models."""
+MEASURE_IT = (
+    "measure it with 'ludus check-judge URL --model MODEL --out card.json' and add card=card.json "
+    "to the judge's options"
+)
+
+
+class RewardJudge(msgspec.Struct, frozen=True, kw_only=True):
+    """A language model that gives a reward of the run."""
+
+    reward: str
+    judge: KnownJudge
+
+
+def keep_judges(folder: Path, verifiers: Sequence[WeightedVerifier]) -> None:
+    """Write the judges of `verifiers` to the run's folder; no file if no verifier has a judge."""
+    judges = _judges(verifiers)
+    if judges:
+        (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(judges)) + b"\n")
+
+
+def unmeasured(verifiers: Sequence[WeightedVerifier]) -> list[str]:
+    """Return a warning for each judge whose error nobody has measured."""
+    return [
+        f"reward {one.reward!r} comes from the judge {one.judge.model!r}, whose error was never "
+        f"measured; {MEASURE_IT}"
+        for one in _judges(verifiers)
+        if one.judge.measures is None
+    ]
+
+
+def read_judges(folder: Path) -> list[RewardJudge]:
+    """Read the judges of a run; an empty list for a run without judges.
+
+    Raises:
+        ConfigError: the file of the run cannot be read.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return []
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[RewardJudge])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{str(path)!r} is no list of judges: {error}") from None
+
+
+def _judges(verifiers: Sequence[WeightedVerifier]) -> list[RewardJudge]:
+    return [
+        RewardJudge(reward=one.name.partition("?")[0], judge=judge)
+        for one in verifiers
+        for judge in one.judges
+    ]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import Learner
-from ..shield import shielded
 from .checkpoint import Retention, SavedModel, checkpoints, save_checkpoint, step_of
 from .folder import RunFolder
 
@@ -134,3 +133,22 @@ class Saver:
             new.unlink(missing_ok=True)
             new.symlink_to(target.name)
             os.replace(new, link)
+
+
+T = TypeVar("T")
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Finish `work` even if the caller is cancelled meanwhile, and raise the cancellation
+    afterwards.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            # A second cancellation, as of an impatient Ctrl-C, must not reach the work either.
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        task.result()  # an error of the work comes before the cancellation
+        raise

@@ -8,7 +8,7 @@ from typing import Literal
 from ludus.errors import ConfigError
 
 from ..learning.schedule import Decay
-from .checks import not_negative, positive
+from .run import not_negative, positive
 
 
 @dataclass(frozen=True)

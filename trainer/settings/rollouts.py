@@ -9,7 +9,7 @@ from typing import Literal
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
-from .checks import keep_secret, not_negative, positive
+from .run import keep_secret, not_negative, positive
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The accounts of a run's rollouts: what became of every ordinal.
+"""The accounts of a run: the fate of every ordinal, the age and length of what is trained.
 
 At any moment
 
@@ -10,20 +10,30 @@ is a line of `rollouts.jsonl` in the run folder, so that the law can be recomput
     >>> from pathlib import Path
     >>> count_rollouts(Path("no/such/run")).issued
     0
+
+A bound that drops what is late drops what is long, and a run that trains on the rest learns to be
+short. Rollouts are compared in the order of issue, up to the oldest that is not final, so that the
+long ones that are still being played bias nothing for a while.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from ludus.agent import Episode
+from ludus.agent.trajectory import FAILURES
 from ludus.errors import LudusError
 from ludus.metrics import LineFile
+
+from ..learning.experience import CUT
+from ..recipes import Recipe
+from ..rollout.collect import Group
 
 FILE = "rollouts.jsonl"
 NAMED = 10
@@ -245,3 +255,184 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
 def _some(groups: list[int]) -> str:
     more = f" and {len(groups) - NAMED} more" if len(groups) > NAMED else ""
     return ", ".join(map(str, groups[:NAMED])) + more
+
+
+class LengthBias:
+    """The mean length of trained rollouts over the mean length of issued rollouts."""
+
+    def __init__(self) -> None:
+        self._ahead: dict[int, RolloutRecord] = {}
+        self._next = 0
+        self._tokens, self._seconds = 0, 0.0
+        self._trained, self._trained_tokens = 0, 0
+        self._known, self._known_tokens = 0, 0
+        self._cut, self._cut_seconds = 0, 0.0
+
+    def add(self, records: Iterable[RolloutRecord]) -> None:
+        """Add rollouts whose fate is final."""
+        self._ahead |= {record.ordinal: record for record in records}
+        while (record := self._ahead.pop(self._next, None)) is not None:
+            self._next += 1
+            if record.tokens is None:
+                self._cut += 1
+                self._cut_seconds += record.seconds
+                continue
+            self._tokens += record.tokens
+            self._seconds += record.seconds
+            if record.reason.startswith("failed"):  # how long it would have become is not known
+                continue
+            self._known += 1
+            self._known_tokens += record.tokens
+            if record.fate == "trained":
+                self._trained += 1
+                self._trained_tokens += record.tokens
+
+    @property
+    def ratio(self) -> float | None:
+        """Mean tokens of trained rollouts over mean tokens of issued rollouts; None without any.
+
+        A rollout that was cut off counts with the tokens that the others sampled in the same time,
+        which is less than its length: the true bias is at least as large.
+        """
+        rate = self._tokens / self._seconds if self._seconds else 0.0
+        count = self._known + self._cut
+        total = self._known_tokens + rate * self._cut_seconds
+        if not self._trained or not total:
+            return None
+        return (self._trained_tokens / self._trained) / (total / count)
+
+
+LATE = "late"
+"""Cut off at the deadline, or in a group that was dropped for it."""
+SMALL_GROUP = "small_group"
+"""Finished in time, in a group too small to go on."""
+FILTER = "filter"
+"""In a group that the recipe's filter dropped."""
+FAILED = "failed"
+"""Without a reward; the stop or the verdict's status follows after a colon."""
+EXCLUDED, OVERLONG, EMPTY, REFUSED = "excluded", "overlong", "empty", "refused"
+"""Excluded from the loss by environment or scorer; left out by the recipe for its length; without a
+trained token; in an update that was refused.
+"""
+
+FateOf = Callable[[Group, Episode], str]
+
+
+def fates_of_step(recipe: Recipe, *, passing: Collection[int], refused: Collection[int]) -> FateOf:
+    """Return the function that gives the reason for which a rollout of a step was masked, empty if
+    the rollout was trained.
+
+    Args:
+        recipe: the recipe of the run.
+        passing: the ordinals of the groups that pass the recipe's filter.
+        refused: the ordinals of the rollouts whose update was refused.
+    """
+
+    def fate_of(group: Group, episode: Episode) -> str:
+        first = episode.trajectories[0]
+        if not first.verdict.ok:
+            return f"{FAILED}: {first.stop if first.stop in FAILURES else first.verdict.status}"
+        if group.ordinal not in passing:
+            return FILTER
+        if all(
+            trajectory.exclude_from_loss or trajectory.exclude_from_baseline
+            for trajectory in episode.trajectories
+        ):
+            return EXCLUDED
+        if first.stop in CUT and not recipe.algorithm.overlong.in_loss:
+            return OVERLONG
+        turns = [turn for trajectory in episode.trajectories for turn in trajectory.turns]
+        if not any(turn.out_ids for turn in turns):
+            return EMPTY
+        return REFUSED if episode.ordinal in refused else ""
+
+    return fate_of
+
+
+def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> list[RolloutRecord]:
+    """Return the records of a group's rollouts.
+
+    Args:
+        group: a group that has finished.
+        group_size: number of rollouts that were issued.
+        step: the step that the records are for.
+        fate_of: the reason for which a finished rollout was masked; empty if trained.
+    """
+    first, records = group.ordinal * group_size, list[RolloutRecord]()
+    for episode in group.episodes:
+        reason, versions = fate_of(group, episode), versions_of(episode)
+        records.append(
+            RolloutRecord(
+                ordinal=first + episode.index,
+                group=group.ordinal,
+                task=group.task.id,
+                fate="masked" if reason else "trained",
+                reason=reason,
+                step=step,
+                issued=group.version,
+                oldest=min(versions, default=None),
+                newest=max(versions, default=None),
+                tokens=sum(trajectory.sampled_tokens for trajectory in episode.trajectories),
+                seconds=episode.wall_s,
+            )
+        )
+    records += [
+        RolloutRecord(
+            ordinal=first + index,
+            group=group.ordinal,
+            task=group.task.id,
+            fate="masked",
+            reason=LATE,
+            step=step,
+            issued=group.version,
+            seconds=seconds,
+        )
+        for index, seconds in group.late.items()
+    ]
+    return records
+
+
+LAST = 4
+"""Ages from here on are counted together."""
+
+
+def staleness_numbers(groups: Sequence[Group], version: int) -> dict[str, float]:
+    """Return the ages of the sampled tokens as `staleness/*`: the shares of the tokens of age 0, 1,
+    2, 3 and at least 4 versions, the mean and the largest age, and the ages of the oldest and the
+    newest token of a rollout on average.
+
+    Args:
+        groups: the groups of a step.
+        version: the version of the weights that learn from the groups.
+    """
+    ages: Counter[int] = Counter()
+    oldest: list[int] = []
+    newest: list[int] = []
+    for group in groups:
+        for episode in group.episodes:
+            versions = versions_of(episode)
+            if versions:
+                ages.update({version - sampled: count for sampled, count in versions.items()})
+                oldest.append(version - min(versions))
+                newest.append(version - max(versions))
+    tokens = ages.total()
+    if not tokens:
+        return {}
+    shares = {str(age): ages[age] / tokens for age in range(LAST)}
+    shares[f"{LAST}_or_more"] = sum(n for age, n in ages.items() if age >= LAST) / tokens
+    return {
+        **{f"staleness/share_{age}": share for age, share in shares.items()},
+        "staleness/mean": sum(age * count for age, count in ages.items()) / tokens,
+        "staleness/max": float(max(ages)),
+        "staleness/oldest": sum(oldest) / len(oldest),
+        "staleness/newest": sum(newest) / len(newest),
+    }
+
+
+def versions_of(episode: Episode) -> Counter[int]:
+    """Return how many tokens of an episode each version of the weights has sampled."""
+    versions: Counter[int] = Counter()
+    for trajectory in episode.trajectories:
+        for turn in trajectory.turns:
+            versions.update(turn.versions)
+    return versions

@@ -21,20 +21,13 @@ from ludus.agent import Episode
 from ludus.envs import Task
 from ludus.errors import RemoteError, TrainingFailed
 
-from ..rollout.collect import Group, Ticket
-from ..rollout.cut import Cut, cancelled
+from ..rollout.collect import Cut, Group, Ticket, cancelled
 from ..rollout.stages import Stages
 from ..rollout.tasks import Tasks
-from .accounts import Accounts
-from .deadlines import owed_groups
-from .fates import LATE, SMALL_GROUP, records_of
-from .issue_rule import IssueRule
-from .length_bias import LengthBias
-from .outage import Outage, refuse_without_engine, unreachable
-from .plan import Play, StreamPlan
-from .shelf import GroupInFlight, Shelf
-from .staleness import staleness_numbers
-from .state import FinishedGroup, StreamState
+from .accounts import LATE, SMALL_GROUP, Accounts, LengthBias, records_of, staleness_numbers
+from .plan import IssueRule, Play, StreamPlan, owed_groups
+from .state import FinishedGroup, GroupInFlight, Shelf, StreamState
+from .watchdog import Outage, refuse_without_engine, unreachable
 
 LOOK_S = 5.0
 """Seconds after which a waiting stream looks for changes, even if no event was set."""

@@ -106,7 +106,8 @@ def _problem(
     return CodingProblem(
         id=name or digest(question),
         question=question.strip(),
-        gold={key: value for key, value in gold.items() if value},
+        gold={key: value for key, value in gold.items() if value}
+        | ({"reference": fields["solution"]} if fields.get("solution") else {}),
         difficulty=difficulty,
         **fields,
     )
@@ -146,10 +147,28 @@ def _mbpp(row: Mapping[str, Any], shown_tests: int, _: str) -> CodingProblem:
     tests = [*row["test_list"], *(row.get("challenge_test_list") or [])]
     shown_tests_text = "\n".join(row["test_list"][: max(1, shown_tests)])
     question = f"{text}\n\nYour code has to pass, among others:\n\n{_fenced(shown_tests_text)}"
-    gold = {"tests": [f"{setup}\n{test}".strip() for test in tests]}
     name = f"MBPP/{row['task_id']}" if "task_id" in row else ""
     code = str(row.get("code", "")).replace("\r\n", "\n")
+    gold = {
+        "tests": [f"{setup}\n{test}".strip() for test in tests],
+        "entry_point": _function_called(code, tests),
+    }
     return _problem({**row, "task_id": name}, question, gold, solution=code)
+
+
+def _function_called(code: str, tests: Sequence[str]) -> str:
+    """Return the only function of a program that its tests call, or ""."""
+    try:
+        defined = {node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+        nodes = [node for test in tests for node in ast.walk(ast.parse(test))]
+    except SyntaxError:
+        return ""
+    called = {
+        node.func.id
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return min(defined & called) if len(defined & called) == 1 else ""
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -215,7 +234,8 @@ def _calls(
     `nested`: outputs are wrapped in a list with a single element, as in APPS.
     """
     function = f"Solution().{name}" if "class Solution" in starter else name
-    return {"tests": [_call(function, case, nested=nested) for case in cases]}
+    tests = [_call(function, case, nested=nested) for case in cases]
+    return {"tests": tests, "entry_point": name if function == name else ""}
 
 
 def _call(function: str, case: Mapping[str, Any], *, nested: bool) -> str:

@@ -27,9 +27,15 @@ def run(request: Request) -> int:
     return finish(execute(source, fresh_main().__dict__))
 
 
-def give_full_depth() -> None:
-    """Raise the recursion limit by the frames of ours below the program, which must not count."""
-    own_depth, frame = 0, sys._getframe()  # pyright: ignore[reportPrivateUsage]
+def give_full_depth(further: int = 0) -> None:
+    """Raise the recursion limit by the frames of ours below the program, which must not count.
+
+    Call this before the program runs, never later: what the program sets is its own.
+
+    Args:
+        further: frames that later calls of the program will have below them in addition.
+    """
+    own_depth, frame = further, sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None:
         own_depth, frame = own_depth + 1, frame.f_back
     sys.setrecursionlimit(_RECURSION_LIMIT + own_depth)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections import Counter, OrderedDict, UserString, deque
+from collections import Counter, OrderedDict, UserString, deque, namedtuple
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from itertools import islice
 from typing import Any
@@ -93,18 +93,12 @@ def handle_of(item: object) -> object | None:
     return handle
 
 
-def called(item: object) -> object:
-    """Note that the tests made a value by calling a class of the solution."""
-    derived_values: Any = sys.modules.get(f"{__package__}.derived_values")
-    if derived_values is not None and isinstance(item, derived_values.Derived):
-        vars(item)["ludus_called_"] = True
-    return item
-
-
 def bare(item: object) -> object | None:
     """Return the plain value of an object whose class derives from plain data, else None."""
-    if isinstance(item, BaseException) or hasattr(type(item), "_fields"):
+    if isinstance(item, BaseException):
         return None
+    if isinstance(item, tuple) and hasattr(type(item), "_fields"):
+        return _bare_fields(item)
     if rare_values.is_member(item):
         return rare_values.stand_in(item)
     for kind, make in _BARE.items():
@@ -116,6 +110,24 @@ def bare(item: object) -> object | None:
         if base is not None and isinstance(item, base):
             return build(base, item)
     return None
+
+
+def _bare_fields(item: tuple[object, ...]) -> object | None:
+    """Return a named tuple without the methods of its class; None for one that has no methods."""
+    kind = type(item)
+    fields = rare_values.fields_of(item)
+    methods = [
+        name for name in defined_anew(kind) if name[0] != "_" and callable(getattr(kind, name))
+    ]
+    if not (fields and methods):
+        return None
+    if kind not in _FIELDS_ALONE:
+        _FIELDS_ALONE[kind] = namedtuple(kind.__name__, fields)
+    bare_kind: Any = _FIELDS_ALONE[kind]
+    return bare_kind(*tuple.__iter__(item))  # type: ignore[no-any-return]
+
+
+_FIELDS_ALONE: dict[type, type] = {}
 
 
 def parts_of(item: object) -> tuple[str, object] | None:

@@ -3,8 +3,7 @@
 Each is genuinely the plain value that crossed: what the tests compare, calculate and look up is
 decided here. The text and any further attributes are asked of the solution, as for any object; both
 are data that the tests compare. An operator that the solution defines anew is not asked, since its
-answer could decide the test: the plain value answers. Where that fails the test, and the tests
-themselves made the value by calling the class, the test cannot be judged.
+answer could decide the test: the plain value answers.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ class Derived:
     ludus_handle_: Handle
     ludus_content_: object
     """The content at the time of arrival, if the value can change."""
-    ludus_called_: bool = False
-    """Whether the tests made the value by calling a class of the solution."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith(("__", "ludus_")):
@@ -101,6 +98,8 @@ def build(parts: list[object]) -> object:
     derived: Derived
     if isinstance(plain, deque):
         derived = kind(plain, plain.maxlen)
+    elif isinstance(plain, tuple) and hasattr(base, "_fields"):
+        derived = kind(*tuple.__iter__(plain))
     elif isinstance(plain, datetime.timedelta):
         derived = kind(plain.days, plain.seconds, plain.microseconds)
     elif isinstance(plain, datetime.date):
@@ -150,8 +149,6 @@ def _method(base: type, name: str) -> Callable[..., object]:
     inherited: Any = getattr(base, name, None)
 
     def plain(self: Derived, *operands: object, **keywords: object) -> object:
-        if self.ludus_called_:
-            line_of(self.ludus_handle_).note_own(token_of(self.ludus_handle_), name)
         if inherited is None and name.startswith("__"):
             return NotImplemented
         if inherited is None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, ModuleType
 
 from ..run import one_core
-from . import failures, needs, peer, proxies, rare_values, value_wire
+from . import failures, needs, peer, proxies, scopes, value_wire
 from .idiom_words import WORDS
 from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass, NamedClass
 from .solution_line import BrokenTests, Job, TestsLine, without_solution
@@ -27,6 +28,9 @@ _DETAIL_LETTERS = 300
 _STATEMENTS = ("class ", "with ", "match ", "except ")
 """Statements in which tests may use the solution in ways that cannot be judged."""
 
+_IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
+"""An `is` with what may be a class."""
+
 _TRUSTED_FUNCTIONS = {
     "isclose": "math",
     "deepcopy": "copy",
@@ -36,16 +40,40 @@ _TRUSTED_FUNCTIONS = {
 """Functions by which tests judge -> the module to import from, whatever the solution offers."""
 
 
+class NamesOfTests(dict[str, object]):
+    """The globals of the tests. What the tests never bind is looked up in the solution.
+
+    Nothing of the solution is ever written here, so that it cannot replace what the tests bind.
+    CPython asks `__missing__` for a global only where the globals are a subclass of `dict`.
+    """
+
+    def __init__(self, look_up: Callable[[str], object]) -> None:
+        super().__init__(__name__="tests")
+        self._look_up = look_up
+
+    def __missing__(self, name: str) -> object:
+        return self._look_up(name)
+
+
 class TestHarness(TestsLine):
     """The names of the tests, and the line to the solution."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
+        self.names = failures.own_names = NamesOfTests(self.look_up)
+        self.names[PLAIN] = plain
+        self._bound: set[str] = set(_BUILTIN_NAMES)
+        """Names that are never the solution's: what the tests bind at module level, and the
+        built-in names but for the entry point.
+        """
+        self._of_solution: dict[str, object] = {}
+        """Functions, classes and modules of the solution by name, taken once."""
+        self._data: dict[str, tuple[int, object]] = {}
+        """Globals of the solution that are data: (when it was taken, the value)."""
         self._failure = ""
         self._absent: dict[str, str] = {}
         """Trusted functions and modules that could not be imported -> the missing module."""
         self._cases: set[object] = set()
-        self.names[PLAIN] = plain
 
     # --- preparing --------------------------------------------------------------
 
@@ -60,6 +88,7 @@ class TestHarness(TestsLine):
             BrokenTests: the tests cannot be judged here.
         """
         self._job = job
+        self._bound.discard(str(job.get("entry_point", "")))
         from_module = str(job.get("module", "solution"))
         sys.modules.pop(from_module, None)
         if from_module in words:
@@ -69,14 +98,21 @@ class TestHarness(TestsLine):
         with suppress(peer.Gone):
             one_core.join(self.line.hear_core())
         sources: list[str] = job["tests"]  # type: ignore[assignment]
-        if words.isdisjoint(WORDS) and not any(
-            word in source for source in sources for word in _STATEMENTS
+        if any("import" in source for source in sources):
+            with without_solution():
+                if lacking := needs.missing_modules(sources, own={from_module}):
+                    raise BrokenTests(needs.not_installed(lacking))
+        classes = any(word[:1].isupper() for word in words - _BUILTIN_NAMES)
+        if (
+            not classes
+            and words.isdisjoint(WORDS)
+            and not any(word in source for source in sources for word in _STATEMENTS)
         ):
             return
         with without_solution():
             from .idioms import examine
 
-            imports = examine(self.trees(), self.interface)
+            imports = examine(self.trees(), self.interface, has_reference=self.has_reference)
         if imports.problem:
             raise BrokenTests(f"the tests cannot be judged: they {imports.problem}")
         if imports.output or imports.chance or imports.stdin or imports.lent:
@@ -98,73 +134,53 @@ class TestHarness(TestsLine):
         """
         words = all_names(tests)
         if prelude := str(job["prelude"]):
+            names: dict[str, object] = {**self.names}
             try:
-                exec(compile(prelude, "prelude", "exec", dont_inherit=True), self.names)
+                exec(compile(prelude, "prelude", "exec", dont_inherit=True), names)
             except BaseException as error:
                 raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
+            self.names.update(names)
         self.begin(job, words)
-        missing = words - _BUILTIN_NAMES - set(self.names)
-        for name in missing & _TRUSTED_FUNCTIONS.keys():
+        sources: list[str] = job["tests"]  # type: ignore[assignment]
+        entry_point = str(job.get("entry_point", ""))
+        loaded, bound = scopes.global_names(sources)
+        self._bound |= bound
+        if entry_point in self._bound or entry_point in self.names:
+            raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
+        if rebound := scopes.loaded_before_bound(sources, loaded & bound):
+            raise BrokenTests(f"the tests bind {rebound!r} again, a name of the solution")
+        wanted = loaded - self._bound - set(self.names)
+        from_module = str(job.get("module", "solution"))
+        if not wanted and from_module not in words:
+            raise BrokenTests(
+                "the tests use no name of the solution; if it is called like a built-in function, "
+                "name it as the entry_point"
+            )
+        for name in wanted & _TRUSTED_FUNCTIONS.keys():
             self._import(name)
-        if suspects := missing & MODULE_NAMES:
+        if suspects := wanted & MODULE_NAMES:
             for name in suspects & self._modules_used():
                 self._import(name)
+        if self._absent:
+            raise BrokenTests(needs.not_installed(sorted(set(self._absent.values()))))
         try:
-            known_names = set(self.names)
-            self.resolve(sorted(missing - known_names))
-            if known_names.issuperset(self.names):
-                self._resolve_builtin(words)
-        except BrokenTests:
-            raise
+            self.resolve(sorted({*wanted, entry_point} - set(self.names) - {""}))
         except BaseException as error:
             self._failure = f"the solution does not load: {describe(error)}"
-            self._check_solution(error)
-        if not any(isinstance(handle, ClassHandle) for handle in self._handles.values()):
+        else:
+            if entry_point and entry_point not in self._of_solution:
+                self._failure = f"the solution defines no function {entry_point!r}"
+        has_classes = any(isinstance(handle, ClassHandle) for handle in self._handles.values())
+        asks_for_types = any(map(_IS.search, sources))
+        if not (has_classes or asks_for_types):
             return tests
-        # Where objects under test are meant, the tests are compiled again with marks.
+        # Where objects or classes under test are meant, the tests are compiled again with marks.
         from . import rewriting
-        from .idioms import examine
 
-        if problem := examine(self.trees(), self.interface).problem:
-            raise BrokenTests(f"the tests cannot be judged: they {problem}")
-        self.mark(self.names)
-        trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
-        return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
-
-    @staticmethod
-    def mark(names: dict[str, object]) -> None:
-        """Add the functions behind the marks to `names`."""
-        from . import marked, rewriting
-
-        names[rewriting.OPERATE] = marked.operate
-        names[rewriting.COMPARE] = marked.compare
-        names[rewriting.TYPE] = marked.type_of
-        names[rewriting.INSTANCE] = marked.is_instance
-
-    def _check_solution(self, error: BaseException) -> None:
-        """Check whether the solution lacks a well-known module that is not installed here.
-
-        Such a solution has done nothing wrong, so its tests must not give a zero.
-
-        Raises:
-            BrokenTests: the solution lacks such a module.
-        """
-        if not isinstance(error, ImportError):
-            return
-        if lacking := needs.lacking(str(error)):
-            raise BrokenTests(needs.not_installed_for_solution(lacking))
-
-    def _resolve_builtin(self, words: set[str]) -> None:
-        """Fetch a name of the solution that is also a built-in, if the tests use no other name.
-
-        MBPP asks for a function called `sum`. If the tests use two such names, it stays unclear
-        which is under test and by which the tests judge, and the built-ins win.
-        """
-        names = sorted(words & _BUILTIN_NAMES)
-        kinds = self.ask("resolve", names)
-        builtin_names = [name for name in kinds if name in names] if isinstance(kinds, dict) else []
-        if len(builtin_names) == 1:
-            self.resolve(builtin_names)
+        with without_solution():
+            trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
+            rewriting.mark(self.names)
+            return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
 
     def _import(self, name: str) -> None:
         try:
@@ -197,6 +213,25 @@ class TestHarness(TestsLine):
 
     # --- names ------------------------------------------------------------------
 
+    def look_up(self, name: str) -> object:
+        """Return what a global name of the tests means in the solution.
+
+        A function or class is taken once. Data are asked for again after the solution has run.
+
+        Raises:
+            KeyError: the name is not the solution's, or the solution does not define it.
+        """
+        if name in self._bound:
+            raise KeyError(name)
+        if name not in self._of_solution:
+            taken, value = self._data.get(name, (-1, None))
+            if taken == self.effects:
+                return value
+            self.resolve([name])
+        if name in self._of_solution:
+            return self._of_solution[name]
+        return self._data[name][1]
+
     def resolve(self, names: list[str]) -> None:
         """Ask the solution what the names are, and define the known names."""
         kinds = self.ask("resolve", names)
@@ -208,21 +243,17 @@ class TestHarness(TestsLine):
 
     def _define(self, name: str, kind: tuple[object, ...]) -> None:
         category, *detail = kind
+        defined = self._of_solution
         if category == "module":
             root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
             if root in sys.stdlib_module_names:
                 self._import(name)
         elif category == "exception" and self.interface.makes(name):
-            if self.interface.is_exception(name):
-                self._failure = ""
-                raise BrokenTests(
-                    f"the tests cannot be judged: they make exceptions of the solution's {name}"
-                )
-            self.names[name] = MisplacedClass(self, str(detail[2]), name)
+            defined[name] = MisplacedClass(self, str(detail[2]), name)
         elif category == "exception" and len(detail) == 3:
             stand_in = failures.class_of(*detail[:2])
             self._exceptions[stand_in] = value_wire.Ready("h" + str(detail[2])[1:])
-            self.names[name] = stand_in
+            defined[name] = stand_in
         elif category in ("class", "function"):
             # The kind of proxy decides what a call may do.
             token = str(detail[0])
@@ -236,16 +267,16 @@ class TestHarness(TestsLine):
                     proxies.adopt(handle)
             else:
                 handle = MisplacedClass(self, token, name)
-            self.names[name] = self._handles.setdefault(token, handle)
+            defined[name] = self._handles.setdefault(token, handle)
         else:
-            self.names[name] = self._values[name] = detail[0]
+            self._data[name] = self.effects, detail[0]
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution
         has.
         """
         self.resolve(sorted(names))
-        return sorted(names & set(self.names))
+        return sorted(names & (self._of_solution.keys() | self._data.keys()))
 
     # --- running ----------------------------------------------------------------
 
@@ -273,51 +304,8 @@ class TestHarness(TestsLine):
 
                 problem = run_cases(self.names, self._cases)
         except BaseException as error:
-            self.check_error(error)
-            self._check_modules(error)
             problem = describe(error)
-        return self.explained(self.problem() or problem)
-
-    def explained(self, problem: str) -> str:
-        """Return why a test failed, or an empty text; raise an error if the failure may be ours.
-
-        Raises:
-            BrokenTests: the test failed after it used what a class that derives from plain data
-                defines anew, where the plain value answered instead.
-        """
-        own_use, self._own_use = self._own_use, ""
-        if own_use and problem:
-            raise BrokenTests(own_use)
-        return problem
-
-    def check_error(self, error: BaseException) -> None:
-        """Check whether a test used a method of a named tuple, which stayed with the solution.
-
-        Raises:
-            BrokenTests: the test did.
-        """
-        if isinstance(error, AttributeError) and error.name in rare_values.left_behind(error.obj):
-            raise BrokenTests(
-                f"the tests cannot be judged: they call {error.name} of a named tuple of the "
-                "solution, whose methods do not cross"
-            )
-
-    def _check_modules(self, error: BaseException) -> None:
-        """Check whether a test failed because a module is missing here, by the test's own fault.
-
-        Raises:
-            BrokenTests: a module is missing.
-        """
-        lacking: list[str] = []
-        if isinstance(error, ImportError):
-            sources: list[str] = self._job["tests"]  # type: ignore[assignment]
-            lacking = needs.missing_modules(sources)
-            if not lacking:
-                self._check_solution(error)
-        elif isinstance(error, NameError) and str(error.name) in self._absent:
-            lacking = [self._absent[str(error.name)]]
-        if lacking:
-            raise BrokenTests(needs.not_installed(lacking))
+        return self.problem() or problem
 
 
 class SolutionModule(ModuleType):
@@ -333,11 +321,10 @@ class SolutionModule(ModuleType):
             return harness.exported(harness.interface.names)
         if name.startswith("__"):
             raise AttributeError(name)
-        if name not in harness.names or name in harness.own_values():
-            harness.resolve([name])
-        if name not in harness.names:
-            raise AttributeError(f"the solution has no {name!r}")
-        return harness.names[name]
+        try:
+            return harness.look_up(name)
+        except KeyError:
+            raise AttributeError(f"the solution has no {name!r}") from None
 
 
 def all_names(codes: list[CodeType]) -> set[str]:

@@ -103,15 +103,38 @@ class Needs:
         """The idiom that cannot be judged; empty if there is none."""
 
 
-def examine(trees: Iterable[ast.Module], interface: Interface) -> Needs:
-    """Return what the tests need, and the first idiom that cannot be judged."""
+def examine(
+    trees: Iterable[ast.Module], interface: Interface, *, has_reference: bool = False
+) -> Needs:
+    """Return what the tests need, and the first idiom that cannot be judged.
+
+    Args:
+        trees: the syntax trees of the tests.
+        interface: how the tests use the names of the solution.
+        has_reference: whether a reference solution decides what only some solutions can be judged
+            by; without one, such tests are refused whatever the solution is.
+    """
     needs = Needs()
     reader = _Reader(needs, interface)
     for tree in trees:
         for node in ast.walk(tree):
             problem = reader.problem(node)
             needs.problem = needs.problem or problem
+    if not (needs.problem or has_reference):
+        needs.problem = _doubtful(interface)
     return needs
+
+
+def _doubtful(interface: Interface) -> str:
+    """Return why only some right solutions could be judged, or ""."""
+    if interface.compares_objects:
+        return "compare objects by the solution's own __eq__ or `<`"
+    if kind := interface.own_argument():
+        return f"pass a {kind} of their own to the solution"
+    for name in sorted(interface.names):
+        if name.endswith(("Error", "Exception", "Warning")) and interface.makes(name):
+            return f"make exceptions of the solution's {name}"
+    return ""
 
 
 class _Reader:

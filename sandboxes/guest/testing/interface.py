@@ -13,7 +13,7 @@ or `pop` on anything else means a text or a list.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from .names import NamesOfTests
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
@@ -27,6 +27,12 @@ _LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "re
 _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
 """Syntax that takes a value as a truth value."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
+
+
+def _crosses(kind: ast.ClassDef) -> bool:
+    """Return whether objects of a class of the tests cross: functions, iterators and plain data."""
+    defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
+    return bool(kind.bases or defined & {"__call__", "__next__"})
 
 
 class Interface(NamesOfTests):
@@ -200,16 +206,47 @@ class Interface(NamesOfTests):
 
     def _compares(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Compare):
-            return any(map(self.means_objects, [node.left, *node.comparators]))
+            sides = [node.left, *node.comparators]
+            looks = any(not isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+            return looks and sum(map(self.means_objects, sides)) > 1
         if isinstance(node, (ast.Set, ast.Dict)):
             return self.means_objects(node)
         if isinstance(node, ast.Subscript):
             return self.is_object(node.slice)
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or self.free(node.func):
             return False
         name = last_name(node.func)
         looks = name in _LOOKING or name.startswith("assert")
         return looks and any(map(self.means_objects, node.args))
+
+    def own_argument(self) -> str:
+        """Return a class of the tests of which they pass an object to the solution, or ""."""
+        own = {
+            node.name: node
+            for node in self.nodes
+            if isinstance(node, ast.ClassDef) and not _crosses(node)
+        }
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and (
+                self.free(node.func)
+                or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
+            ):
+                for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                    if kind := self._own_kind(argument, own.keys()):
+                        return kind
+        return ""
+
+    def _own_kind(self, node: ast.expr, own: Container[str], depth: int = 4) -> str:
+        """Return the class of the tests or file in memory that an expression makes, or ""."""
+        if isinstance(node, ast.Call):
+            name = last_name(node.func)
+            return name if name in own or name in ("StringIO", "BytesIO") else ""
+        nodes: list[ast.expr] = []
+        if isinstance(node, (ast.List, ast.Tuple)):
+            nodes = node.elts
+        elif isinstance(node, ast.Name) and depth:
+            nodes = self.given(node.id)
+        return next(filter(None, (self._own_kind(part, own, depth - 1) for part in nodes)), "")
 
     # --- exceptions -----------------------------------------------------------
 

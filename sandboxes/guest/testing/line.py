@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .proxies import Handle
+    pass
 
 
 class Line(Protocol):
     """The connection to the solution, with the operations that proxies use."""
 
-    def ask(self, verb: str, *arguments: object) -> object:
+    effects: int
+
+    def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
         """Send a request to the solution; re-raise what the solution raised."""
         ...
 
     def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
         """Raise an error unless the task names this attribute of objects."""
-        ...
-
-    def adopt(self, maker: str, handle: Handle) -> None:
-        """Register an object that a function of the solution has returned."""
         ...
 
     def refuse(self, token: object, use: str) -> BaseException:
@@ -29,12 +27,6 @@ class Line(Protocol):
 
     def reads_plain_data(self, name: str) -> bool:
         """Return whether an attribute is a method of plain data that only reads."""
-        ...
-
-    def note_own(self, token: object, name: str) -> None:
-        """Note that the tests used a method that a class defines anew, where the plain value
-        answered.
-        """
         ...
 
     def compares_objects(self) -> bool:

@@ -21,6 +21,7 @@ from .proxies import (
     operate_on_plain,
     token_of,
 )
+from .values import OpaqueClass
 
 
 def operate(name: str, left: object, right: object) -> object:
@@ -86,3 +87,10 @@ def is_instance(item: object, kinds: type | tuple[type, ...]) -> bool:
         return True
     plain = as_plain(item, "") if isinstance(item, Handle) else None
     return isinstance(plain, kinds)
+
+
+def is_same(left: object, right: object) -> bool:
+    """Do what `is` does; a class that the solution sent is the class that it stands for."""
+    if isinstance(left, OpaqueClass) or isinstance(right, OpaqueClass):
+        return bool(left == right)
+    return left is right

@@ -23,7 +23,7 @@ _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "
 class Handle:
     """A proxy of an object that stays with the solution."""
 
-    __slots__ = ("_called", "_known", "_line", "_token")
+    __slots__ = ("_called", "_known", "_line", "_plain", "_token")
 
     _line: Line
     _token: value_wire.Ready
@@ -33,16 +33,12 @@ class Handle:
     def __init__(self, line: Line, token: str) -> None:
         object.__setattr__(self, "_line", line)
         object.__setattr__(self, "_token", value_wire.Ready("h" + token[1:]))
-        object.__setattr__(self, "_known", token[0] == "o")
+        object.__setattr__(self, "_known", False)
         object.__setattr__(self, "_called", False)
+        object.__setattr__(self, "_plain", {})
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
-        line, token = line_of(self), token_of(self)
-        return (
-            line.ask("call", token, arguments, keywords)
-            if keywords
-            else line.ask("call", token, arguments)
-        )
+        return _call(self, "call", arguments, keywords, source=is_known(self))
 
     def __getattr__(self, name: str) -> object:
         if name in _REFLECTED:
@@ -55,7 +51,7 @@ class Handle:
             if hasattr(plain, name):
                 return getattr(plain, name)
         line_of(self).check_attribute(token_of(self), name, is_known=is_known(self))
-        return line_of(self).ask("attribute", token_of(self), name)
+        return line_of(self).ask("attribute", token_of(self), name, source=is_known(self))
 
     def __setattr__(self, name: str, value: object) -> None:
         line_of(self).ask("assign", token_of(self), name, value)
@@ -78,13 +74,13 @@ class Handle:
         return any(item is other or item == other for other in self)
 
     def __enter__(self) -> object:
-        return line_of(self).ask("enter", token_of(self))
+        return line_of(self).ask("enter", token_of(self), source=is_known(self))
 
     def __exit__(self, *_: object) -> None:
         line_of(self).ask("exit", token_of(self))
 
     async def __aenter__(self) -> object:
-        return line_of(self).ask("aenter", token_of(self))
+        return line_of(self).ask("aenter", token_of(self), source=is_known(self))
 
     async def __aexit__(self, *_: object) -> None:
         line_of(self).ask("aexit", token_of(self))
@@ -200,16 +196,25 @@ class FunctionHandle(Handle):
         object.__setattr__(self, "_asked_as", name)
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
-        result = super().__call__(*arguments, **keywords)
-        if isinstance(result, Handle) and not is_known(result):
-            line_of(self).adopt(object.__getattribute__(self, "_asked_as"), result)
-        return result
+        name: str = object.__getattribute__(self, "_asked_as")
+        return _call(self, "call", arguments, keywords, source=name)
 
 
-def adopt(result: Handle) -> None:
-    """Register an object as under test, together with all other objects of the same class."""
-    if line_of(result).ask("declare", token_of(result)) is True:
-        object.__setattr__(result, "_known", True)
+def _call(
+    handle: Handle,
+    verb: str,
+    arguments: tuple[object, ...],
+    keywords: dict[str, object],
+    *,
+    source: str | bool,
+) -> object:
+    extra = (keywords,) if keywords else ()
+    return line_of(handle).ask(verb, token_of(handle), arguments, *extra, source=source)
+
+
+def adopt(handle: Handle) -> None:
+    """Register an object or class as under test."""
+    object.__setattr__(handle, "_known", True)
 
 
 class ClassHandle(Handle):
@@ -224,10 +229,11 @@ class NamedClass(ClassHandle):
     __slots__ = ()
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
-        result = super().__call__(*arguments, **keywords)
+        verb = "make" if is_known(self) else "call"
+        result = _call(self, verb, arguments, keywords, source=is_known(self))
         if isinstance(result, Handle):
             object.__setattr__(result, "_called", True)
-        return derived.called(result)
+        return result
 
 
 class MisplacedClass(FunctionHandle):
@@ -276,7 +282,7 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     if is_known(first):
-        return line_of(first).ask("operate", name, operands)
+        return line_of(first).ask("operate", name, operands, source=True)
     return operate_on_plain(name, first, operands)
 
 
@@ -320,10 +326,15 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     if is_function(handle) or not (is_known(handle) or is_called(handle)):
         return None
-    plain = line_of(handle).ask("as_plain", token_of(handle), operation, is_called(handle))
-    if isinstance(plain, Handle):
-        return None
-    return derived.called(plain) if is_called(handle) else plain
+    line = line_of(handle)
+    taken: dict[str, tuple[int, object]] = object.__getattribute__(handle, "_plain")
+    since, plain = taken.get(operation, (-1, None))
+    # Taken once and kept until the solution runs again: an object that answers each comparison
+    # anew could be less than one number and more than another.
+    if since != line.effects:
+        plain = line.ask("as_plain", token_of(handle), operation, is_called(handle))
+        taken[operation] = line.effects, plain
+    return None if isinstance(plain, Handle) else plain
 
 
 def held(item: object) -> object:

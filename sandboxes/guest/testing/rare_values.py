@@ -18,7 +18,6 @@ from typing import Any
 from . import failures
 
 _MAX_FIELDS = 64
-_LACKS = "_ludus_lacks"
 
 own_names: Mapping[str, object] = {}
 """The names of the module whose classes are meant, on the solution's side."""
@@ -129,27 +128,6 @@ def fields_of(item: object) -> list[str] | None:
     return names if plain and not any(name.startswith("_") for name in names) else None
 
 
-def titled(item: object) -> str:
-    """Return a text with the name of a named tuple's class and the names of the methods of that
-    class.
-
-    The methods themselves do not cross.
-    """
-    kind = type(item)
-    method_names = [
-        name
-        for name, attribute in vars(kind).items()
-        if callable(attribute) and name[0] != "_" and name not in dir(tuple)
-    ]
-    return " ".join([kind.__name__, *method_names[:_MAX_FIELDS]])
-
-
-def left_behind(item: object) -> tuple[str, ...]:
-    """Return the names of the methods that a rebuilt named tuple lacks."""
-    lacks = getattr(type(item), _LACKS, ())
-    return lacks if type(lacks) is tuple else ()
-
-
 def lazily(module: str, kind: str) -> Callable[[str], object]:
     """Return a function that builds an object of a class of the standard library from a text.
 
@@ -213,7 +191,6 @@ def _named_tuple(parts: list[object]) -> object:
     if type(name) is not str or type(fields) is not str:
         raise TypeError("a named tuple without names")
     check_attributes(values)
-    name, *methods = name.split(" ")
     own_class: Any = own_names.get(name)
     if isinstance(own_class, type) and issubclass(own_class, tuple):
         kind: Any = own_class
@@ -221,7 +198,6 @@ def _named_tuple(parts: list[object]) -> object:
         if (name, fields) not in _KINDS:
             # mypy wants a literal name, which a value of the solution has not
             tuple_class: Any = collections.namedtuple(name, fields)  # type: ignore[misc] # pyright: ignore
-            setattr(tuple_class, _LACKS, tuple(methods))
             _KINDS[name, fields] = tuple_class
         kind = _KINDS[name, fields]
     return kind(*values)

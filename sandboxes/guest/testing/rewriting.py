@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from . import marked
 from .interface import Interface
 
 OPERATE, COMPARE = "_ludus_operate", "_ludus_compare"
-TYPE, INSTANCE = "_ludus_type", "_ludus_instance"
+TYPE, INSTANCE, SAME = "_ludus_type", "_ludus_instance", "_ludus_same"
 """The names under which rewritten tests call what carries out operators, comparisons, `type()` and
 `isinstance()`.
 """
@@ -25,6 +26,12 @@ _BINARY: dict[type, str] = {
 }  # fmt: skip
 _ORDER: dict[type, str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _EQUAL: dict[type, str] = {ast.Eq: "eq", ast.NotEq: "ne"}
+
+
+def mark(names: dict[str, object]) -> None:
+    """Add the functions behind the marks to the names of the tests."""
+    names[OPERATE], names[COMPARE] = marked.operate, marked.compare
+    names[TYPE], names[INSTANCE], names[SAME] = marked.type_of, marked.is_instance, marked.is_same
 
 
 def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
@@ -72,6 +79,9 @@ class _Rewriter(ast.NodeTransformer):
         contains = kind in (ast.In, ast.NotIn) and self._is_object(right)
         self.generic_visit(node)
         right = node.comparators[0]
+        if kind in (ast.Is, ast.IsNot) and not isinstance(right, ast.Constant):
+            call = _call(SAME, node, node.left, right)
+            return call if kind is ast.Is else ast.copy_location(ast.UnaryOp(ast.Not(), call), call)
         if contains:
             call = _call(OPERATE, node, "contains", right, node.left)
             return call if kind is ast.In else ast.copy_location(ast.UnaryOp(ast.Not(), call), call)

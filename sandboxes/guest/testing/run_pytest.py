@@ -30,7 +30,6 @@ class _Results:
 
     def __init__(self, harness: TestHarness) -> None:
         self._harness = harness
-        self.unusable = ""
         self.found: dict[str, tuple[bool, str, float]] = {}
         self.problem = ""
         self.skipped: set[str] = set()
@@ -56,19 +55,8 @@ class _Results:
         fixtures = {name: pyfuncitem.funcargs[name] for name in names}
         return run_async(pyfuncitem.obj, fixtures) or None
 
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        """Examine the exception of a test before pytest makes a text."""
-        if call.excinfo is not None:
-            try:
-                self._harness.check_error(call.excinfo.value)
-            except BrokenTests as error:
-                self.unusable = str(error)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        try:
-            wrong = self._harness.problem() if report.when != "teardown" else ""
-        except BrokenTests as error:
-            wrong = self.unusable = str(error)
+        wrong = self._harness.problem() if report.when != "teardown" else ""
         if report.skipped and not wrong:
             self.skipped.add(report.nodeid)
             return
@@ -111,15 +99,6 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
         raise BrokenTests(needs.not_installed(["pytest"])) from None
 
     pytest.main([*arguments, _FILE], plugins=[results])
-    if results.unusable:
-        raise BrokenTests(results.unusable)
-    # If the tests need a module that is not installed, the solution is not to blame for failures.
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
-    details = [results.problem, *(detail for _, detail, _ in results.found.values())]
-    if any("ModuleNotFoundError" in text for text in details) and (
-        lacking := needs.missing_modules(sources)
-    ):
-        raise BrokenTests(needs.not_installed(lacking))
     number = 0
     for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
         yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
@@ -146,8 +125,8 @@ def _prepared(job: Job, harness: TestHarness) -> str:
             return source
         import ast
 
-        from .rewriting import rewritten
+        from .rewriting import mark, rewritten
 
-        harness.mark(builtins.__dict__)
+        mark(builtins.__dict__)
         (tree,) = harness.trees()
         return ast.unparse(rewritten(tree, harness.interface))

@@ -55,6 +55,13 @@ def without_solution() -> Generator[None]:
         raise HarnessFault(f"{type(error).__name__}: {error}") from error
 
 
+_WITHOUT_EFFECT = frozenset(
+    ("resolve", "as_plain", "kind", "owns", "class", "isinstance", "issubclass", "reflect",
+     "signature", "printed", "capture", "attribute", "declare")
+)  # fmt: skip
+"""Requests that only look. All others may change what the solution answers later."""
+
+
 class ObjectRefused(BaseException):
     """The test has failed: the solution sent an object where a value was meant."""
 
@@ -71,33 +78,41 @@ class TestsLine:
         )
         self._broken = ""
         self._wrong = ""
-        self._unusable = ""
-        self._own_use = ""
+        self.effects = 0
+        """The number of requests so far that may have changed something in the solution."""
+        self._source: str | bool = False
+        """Whether objects that arrive now come from an object under test, or the name of the
+        function that returns them."""
         self._job: Job = {"tests": []}
         self._interface: Interface | None = None
         self._surroundings: Surroundings | None = None
-        self._values: dict[str, object] = {}
-        """Globals of the solution that are plain data, with the values that the tests know."""
-        self.names: dict[str, object] = {"__name__": "tests"}
-        failures.own_names = self.names
+        self.names: dict[str, object] = {}
 
     def close(self) -> None:
         """Drop the solution's objects and close the line."""
         self.line.close()
         rare_values.forget()
         failures.own_names = {}
-        for table in (self.names, self._handles, self._exceptions, self._values):
+        for table in (self.names, self._handles, self._exceptions):
             table.clear()
 
     # --- asking -----------------------------------------------------------------
 
-    def ask(self, verb: str, *arguments: object) -> object:
+    def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
         """Send a request to the solution, and return or raise what the solution did.
 
         Once the solution has broken the line, every later test fails too, whatever the tests catch.
+
+        Args:
+            verb: what to do.
+            arguments: the values that the solution gets.
+            source: whether objects in the answer are under test, or the name of the function that
+                returns them: the tests' side alone decides that.
         """
         if self._broken:
             raise peer.Gone(self._broken)
+        self.effects += verb not in _WITHOUT_EFFECT
+        outer, self._source = self._source, source
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
@@ -109,30 +124,11 @@ class TestsLine:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
         finally:
-            # A call that raised may have printed, or changed globals, before it did.
-            if self._surroundings or self._values:
-                self._follow(verb)
-
-    def _follow(self, verb: str) -> None:
-        """Fetch what the solution has printed, and which globals have changed."""
-        if self._broken or verb in ("printed", "resolve"):
-            return
-        if self._surroundings and self._surroundings.output and verb != "capture":
-            self._surroundings.show_output()
-        if self._values:
-            fresh = self.ask("resolve", sorted(self._values))
-            for name, kind in fresh.items() if isinstance(fresh, dict) else ():
-                if type(kind) is tuple and kind[:1] == ("value",):
-                    value = kind[1]
-                    old = self._values.get(name)
-                    # Types are compared first, since 1 == True == 1.0. A handle counts as changed:
-                    # `==` of it would ask the solution. A global that the tests have bound anew
-                    # themselves stays as they set it.
-                    same = (
-                        type(old) is type(value) and not isinstance(value, Handle) and old == value
-                    )
-                    if name in self._values and self.names.get(name) is old and not same:
-                        self.names[name] = self._values[name] = value
+            self._source = outer
+            # A call that raised may have printed before it did.
+            shows_output = self._surroundings and self._surroundings.output
+            if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
+                self._surroundings.show_output()  # type: ignore[union-attr]
 
     def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
         """Check whether the task names this attribute of objects.
@@ -163,17 +159,6 @@ class TestsLine:
             )
         return ObjectRefused(self._wrong)
 
-    def note_own(self, token: object, name: str) -> None:
-        """Note that the tests used what the class of a value defines anew, of which the plain
-        value answered.
-        """
-        if not self._own_use:
-            kind = "".join(filter(str.isprintable, str(self.ask("kind", token))[:_KIND_LETTERS]))
-            self._own_use = (
-                f"the tests cannot be judged: they use {name} of the solution's {kind}, which "
-                "derives from plain data and defines it anew"
-            )
-
     def reads_plain_data(self, name: str) -> bool:
         """Return whether an attribute is a method of plain data that only reads."""
         return name in READING_METHODS
@@ -183,18 +168,19 @@ class TestsLine:
         return self.interface.compares_objects
 
     def cannot_judge(self, idiom: str) -> BaseException:
-        """Note that the tests ask the solution itself whether the solution is right."""
-        self._unusable = self._unusable or f"the tests cannot be judged: they {idiom}"
-        return ObjectRefused(self._unusable)
+        """Note that the test has failed: it asks the solution itself whether the solution is right.
+
+        What cannot be judged is a property of the task. It is settled by the tests' syntax
+        (`idioms`) or by the reference solution; here it is too late for an excuse.
+        """
+        self._wrong = self._wrong or (
+            f"the tests cannot judge this solution: they {idiom}. With a `reference`, such a task "
+            "is refused when it is loaded"
+        )
+        return ObjectRefused(self._wrong)
 
     def problem(self) -> str:
-        """Return what has failed the test for good, whatever the test caught; call once per test.
-
-        Raises:
-            BrokenTests: the test itself cannot be used.
-        """
-        if self._unusable:
-            raise BrokenTests(self._unusable)
+        """Return what has failed the test, whatever it caught; call once per test."""
         wrong, self._wrong = self._wrong, ""
         return self._broken or wrong
 
@@ -218,15 +204,6 @@ class TestsLine:
 
         sources: list[str] = self._job["tests"]  # type: ignore[assignment]
         return list(map(ast.parse, sources))
-
-    def adopt(self, maker: str, handle: Handle) -> None:
-        """Register an object that a function returned as under test, where the tests say so."""
-        if maker in self.interface.makers:
-            proxies.adopt(handle)
-
-    def own_values(self) -> set[str]:
-        """Return the names of the solution's globals that are data, and may change."""
-        return set(self._values)
 
     # --- the line ---------------------------------------------------------------
 
@@ -277,21 +254,30 @@ class TestsLine:
         self._check(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
-        # An object has one proxy, whichever of the two tokens for objects comes first.
-        key = f"h{token[1:]}" if token[0] == "o" else token
-        existing = self._handles.get(key)
+        existing = self._handles.get(token)
         if existing is None and token[0] == "g":
             # Items are drawn ahead only if the tests do nothing that depends on how far the
             # generator has come.
             prefetch = self.interface.attributes.isdisjoint(("send", "throw", "close"))
             existing = remote_iterators.generate(self, token, prefetch=prefetch)
-            self._handles[key] = existing
+            self._handles[token] = existing
         elif existing is None:
             kinds: dict[str, Any] = {
-                "h": Handle, "o": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
+                "h": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
                 "y": remote_iterators.RemoteAsyncIterator,
             }  # fmt: skip
-            existing = self._handles[key] = kinds[token[0]](self, token)
-        elif token[0] == "o":
-            object.__setattr__(existing, "_known", True)
+            existing = self._handles[token] = kinds[token[0]](self, token)
+        if token[0] == "h" and self._source is not False:
+            source = self._source
+            if (
+                source is True
+                or source in self.interface.makers
+                or source in self.interface.classes
+            ):
+                proxies.adopt(existing)  # type: ignore[arg-type]
         return existing
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether a reference solution has passed the tests, or is passing them now."""
+        return bool(self._job.get("has_reference"))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PEER = 3
 """The descriptor of the line to the tests."""
 
+_FRAMES_OF_A_CALL = 6
+"""Frames between `run` and a function of the solution, more than while the solution loads."""
 _MAX_ITEMS = 64
 """The most items of an iterator in a single answer."""
 
@@ -61,8 +63,6 @@ class SolutionServer:
         )
         self._failure: BaseException | None = None
         self.names: dict[str, object] = {}
-        self._classes: set[type] = set()
-        """Classes under test: their objects stay here, even if they derive from a plain type."""
         self._printed: Printed | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -74,6 +74,7 @@ class SolutionServer:
         sys.modules["solution"] = main
         self.names = main.__dict__
         gc.enable()
+        program.give_full_depth(_FRAMES_OF_A_CALL)
         try:
             exec(compile(source, program.NAME, "exec", dont_inherit=True), self.names)
         except BaseException as error:
@@ -98,15 +99,13 @@ class SolutionServer:
             return "w"
         if isinstance(item, type):
             return "f"
-        if not self._classes.isdisjoint(kind.__mro__):
-            return "o"
         if isinstance(item, Iterator):
             return "j"
         return "y" if isinstance(item, AsyncIterator) else "h"
 
     def _find(self, token: str) -> object:
         number = int(token[1:])
-        if token[0] in "ho":
+        if token[0] == "h":
             return self._objects[number]
         if token[0] == "j":
             return self._draw(number)
@@ -174,14 +173,6 @@ class SolutionServer:
             return "class" if isinstance(item, type) else "function", self._name(item)
         return "value", item
 
-    def declare(self, item: object) -> bool:
-        """Register a class, or the class of an object, as under test; False for library classes."""
-        kind = item if isinstance(item, type) else type(item)
-        if kind.__module__ in ("builtins", *sys.stdlib_module_names):
-            return False
-        self._classes.add(kind)
-        return True
-
     def call(
         self,
         target: object,
@@ -189,15 +180,21 @@ class SolutionServer:
         keywords: Mapping[str, object] = MappingProxyType({}),
     ) -> object:
         """Call an object that the tests hold."""
-        program.give_full_depth()
-        result = target(*arguments, **keywords)  # type: ignore[operator]
-        made_here = isinstance(target, type) and target in self._classes
-        # A new object of a class under test stays here and the tests get a handle. Named tuples and
-        # enum members are the exceptions: they cross as data.
-        if made_here and type(result) in self._classes:
-            crosses = hasattr(result, "_fields") or rare_values.is_member(result)
-            return result if crosses else value_wire.Ready(self._name(result))
-        return result
+        return target(*arguments, **keywords)  # type: ignore[operator]
+
+    def make(
+        self,
+        target: type,
+        arguments: tuple[object, ...],
+        keywords: Mapping[str, object] = MappingProxyType({}),
+    ) -> object:
+        """Call a class that the tests name: the new object stays here, even if it derives from a
+        plain type. Named tuples and members of enumerations cross as data.
+        """
+        result = target(*arguments, **keywords)
+        own = isinstance(result, target) and target.__module__ == derived.MODULE
+        crosses = not own or hasattr(result, "_fields") or rare_values.is_member(result)
+        return result if crosses else value_wire.Ready(self._name(result))
 
     def operate(self, name: str, operands: tuple[object, ...]) -> object:
         """Apply an operator or built-in function."""

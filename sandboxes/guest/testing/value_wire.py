@@ -47,10 +47,9 @@ Name = Callable[[object], str]
 Find = Callable[[str], object]
 """Returns the object (or proxy) of a handle token."""
 
-HANDLES = "hofjgwy"
-"""The tags of objects that stay where they are: an object, an object of a class that the tests
-know, a class, an iterator, a generator, an awaitable, an asynchronous iterator. (From the tests,
-`f` is a function.)
+HANDLES = "hfjgwy"
+"""The tags of objects that stay where they are: an object, a class, an iterator, a generator, an
+awaitable, an asynchronous iterator. (From the tests, `f` is a function.)
 """
 
 _Work = tuple[bool, object, str]

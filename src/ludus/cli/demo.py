@@ -18,7 +18,7 @@ EXAMPLE = "ludus demo --seed 1"
 def main(arguments: list[str]) -> int:
     """Read the settings and run the demonstration; returns 0."""
     try:
-        from ludus.trainer.demo import DemoConfig, run_demo
+        from ludus.trainer.demos.calculator import DemoConfig, run_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo") from error
     run_interruptible(

@@ -20,7 +20,7 @@ EXAMPLE = "ludus demo-real --task calculator --seed 1"
 def main(arguments: list[str]) -> int:
     """Read the settings and run the demonstration; returns 0."""
     try:
-        from ludus.trainer.real_demo import RealDemoConfig, run_real_demo
+        from ludus.trainer.demos.real import RealDemoConfig, run_real_demo
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus demo-real") from error
     settings = parse_settings(

@@ -55,7 +55,7 @@ async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
         )
     try:
         from ludus.trainer.config import ModelConfig
-        from ludus.trainer.local_policy import local_policy
+        from ludus.trainer.engines.local_policy import local_policy
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="--policy local") from error
     context = make_context(options.context)

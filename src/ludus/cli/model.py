@@ -61,8 +61,8 @@ def get(arguments: Sequence[str]) -> int:
         ),
     )
     try:
-        from ludus.trainer.engines.gguf_files import models_folder
-        from ludus.trainer.engines.released import release_named, write_release
+        from ludus.trainer.models.gguf_files import models_folder
+        from ludus.trainer.models.model_paths import release_named, write_release
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus model get") from error
     release = release_named(options.name)
@@ -124,7 +124,7 @@ def _open(path: str) -> tuple[Tokenizer, tuple[int, ...], bool]:
         return TemplateTokenizer.load(Path(path)), (), False
     try:
         from ludus.trainer.engines import load_images, load_stop_ids, load_tokenizer
-        from ludus.trainer.engines.model_paths import locate_model
+        from ludus.trainer.models.model_paths import locate_model
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus model probe of a tokenizer") from error
     tokenizer = load_tokenizer(path)

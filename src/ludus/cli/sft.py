@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     try:
         from ludus.trainer.config import SFTConfig
         from ludus.trainer.run.checkpoint import checkpoints
-        from ludus.trainer.run.progress import sft_progress
+        from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error

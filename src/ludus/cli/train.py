@@ -65,7 +65,7 @@ def _recipe_or_settings(name: str) -> Table:
 def _run(config: TrainConfig) -> int:
     try:
         from ludus.trainer.ranks import follow_training, follows, open_ranks
-        from ludus.trainer.run.progress import ProgressWatcher
+        from ludus.trainer.run.journal import ProgressWatcher
         from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training
     except ImportError as error:

@@ -36,8 +36,8 @@ from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, UnknownName
 from ludus.messages import system, user
 from ludus.trainer.engines import LocalEngine
-from ludus.trainer.learning.batch import as_row
-from ludus.trainer.tiny import build_model, build_tokenizer
+from ludus.trainer.models.tiny import build_model, build_tokenizer
+from ludus.trainer.rollout.batch import as_row
 
 END = "<|im_end|>"
 ASK = "SUM?"

@@ -38,7 +38,7 @@ from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, RemoteError
 from ludus.messages import Message, user
-from ludus.trainer.tiny import build_tokenizer
+from ludus.trainer.models.tiny import build_tokenizer
 
 END = "<|im_end|>"
 PROMPT = "<|im_start|>assistant\n"

@@ -26,8 +26,8 @@ from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.messages import assistant, system, user
-from ludus.trainer.learning.batch import as_row
-from ludus.trainer.tiny import build_tokenizer
+from ludus.trainer.models.tiny import build_tokenizer
+from ludus.trainer.rollout.batch import as_row
 
 END, ASK = "<|im_end|>", "SUM?"
 

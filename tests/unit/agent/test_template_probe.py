@@ -223,7 +223,7 @@ def test_with_the_repairs_every_word_of_an_episode_is_shown_and_calls_are_read(
 
 
 def test_a_template_that_needs_nothing_gets_no_repair_and_no_notice() -> None:
-    from ludus.trainer.tiny import build_tokenizer
+    from ludus.trainer.models.tiny import build_tokenizer
 
     report = probe(build_tokenizer())  # type: ignore[arg-type]
     assert outcome(report, "calls") is Outcome.SUPPORTED

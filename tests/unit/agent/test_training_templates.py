@@ -23,7 +23,7 @@ from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply
 from ludus.agent.templates.training import TRAINING
 from ludus.errors import ConfigError, UnknownName
 from ludus.messages import assistant, system, user
-from ludus.trainer.tiny import CHAT_TEMPLATE, build_tokenizer
+from ludus.trainer.models.tiny import CHAT_TEMPLATE, build_tokenizer
 
 PAIRED = [name for name, one in TRAINING.items() if one.tool_format in TOOL_FORMATS]
 

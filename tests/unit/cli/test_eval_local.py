@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ludus.cli.main import main
-from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.models.tiny import write_tiny_policy
 
 ENV = "ludus/number-quiz-v0"
 

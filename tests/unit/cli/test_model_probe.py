@@ -7,11 +7,10 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.errors import ConfigError
-from ludus.trainer.chat_template import open_chat
 from ludus.trainer.config import ModelConfig
 from ludus.trainer.engines import load_tokenizer
-from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.tiny_vision import write_tiny_vision_policy
+from ludus.trainer.models.chat_template import open_chat
+from ludus.trainer.models.tiny import write_tiny_policy, write_tiny_vision_policy
 
 NO_TOOLS = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"

@@ -156,7 +156,7 @@ def test_common_oj_and_own_rows() -> None:
     assert read_row(row).gold["tests"] == [{"input": "2", "output": "4"}]
     own = {"question": "Q", "tests": ["assert f()"], "entry_point": "f", "solution": "S"}
     problem = read_row(own)
-    assert problem.gold == {"tests": ["assert f()"], "entry_point": "f"}
+    assert problem.gold == {"tests": ["assert f()"], "entry_point": "f", "reference": "S"}
     assert (problem.solution, len(problem.id)) == ("S", 16)
 
 

@@ -8,8 +8,8 @@ from ludus.agent import ChatFormat, TurnKind
 from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import make_async
-from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
-from ludus.trainer.tiny import briefing_phrases, build_tokenizer
+from ludus.trainer.models.tiny import briefing_phrases, build_tokenizer
+from ludus.trainer.rollout.demonstrations import ExpertPolicy, demonstrate
 
 MARKS = ("<|im_end|>\n<|im_start|>assistant\n", "\n<|im_start|>user\n")
 

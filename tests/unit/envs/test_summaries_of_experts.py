@@ -15,8 +15,8 @@ from ludus.envs.families.functions.lists import HiddenList
 from ludus.envs.families.functions.moves import Shorten, Sort
 from ludus.envs.families.search.questions import SearchQuestion, notes_of
 from ludus.messages import ToolCall
-from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
-from ludus.trainer.tiny import build_tokenizer
+from ludus.trainer.models.tiny import build_tokenizer
+from ludus.trainer.rollout.demonstrations import ExpertPolicy, demonstrate
 
 
 def made(*calls: tuple[str, dict[str, object], str]) -> list[tuple[ToolCall, str]]:

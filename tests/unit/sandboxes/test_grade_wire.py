@@ -39,7 +39,7 @@ VALUES = [
     None, True, 0, -1, 2**53, -(2**200), 0.1, -0.0, 1e308, math.inf, "", "ä\ud800\0", b"\xff", 2 + 3j, (), [], {}, set(),
     frozenset({1}), [1, [2, (3,)]], {"a": [1], 2: None}, {(1, 2): {3}}, range(3, 9, 2), Decimal("1.10"), Fraction(1, 3),
     datetime.datetime(2024, 2, 29, 1, 2, 3, 4), datetime.date(2024, 2, 29), datetime.time(1), datetime.timedelta(1, 2, 3),
-    deque([1, 2], 5), Counter("aab"), OrderedDict(a=1), Ellipsis, int,
+    deque([1, 2], 5), Counter("aab"), OrderedDict(a=1), Ellipsis,
 ]  # fmt: skip
 
 
@@ -49,6 +49,15 @@ def test_a_plain_value_arrives_as_it_was(value: object) -> None:
     assert arrived == value
     assert type(arrived) is type(value)
     assert repr(arrived) == repr(value)
+
+
+def test_a_class_arrives_as_what_is_equal_to_it_and_cannot_be_called() -> None:
+    (arrived, pairs) = send(int, {int: [str]})
+    assert [arrived] == [int]
+    assert [arrived] != [str]
+    assert pairs == {int: [str]}
+    assert not callable(arrived)
+    assert send(arrived) == [int]
 
 
 def test_nan_arrives_as_nan() -> None:

@@ -12,9 +12,9 @@ import torch
 
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.allocator import trimmer
-from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.tiny import build_model
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.rollout.batch import Row, pad
 
 ROWS, LENGTH, HIDDEN, LAYERS = 8, 256, 256, 12
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import torch
 
-from ludus.trainer.adapters import add_adapter
 from ludus.trainer.config import LoraConfig, ModelConfig, TrainConfig, TrainerConfig
-from ludus.trainer.learning.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.adapters import add_adapter
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.plan.memory import estimate_memory
+from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model
 
 LENGTH = 256
 

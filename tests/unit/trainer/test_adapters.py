@@ -11,21 +11,21 @@ import pytest
 import torch
 
 from ludus.errors import ConfigError
-from ludus.trainer.adapters import (
+from ludus.trainer.config import LoraConfig, TrainerConfig
+from ludus.trainer.engines import LocalEngine
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.models.adapters import (
     add_adapter,
     load_adapter,
     merged_tensors,
     save_adapter,
     without_adapter,
 )
-from ludus.trainer.config import LoraConfig, TrainerConfig
-from ludus.trainer.engines import LocalEngine
-from ludus.trainer.engines.models import load_model, save_model
-from ludus.trainer.learning.batch import Row, pad
-from ludus.trainer.learning.learner import Learner
+from ludus.trainer.models.loading import load_model, save_model
+from ludus.trainer.models.tiny import build_model, build_tokenizer
+from ludus.trainer.models.weights import adapter_tensors, checked
+from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model, build_tokenizer
-from ludus.trainer.weights import adapter_tensors, checked
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
 

@@ -20,7 +20,7 @@ from ludus.trainer.rollout import (
     Ticket,
     source as sources,
 )
-from ludus.trainer.rollout.cut import Cut
+from ludus.trainer.rollout.collect import Cut
 from ludus.trainer.rollout.evaluate import evaluate
 from ludus.trainer.rollout.scoring import WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource

@@ -13,8 +13,8 @@ import torch
 from ludus.agent import Finish, Generation, Sampling, TensorMeta
 from ludus.errors import ConfigError, StaleWeights
 from ludus.trainer.engines import EngineLimits, LocalEngine
-from ludus.trainer.tiny import build_model
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.weights import MemoryWeights
 
 PROMPTS = [[5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11], [30, 31], [5, 6, 7, 8]]
 SAMPLED = 24

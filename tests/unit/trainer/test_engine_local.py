@@ -12,14 +12,14 @@ from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine
+from ludus.trainer.engines.cached_model import PrefixStore
 from ludus.trainer.engines.local import EngineClosed
-from ludus.trainer.engines.prefixes import PrefixStore
 from ludus.trainer.engines.sampler import sample
-from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.tiny import build_model
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.weights import MemoryWeights
+from ludus.trainer.rollout.batch import as_row, pad
 
 END = 2
 PROMPTS = [[5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11], [30, 31], [5, 6, 7, 8]]

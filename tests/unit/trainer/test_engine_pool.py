@@ -26,13 +26,13 @@ from ludus.errors import (
 )
 from ludus.trainer.engines import LocalEngine
 from ludus.trainer.engines.local import EngineClosed
-from ludus.trainer.engines.models import write_shell
 from ludus.trainer.engines.pool import EnginePool, Publishing
 from ludus.trainer.engines.pool.pool import SLACK, DeadlyRequest
-from ludus.trainer.engines.pool.routes import BLOCK, PrefixRoutes
+from ludus.trainer.engines.pool.seats import BLOCK, PrefixRoutes
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
-from ludus.trainer.tiny import build_model
-from ludus.trainer.weights import MemoryWeights, WeightsRefused
+from ludus.trainer.models.loading import write_shell
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.weights import MemoryWeights, WeightsRefused
 
 TOKEN_S = 0.002
 

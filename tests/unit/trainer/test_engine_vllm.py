@@ -37,13 +37,11 @@ from ludus.trainer.engines.pool import EnginePool
 from ludus.trainer.engines.vllm import LearnerSide, VLLMEngine
 from ludus.trainer.engines.vllm.calls import GenerateReply, read_generation, sampling_body
 from ludus.trainer.engines.vllm.client import VllmClient
-from ludus.trainer.engines.vllm.probe import Probe
-from ludus.trainer.engines.vllm.served import inspect
+from ludus.trainer.engines.vllm.served import Probe, inspect
 from ludus.trainer.engines.vllm.server import GUARD, Launch, VllmServer, command, environment
 from ludus.trainer.engines.vllm.worker import EXTENSION
-from ludus.trainer.learning.steady import SteadyWeights
-from ludus.trainer.weight_files import write_weights
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.weight_files import write_weights
+from ludus.trainer.models.weights import MemoryWeights, SteadyWeights
 
 
 class Documented:

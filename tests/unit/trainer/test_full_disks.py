@@ -15,6 +15,7 @@ from ludus.errors import SaveFailed
 from ludus.metrics import LineFile, read_metrics
 from ludus.trainer.config import RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.checkpoint import (
     Retention,
     SavedModel,
@@ -23,9 +24,8 @@ from ludus.trainer.run.checkpoint import (
     save_checkpoint,
 )
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.run.notice_board import NoticeBoard, read_notices
+from ludus.trainer.run.notices import NoticeBoard, read_notices
 from ludus.trainer.run.saver import LearnedPolicy, Saver
-from ludus.trainer.tiny import build_model, build_tokenizer
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ import resource, sys, torch
 from pathlib import Path
 from ludus.errors import SaveFailed
 from ludus.trainer.run.checkpoint import Retention, SavedModel, save_checkpoint
-from ludus.trainer.tiny import build_model, build_tokenizer
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 tokenizer = build_tokenizer()
 model = build_model(len(tokenizer), hidden=64, layers=1, heads=2)
 folder, state = Path(sys.argv[1]), {"a": torch.zeros(200_000)}

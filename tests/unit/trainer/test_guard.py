@@ -13,16 +13,16 @@ from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import UpdateRefused
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Batch
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.guard import broken_units
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.learning.update import Updater
+from ludus.trainer.learning.update import PassLoss, Updater
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.batch import Batch
 from ludus.trainer.run.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
-from ludus.trainer.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict
 
 POISON = 39
@@ -182,14 +182,14 @@ def step(made: Any, found: Experience) -> Any:
 def test_only_the_update_with_the_fault_is_refused_and_its_episode_is_named() -> None:
     made = updater(splits=3)
     found = experience(5)
-    whole = made._loss
 
-    def planted(batch: Batch, predicted: Predicted) -> Any:
-        total, weight = whole(batch, predicted)
-        bad, _ = loss_that(nan_gradient)(batch, predicted)
-        return total + 0 * bad, weight
+    class Planted(PassLoss):
+        def __call__(self, batch: Batch, predicted: Predicted) -> Any:
+            total, weight = super().__call__(batch, predicted)
+            bad, _ = loss_that(nan_gradient)(batch, predicted)
+            return total + 0 * bad, weight
 
-    made._loss = planted
+    made.loss_of = lambda credited, version: Planted(made.algorithm, credited, version=version)
     numbers = step(made, found)
     assert (numbers["updates"], numbers["refused"]) == (2.0, 1.0)
     assert math.isfinite(numbers["grad_norm"])

@@ -29,12 +29,11 @@ from ludus.messages import (
 )
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine, load_model, load_tokenizer
-from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.tiny_vision import write_tiny_vision_policy
-from ludus.trainer.vision import ImageReader, last_hidden, load_image_reader, reads_images
+from ludus.trainer.models.images import ImageReader, last_hidden, load_image_reader, reads_images
+from ludus.trainer.models.tiny import write_tiny_policy, write_tiny_vision_policy
+from ludus.trainer.rollout.batch import as_row, pad
 
 
 def picture(colour: str, width: int = 64, height: int = 64) -> ImagePart:

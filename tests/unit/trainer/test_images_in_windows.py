@@ -22,16 +22,15 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.engines import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
-from ludus.trainer.learning.batch import as_row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.images import ImageReader
+from ludus.trainer.models.tiny import write_tiny_policy, write_tiny_vision_policy
+from ludus.trainer.rollout.batch import as_row, pad
+from ludus.trainer.rollout.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.sft import run_sft
-from ludus.trainer.tiny import write_tiny_policy
-from ludus.trainer.tiny_vision import write_tiny_vision_policy
 from ludus.trainer.train import run_training
-from ludus.trainer.vision import ImageReader
 
 PAGES = "ludus/shapes-v0?ask=count&pages=5"
 

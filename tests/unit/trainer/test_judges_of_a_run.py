@@ -14,8 +14,7 @@ from ludus.rewards.judge.card import JudgeCard
 from ludus.rewards.judge.prompt import VERSION
 from ludus.rewards.measured import Measure, judges_of
 from ludus.trainer.rollout.scoring import WeightedVerifier
-from ludus.trainer.run.judges import keep_judges, unmeasured
-from ludus.trainer.run.report import write_report
+from ludus.trainer.run.report import keep_judges, unmeasured, write_report
 
 NOWHERE = {"base_url": "http://127.0.0.1:9/v1"}
 MEASURE = Measure(name="false praise", rate=wilson(3, 40), events=3, trials=40, ideal=0.0)

@@ -9,13 +9,13 @@ import torch
 
 from ludus.agent import Segment, Turn
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Row, as_row, pad, passes
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.logits import read_logits
 from ludus.trainer.learning.schedule import learning_rate
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import Inputs
+from ludus.trainer.rollout.batch import Row, as_row, pad, passes
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model
 
 SEGMENT = Segment(
     prompt_ids=[1, 2, 3],

@@ -14,12 +14,12 @@ from transformers import LlamaConfig
 
 from ludus.config import build
 from ludus.errors import ConfigError
-from ludus.trainer import memory
 from ludus.trainer.config import LocalConfig, TrainConfig, TrainerConfig
 from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.learning.precision import slow_precision, slowdown
-from ludus.trainer.tiny import build_model
+from ludus.trainer.models import capacity
+from ludus.trainer.models.devices import slow_precision, slowdown
+from ludus.trainer.models.tiny import build_model
 
 GB = 1 << 30
 
@@ -58,49 +58,51 @@ def model_of(config: LlamaConfig, weights: int) -> Any:
 
 def test_keys_and_values_of_a_token_have_their_size() -> None:
     # 2 tensors x 30 layers x 3 heads x 64 numbers x 4 bytes; 200,000 such tokens are 9.2 GB
-    assert memory.cached_bytes(SMOLLM2, torch.float32) == 46_080
+    assert capacity.cached_bytes(SMOLLM2, torch.float32) == 46_080
     # 2 x 28 x 4 x 128 x 2 bytes, the head's size from 3584 / 28
-    assert memory.cached_bytes(QWEN_7B, torch.bfloat16) == 57_344
+    assert capacity.cached_bytes(QWEN_7B, torch.bfloat16) == 57_344
 
 
 def test_a_pass_keeps_what_was_measured() -> None:
     # measured with SmolLM2 in float32: 1.7 to 2.0 MB a token
-    assert 1.7 < memory.training_bytes(SMOLLM2) / 2**20 < 2.1
-    assert memory.training_bytes(SMOLLM2, torch.bfloat16) * 2 == memory.training_bytes(SMOLLM2)
+    assert 1.7 < capacity.training_bytes(SMOLLM2) / 2**20 < 2.1
+    assert capacity.training_bytes(SMOLLM2, torch.bfloat16) * 2 == capacity.training_bytes(SMOLLM2)
 
 
 def test_bounds_shrink_with_memory_and_with_the_size_of_the_model() -> None:
     small, large = model_of(SMOLLM2, 134_515_008), model_of(QWEN_7B, 7_600_000_000)
     # a tenth of 16 GB over 46,080 bytes
-    assert memory.fitting_cache(small, 16 * GB) == int(1.6 * GB / 46_080)
-    assert memory.fitting_cache(small, 1000 * GB) == 200_000
-    assert memory.fitting_cache(large, 16 * GB) < memory.fitting_cache(small, 16 * GB)
-    assert memory.fitting_pass(small, free=1000 * GB) == 16_384
+    assert capacity.fitting_cache(small, 16 * GB) == int(1.6 * GB / 46_080)
+    assert capacity.fitting_cache(small, 1000 * GB) == 200_000
+    assert capacity.fitting_cache(large, 16 * GB) < capacity.fitting_cache(small, 16 * GB)
+    assert capacity.fitting_pass(small, free=1000 * GB) == 16_384
     # a quarter of what four copies of the weights leave of 16 GB
     left = 16 * GB - 4 * 4 * 134_515_008
-    assert memory.fitting_pass(small, free=16 * GB) == int(left / 4 / (1.93359375 * 2**20))
-    assert memory.fitting_pass(large, free=16 * GB) == memory.MIN_PASS  # the weights do not fit
+    assert capacity.fitting_pass(small, free=16 * GB) == int(left / 4 / (1.93359375 * 2**20))
+    assert capacity.fitting_pass(large, free=16 * GB) == capacity.MIN_PASS  # the weights do not fit
     assert (
-        memory.fitting_prefill(small, 16 * GB) < 16_384 == memory.fitting_prefill(small, 1000 * GB)
+        capacity.fitting_prefill(small, 16 * GB)
+        < 16_384
+        == capacity.fitting_prefill(small, 1000 * GB)
     )
 
 
 def test_frozen_weights_and_layers_that_are_computed_again_leave_room_for_tokens() -> None:
     # 30 layers' inputs of 576 numbers, and 16 x 576 + 5 x 1536 of one layer
-    assert memory.training_bytes(SMOLLM2, checkpointed=True) == 4 * (30 * 576 + 16_896)
+    assert capacity.training_bytes(SMOLLM2, checkpointed=True) == 4 * (30 * 576 + 16_896)
     model = model_of(QWEN_7B, 7_600_000_000)
-    assert memory.fitting_pass(model, free=80 * GB) == memory.MIN_PASS
+    assert capacity.fitting_pass(model, free=80 * GB) == capacity.MIN_PASS
     model.parameters()[0].requires_grad_(False)
-    found = memory.fitting_pass(model, free=80 * GB, checkpointed=True)
+    found = capacity.fitting_pass(model, free=80 * GB, checkpointed=True)
     each = 4 * (28 * 3584 + 16 * 3584 + 5 * 18944)
     assert found == int((80 * GB - 4 * 7_600_000_000) / 4 / each)
 
 
 def test_small_models_keep_the_bounds_they_had() -> None:
     model = build_model(40, hidden=64, layers=2, heads=2)
-    assert memory.fitting_pass(model, free=4 * GB) == 16_384
-    assert memory.fitting_cache(model, 4 * GB) == 200_000
-    assert memory.fitting_prefill(model, 4 * GB) == 16_384
+    assert capacity.fitting_pass(model, free=4 * GB) == 16_384
+    assert capacity.fitting_cache(model, 4 * GB) == 200_000
+    assert capacity.fitting_prefill(model, 4 * GB) == 16_384
 
 
 async def test_what_is_set_wins() -> None:
@@ -131,9 +133,9 @@ def test_bounds_that_cannot_work_are_refused(table: dict[str, Any]) -> None:
 
 
 def test_free_memory_falls_by_what_is_taken() -> None:
-    before = memory.free_bytes("cpu")
+    before = capacity.free_bytes("cpu")
     taken = torch.ones(64 << 20)  # 256 MB
-    after = memory.free_bytes("cpu")
+    after = capacity.free_bytes("cpu")
     del taken
     assert 0 < before < 1 << 45
     assert after < before + (1 << 30)  # other processes come and go
@@ -145,9 +147,7 @@ def test_float32_needs_no_note_and_a_gpu_neither() -> None:
     assert slowdown("float32", 16) == 1.0
 
 
-SLOW = (
-    "from ludus.trainer.learning.precision import slow_precision as s; print(s('bfloat16', 'cpu'))"
-)
+SLOW = "from ludus.trainer.models.devices import slow_precision as s; print(s('bfloat16', 'cpu'))"
 
 
 @pytest.mark.slow

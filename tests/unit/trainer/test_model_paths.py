@@ -16,16 +16,21 @@ import torch
 
 from ludus.cli.main import main
 from ludus.errors import ConfigError, MissingExtra
-from ludus.trainer.engines.gguf_files import (
+from ludus.trainer.models.gguf_files import (
     MODELS_VARIABLE,
     FolderInUse,
     folder_of_gguf,
     models_folder,
     write_folder,
 )
-from ludus.trainer.engines.model_paths import locate_model
-from ludus.trainer.engines.models import load_model, load_stop_ids, load_tokenizer
-from ludus.trainer.engines.released import RELEASES, UnknownModel, release_named, write_release
+from ludus.trainer.models.loading import load_model, load_stop_ids, load_tokenizer
+from ludus.trainer.models.model_paths import (
+    RELEASES,
+    UnknownModel,
+    locate_model,
+    release_named,
+    write_release,
+)
 
 HIDDEN, MIDDLE, LAYERS, HEADS = 32, 64, 2, 2
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<|end|>{% endfor %}assistant:"
@@ -142,7 +147,7 @@ def test_two_processes_that_need_the_same_file_write_one_folder(
     small: Path, kept_here: Path
 ) -> None:
     code = (
-        "import sys; from ludus.trainer.engines.model_paths import locate_model\n"
+        "import sys; from ludus.trainer.models.model_paths import locate_model\n"
         f"sys.stdin.readline(); print(locate_model({str(small)!r}))"
     )
     both = [
@@ -192,7 +197,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from ludus.errors import ConfigError
-from ludus.trainer.engines.gguf_files import write_folder
+from ludus.trainer.models.gguf_files import write_folder
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # the kernel refuses longer files
 try:
     write_folder(Path(sys.argv[1]), Path(sys.argv[2]))

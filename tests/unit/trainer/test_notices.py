@@ -9,8 +9,15 @@ import pytest
 from ludus.metrics import LineFile
 from ludus.trainer.config import RolloutConfig, TrainConfig
 from ludus.trainer.recipes import load_recipe
-from ludus.trainer.run.notice_board import NoticeBoard, ToldNotice, counts_of, read_notices
-from ludus.trainer.run.notices import NOTICES, StepFacts, notices_of
+from ludus.trainer.run.notices import (
+    NOTICES,
+    NoticeBoard,
+    StepFacts,
+    ToldNotice,
+    counts_of,
+    notices_of,
+    read_notices,
+)
 
 GOOD = {
     "episode/count": 32.0,

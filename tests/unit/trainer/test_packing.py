@@ -27,18 +27,18 @@ from ludus.trainer.learning.attention import (
     packed_hidden,
     why_unpackable,
 )
-from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.packing import pack_rows, packed_size, packs
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.recipes.recipe import recipe_names
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 WORDS = 40

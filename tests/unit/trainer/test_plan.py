@@ -23,21 +23,19 @@ from ludus.trainer.config import (
     TrainerConfig,
     VLLMConfig,
 )
-from ludus.trainer.engines.models import load_model, outline_model
-from ludus.trainer.plan.dry_run import make_plan
-from ludus.trainer.plan.effects import Circumstances, recipe_effects
-from ludus.trainer.plan.idle import idle_settings
-from ludus.trainer.plan.lines import staleness_told
-from ludus.trainer.plan.memory import estimate_memory
-from ludus.trainer.plan.size import (
+from ludus.trainer.models.loading import load_model, outline_model
+from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.plan.dry_run import make_plan, staleness_told
+from ludus.trainer.plan.idle import Circumstances, idle_settings, recipe_effects
+from ludus.trainer.plan.memory import (
     ModelSize,
     checkpoint_bytes,
     checkpoints_kept,
     checkpoints_written,
+    estimate_memory,
 )
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
-from ludus.trainer.run.lock import FolderLock
-from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.run.claim import FolderLock
 
 
 @pytest.fixture(scope="module")

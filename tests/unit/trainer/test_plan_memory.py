@@ -16,8 +16,8 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import LocalConfig, LoraConfig, TrainConfig, TrainerConfig
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.plan.memory import estimate_memory, require_fit
-from ludus.trainer.tiny import build_model
 
 SCRIPT = Path(__file__).parent / "measured_update.py"
 GB = 1 << 30

@@ -14,18 +14,18 @@ import torch
 
 from ludus.errors import ConfigError, UpdateRefused
 from ludus.trainer.config import ModelConfig, TrainerConfig
-from ludus.trainer.engines.models import load_model, save_model
 from ludus.trainer.learning.average import FOLDER
-from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.learner import Learner, Predicted, UpdatePasses
 from ludus.trainer.learning.loss_scale import LossScale
-from ludus.trainer.learning.precision import unsupported
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.shortage import OutOfMemory
+from ludus.trainer.models.devices import unsupported
+from ludus.trainer.models.loading import load_model, save_model
+from ludus.trainer.models.tiny import build_model, build_tokenizer
+from ludus.trainer.models.weights import checked
 from ludus.trainer.recipes import Inputs
+from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model, build_tokenizer
-from ludus.trainer.weights import checked
 
 
 def learner(
@@ -261,11 +261,11 @@ import json, logging, resource, sys, torch
 torch.set_num_threads(1)
 logging.basicConfig(stream=sys.stderr)
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Row, pad
+from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.shortage import OutOfMemory
 from ludus.trainer.sft import negative_log_likelihood
-from ludus.trainer.tiny import build_model
+from ludus.trainer.models.tiny import build_model
 
 count, length = map(int, sys.argv[1:])
 ids = torch.randint(3, 300, (count, length), generator=torch.Generator().manual_seed(0)).tolist()

@@ -13,7 +13,7 @@ from ludus.cli.main import main
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.real_demo import (
+from ludus.trainer.demos.real import (
     RealDemoConfig,
     answered_twice,
     chosen,
@@ -22,8 +22,8 @@ from ludus.trainer.real_demo import (
     training_of,
     warm_start_of,
 )
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.tiny import write_tiny_policy
 from ludus.verdict import Verdict
 
 

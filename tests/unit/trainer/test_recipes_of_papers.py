@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ludus.agent import Stop, Trajectory
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Batch
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
+from ludus.trainer.rollout.batch import Batch
 from ludus.trainer.rollout.tracker import SuccessTracker
 
 

@@ -25,17 +25,17 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.learning.batch import Batch, Row
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.recipes import TrackerSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.batch import Batch, Row
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.rollout.source import LocalSource
-from ludus.trainer.rollout.task_pool import TaskPool
+from ludus.trainer.rollout.tasks import TaskPool
 from ludus.trainer.rollout.tracker import Score, SuccessTracker
-from ludus.trainer.tiny import build_model, write_tiny_policy
 from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 
@@ -217,7 +217,7 @@ def test_an_update_compares_with_the_tracked_rate_and_then_counts() -> None:
     experience = gather([group("a", 1.0, 1), group("b", 1.0, 2), group("b2", 0.0, 3)])
     assert experience is not None
     assert experience.tasks == ("a", "b", "b2")
-    batch, _ = made._credited(experience)  # pyright: ignore[reportPrivateUsage]
+    batch = made.credited(experience).batch
     # v = 8.5 / 9 and 1/2: surprises 1/18, 1/2, -1/2
     surprise = torch.tensor([1 / 18, 0.5, -0.5])
     expected = (surprise - surprise.mean()) / surprise.std()

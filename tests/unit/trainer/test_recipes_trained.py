@@ -19,12 +19,12 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.learning.batch import Batch, Row, pad
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.recipes import Inputs, load_recipe, resolve
+from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.setup import assemble
-from ludus.trainer.tiny import build_model, write_tiny_policy
 
 ROWS = [
     Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0] * 4),

@@ -31,14 +31,13 @@ from ludus.trainer.config import (
 from ludus.trainer.recipes import load_recipe
 from ludus.trainer.run.changes import keep_recipe, refuse_changes
 from ludus.trainer.run.checkpoint import checkpoints, tidy
-from ludus.trainer.run.claim import RunClaim
+from ludus.trainer.run.claim import FolderLock, RunClaim
 from ludus.trainer.run.folder import RunFolder, referring
-from ludus.trainer.run.lock import FolderLock
 
 HOLDS = """
 import sys
 from pathlib import Path
-from ludus.trainer.run.lock import FolderLock
+from ludus.trainer.run.claim import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 print("held", flush=True)
 {then}

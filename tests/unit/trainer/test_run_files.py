@@ -18,7 +18,8 @@ from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.demo import DemoConfig, accuracy, claim, fault_rate, run_demo, stop
+from ludus.trainer.demos.calculator import DemoConfig, accuracy, claim, fault_rate, run_demo, stop
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.checkpoint import (
     Retention,
     SavedModel,
@@ -28,7 +29,6 @@ from ludus.trainer.run.checkpoint import (
 )
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.report import write_report
-from ludus.trainer.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict
 
 EVIL = '<script>alert("x")</script>'

@@ -25,10 +25,10 @@ from ludus.trainer.config import (
     RunConfig,
     TrainConfig,
 )
-from ludus.trainer.engines.models import load_model
-from ludus.trainer.rollout.verifiers import open_verifiers
+from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.rollout.scoring import open_verifiers
 from ludus.trainer.setup import assemble
-from ludus.trainer.tiny import write_tiny_policy
 
 RANKED = """
 import ludus
@@ -136,7 +136,7 @@ def test_a_token_for_a_verifier_of_this_process_is_refused() -> None:
 LOAD = """
 import time
 from ludus.errors import ConfigError
-from ludus.trainer.engines.models import load_model, load_tokenizer
+from ludus.trainer.models.loading import load_model, load_tokenizer
 for load in (load_model, load_tokenizer):
     started = time.monotonic()
     try:

@@ -15,9 +15,9 @@ from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
 from ludus.trainer.engines import load_model
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.checkpoint import checkpoints
 from ludus.trainer.sft import run_sft
-from ludus.trainer.tiny import write_tiny_policy
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ludus.trainer.shield import shielded
+from ludus.trainer.run.saver import shielded
 
 
 @pytest.mark.parametrize("cancellations", [1, 2, 5])

@@ -18,20 +18,18 @@ from ludus.envs import Task
 from ludus.errors import ServerUnreachable, TrainingFailed
 from ludus.metrics import LineFile
 from ludus.trainer.rollout import Group, Ticket
-from ludus.trainer.rollout.cut import Cut
+from ludus.trainer.rollout.collect import Cut
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import (
     FILE,
     Accounts,
     AccountsBroken,
+    LengthBias,
     RolloutRecord,
     count_rollouts,
     read_rollouts,
 )
-from ludus.trainer.stream.deadlines import owed_groups
-from ludus.trainer.stream.issue_rule import IssueRule
-from ludus.trainer.stream.length_bias import LengthBias
-from ludus.trainer.stream.plan import StreamPlan
+from ludus.trainer.stream.plan import IssueRule, StreamPlan, owed_groups
 from ludus.trainer.stream.state import StreamState
 from ludus.trainer.stream.stream import RolloutStream
 from ludus.trainer.stream.virtual_time import NothingLeft, VirtualTimeLoop

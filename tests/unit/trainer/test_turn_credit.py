@@ -15,14 +15,13 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.experience import Experience, gather
+from ludus.trainer.learning.experience import Experience, gather, rewarded_rows
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.learning.turn_rewards import rewarded_rows
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import Inputs, load_recipe, resolve
 from ludus.trainer.rollout import Group
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 
@@ -474,7 +473,7 @@ def test_the_value_head_judges_the_state_after_truncation() -> None:
     lost = rollout(Segment(prompt_ids=[4, 5], turns=[turn(6, 7)]), stop=Stop.CONTEXT_FULL)
     idle = rollout(Segment(prompt_ids=[4, 5], turns=[turn(6, 7)]), stop=Stop.NO_CALLS)
     idle.terminated = False
-    found = made._state_values(experience(ended, stopped, lost, idle))
+    found = made.known(experience(ended, stopped, lost, idle)).bootstrap
     model = made.learner.model
 
     def said(ids: list[int]) -> float:
@@ -491,9 +490,10 @@ def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(discount: st
     overrides = {"algorithm": {"credit": {"discount": discount}, "value": {"value_clip": 1e9}}}
     made = updater(overrides)
     found = experience(cut(2, 2), rollout(Segment(prompt_ids=[1], turns=[turn(5, 6, reward=1.0)])))
-    batch, _ = made._credited(found)
+    credited = made.credited(found)
+    batch = credited.batch
     predicted = made.learner.predict(batch)
-    total, weight = made._loss(batch, predicted)
+    total, weight = made.loss_of(credited)(batch, predicted)
     policy = made.algorithm.loss(
         replace(
             batch.inputs,

@@ -10,14 +10,14 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.batch import Batch, passes
+from ludus.trainer.learning.credit import rows_of_updates
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.learning.update_rows import rows_of_updates
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
 from ludus.trainer.rollout import Group
-from ludus.trainer.tiny import build_model
+from ludus.trainer.rollout.batch import Batch, passes
 from ludus.verdict import Verdict
 
 
@@ -87,7 +87,7 @@ def test_a_step_in_which_everything_failed_teaches_nothing() -> None:
 
 def test_an_overlong_rollout_counts_in_the_baseline_only() -> None:
     experience = experience_of([group(trajectory(1.0), trajectory(0.0, overlong=True))])
-    batch, _ = updater()._credited(experience)
+    batch = updater().credited(experience).batch
     # rewards 1 and 0: std (ddof 1) is 1/sqrt(2), so the advantage of the first is 0.5 * sqrt(2)
     assert float(batch.inputs.advantages[0, 4]) == pytest.approx(0.5 * 2**0.5, rel=1e-4)
     assert float(batch.mask[1].sum()) == 0.0
@@ -95,7 +95,7 @@ def test_an_overlong_rollout_counts_in_the_baseline_only() -> None:
 
 def test_segments_of_one_trajectory_share_its_advantage_and_count_once() -> None:
     experience = experience_of([group(trajectory(1.0, segments=3), trajectory(0.0))])
-    batch, _ = updater()._credited(experience)
+    batch = updater().credited(experience).batch
     assert len(batch) == 4
     assert batch.inputs.advantages[:3, 4].tolist() == pytest.approx([0.5 * 2**0.5] * 3, rel=1e-4)
 
@@ -122,7 +122,7 @@ def test_groups_stay_whole_when_a_step_has_several_updates() -> None:
     experience = experience_of(
         [group(trajectory(1.0, segments=2), trajectory(0.0)), group(trajectory(0.0))]
     )
-    batch, _ = made._credited(experience)
+    batch = made.credited(experience).batch
     shares = rows_of_updates(batch, made.updates, torch.Generator().manual_seed(0))
     assert sorted(sorted(share.tolist()) for share in shares) == [[0, 1, 2], [3]]
 
@@ -161,26 +161,25 @@ def test_a_loss_that_compares_rows_gets_whole_groups_whatever_a_pass_holds(token
     groups = [
         group(*(trajectory(float(k == 0), seed=10 * i + k) for k in range(3))) for i in range(4)
     ]
-    batch, _ = made._credited(experience_of(groups))
+    credited = made.credited(experience_of(groups))
+    batch, loss = credited.batch, made.loss_of(credited)
     # moved already, so that the groups' means are not all the same
     moved = torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(1))
     batch = replace(
         batch, inputs=replace(batch.inputs, old_logp=made.learner.score(batch) - 0.1 * moved)
     )
-    whole = reference_gradient(made, batch)
+    whole = reference_gradient(made, batch, loss)
     made.learner.config = TrainerConfig(lr=1e-2, tokens_per_pass=tokens, max_grad_norm=1e9)
     together = batch.inputs.groups
-    made.learner.update(
-        batch, torch.arange(len(batch)), made._loss, UpdatePasses(together=together)
-    )
+    made.learner.update(batch, torch.arange(len(batch)), loss, UpdatePasses(together=together))
     found = next(made.learner.model.parameters()).grad
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-7)
 
 
-def reference_gradient(made: Any, batch: Batch) -> torch.Tensor:
+def reference_gradient(made: Any, batch: Batch, loss: Any) -> torch.Tensor:
     """In one pass over everything, by autograd alone."""
     predicted = made.learner.predict(batch)
-    total, weight = made._loss(batch, predicted)
+    total, weight = loss(batch, predicted)
     (gradient,) = torch.autograd.grad(
         total / weight, [next(made.learner.model.parameters())], allow_unused=True
     )
@@ -206,7 +205,7 @@ def test_a_filter_that_reads_entropies_gets_them() -> None:
     filters = [{"name": "mpt_mask", "options": options}]
     made = updater("grpo", {"algorithm": {"corrections": {"filters": filters}}})
     experience = experience_of([group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))])
-    batch, _ = made._credited(experience)
+    batch = made.credited(experience).batch
     # every token of a right answer counts as mastered, none of a wrong one
     assert batch.inputs.weights[0].tolist() == [0.0] * 8
     assert batch.inputs.weights[1, 3:].tolist() == [1.0] * 5
@@ -224,7 +223,7 @@ def test_weights_of_rows_are_those_that_scoring_the_batch_beforehand_gives(level
     in_the_pass = updater("grpo", {"algorithm": {"corrections": weights}})
     beforehand = updater("grpo", {"algorithm": {"corrections": {**weights, "filters": everything}}})
     uncorrected = updater("grpo")
-    assert (in_the_pass._needs_old, beforehand._needs_old) == (False, True)
+    assert (in_the_pass.asked.old, beforehand.asked.old) == (False, True)
     norms = [step(made, groups)["grad_norm"] for made in (in_the_pass, beforehand, uncorrected)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
     assert norms[0] != pytest.approx(norms[2], rel=1e-2)
@@ -248,7 +247,7 @@ def test_weights_that_need_the_whole_batch_are_made_beforehand(
 ) -> None:
     corrections = {"weights": "tis_weights", **overrides}
     made = updater("grpo", {"algorithm": {"corrections": corrections}}, **settings)
-    assert made._needs_old
+    assert made.asked.old
 
 
 def test_rows_that_stay_together_fill_passes_up() -> None:

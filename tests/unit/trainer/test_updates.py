@@ -17,9 +17,9 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 PAPERS = {
@@ -196,8 +196,8 @@ def test_statistics_are_of_what_the_filter_keeps(recipe: str) -> None:
     useful = [group(1, 1.0, 0.0, length=4), group(2, 0.0, 0.0, 1.0, length=6)]
     dropped = [group(number, 1.0, 1.0, length=9) for number in range(3, 8)]
     dropped += [group(9, 0.0, 0.0, 0.0)]
-    few, _ = updater(recipe)._credited(gathered(useful))
-    many, _ = updater(recipe)._credited(gathered([*useful, *dropped]))
+    few = updater(recipe).credited(gathered(useful)).batch
+    many = updater(recipe).credited(gathered([*useful, *dropped])).batch
     alone = few.inputs.advantages
     beside = many.inputs.advantages[: len(few), : alone.shape[1]]
     assert bool(alone.any())
@@ -213,8 +213,8 @@ def test_whitening_by_the_recipe_is_of_what_the_filter_keeps() -> None:
         "sampling": {"filter": "zero_gradient_mask"},
     }
     useful = [group(1, 1.0, 0.0, 0.0)]
-    few, _ = updater("dr_grpo", overrides)._credited(gathered(useful))
-    many, _ = updater("dr_grpo", overrides)._credited(gathered([*useful, group(2, 1.0, 1.0)]))
+    few = updater("dr_grpo", overrides).credited(gathered(useful)).batch
+    many = updater("dr_grpo", overrides).credited(gathered([*useful, group(2, 1.0, 1.0)])).batch
     torch.testing.assert_close(many.inputs.advantages[:3], few.inputs.advantages)
 
 
@@ -225,7 +225,7 @@ def test_dler_filters_by_what_truncation_leaves() -> None:
     split = group(2, 1.0, 1.0, cut=(0,))
     made = updater("dler")
     assert made.passing([cut, split]) == [1]
-    batch, _ = made._credited(gathered([cut, split]))
+    batch = made.credited(gathered([cut, split])).batch
     assert batch.mask.any(1).tolist() == [False, False, True, True]
 
 
@@ -242,7 +242,7 @@ def test_dapo_filters_by_right_answers_whatever_their_lengths() -> None:
 
 def test_the_ratio_of_scale_rl_is_to_the_engine() -> None:
     groups = [group(1, 1.0, 0.0, 0.0)]
-    batch, _ = updater("scale_rl")._credited(gathered(groups))
+    batch = updater("scale_rl").credited(gathered(groups)).batch
     assert torch.equal(batch.inputs.old_logp, batch.sampler_logp)
     numbers = step(updater("scale_rl"), groups)
     # the engine's words are noisy: ratios leave 1 before anything has been learned

@@ -24,11 +24,11 @@ from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart
 from ludus.trainer.engines.vllm import LearnerSide, VLLMEngine
+from ludus.trainer.engines.vllm.calls import encoded
 from ludus.trainer.engines.vllm.client import VllmClient
-from ludus.trainer.engines.vllm.images import encoded
 from ludus.trainer.engines.vllm.served import Served
-from ludus.trainer.tiny_vision import build_image_reader
-from ludus.trainer.vision import Pixels
+from ludus.trainer.models.images import Pixels
+from ludus.trainer.models.tiny import build_image_reader
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "")
 IMAGE_ID = 4

@@ -24,8 +24,8 @@ from ludus.trainer.config import TrainConfig, VLLMConfig
 from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.server import Launch, command, environment
 from ludus.trainer.engines.vllm.transfer import ControlCalls, WeightTransfer, refuse_without_gpu
+from ludus.trainer.models.weights import MemoryWeights
 from ludus.trainer.plan.idle import idle_settings
-from ludus.trainer.weights import MemoryWeights
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "") or sys.executable
 INSTALLED = sys.executable != PYTHON or importlib.util.find_spec("vllm") is not None
@@ -33,7 +33,7 @@ LAUNCH = Launch(model="m", dtype="float32", max_model_len=9, log=Path("log"))
 WITH_VLLM = """
 import torch
 from ludus.trainer.engines.vllm.transfer import PACKAGE, ControlCalls, source_class
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.weights import MemoryWeights
 from vllm.distributed.weight_transfer import base, ipc_engine, nccl_engine
 
 held = source_class()()

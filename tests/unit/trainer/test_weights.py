@@ -17,9 +17,9 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines import LocalEngine
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.tiny import build_model
-from ludus.trainer.weight_files import FileWeights, write_weights
-from ludus.trainer.weights import (
+from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.weight_files import FileWeights, write_weights
+from ludus.trainer.models.weights import (
     PIECE_BYTES,
     MemoryWeights,
     WeightsRefused,

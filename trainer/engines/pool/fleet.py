@@ -11,7 +11,7 @@ from typing import Any
 from ludus.agent.engine import WeightSource
 from ludus.errors import ConfigError, EngineLost, NoEngineLeft, RemoteError
 
-from ...weight_files import FileWeights, written
+from ...models.weight_files import FileWeights, written
 from ..local import EngineClosed
 from .seats import DEATHS_WINDOW_S, MAX_DEATHS, PooledEngine, Seat
 

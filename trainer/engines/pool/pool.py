@@ -13,8 +13,7 @@ from ludus.agent.trajectory import Finish
 from ludus.errors import ConfigError, EngineLost, RemoteError
 
 from .fleet import DEFAULT_PUBLISHING, Fleet, Publishing
-from .routes import PrefixRoutes
-from .seats import PooledEngine, PoolRequest, Seat
+from .seats import PooledEngine, PoolRequest, PrefixRoutes, Seat
 
 T = TypeVar("T")
 

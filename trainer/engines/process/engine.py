@@ -12,7 +12,7 @@ from ludus.agent.engine import Generation, Sampling, WeightSource
 from ludus.agent.images import PlacedImage
 from ludus.errors import EngineLost
 
-from ...weight_files import as_file
+from ...models.weight_files import as_file
 from ..local import EngineClosed
 from .life import EngineLife
 from .messages import (

@@ -22,7 +22,7 @@ from ludus.errors import (
     StaleWeights,
 )
 
-from ...weights import WeightsRefused
+from ...models.weights import WeightsRefused
 from ..local import EngineClosed
 from .messages import (
     REPLIES,

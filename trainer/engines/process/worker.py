@@ -15,9 +15,9 @@ from collections.abc import Awaitable
 
 import torch
 
-from ...weight_files import FileWeights
+from ...models.loading import load_images, load_shell, load_tokenizer
+from ...models.weight_files import FileWeights
 from ..local import LocalEngine
-from ..models import load_images, load_shell, load_tokenizer
 from .messages import (
     CALLS,
     SPECS,

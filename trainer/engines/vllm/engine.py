@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,25 +17,36 @@ from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError, RequestTimeout, ServerFault
 
 from ...config import VLLMConfig
-from ...vision import ImageReader
-from ...weight_files import as_file
+from ...models.images import ImageReader
+from ...models.loading import CausalLM
+from ...models.weight_files import as_file
+from ...models.weights import SteadyWeights
 from .calls import (
     ENGINE_PREFIX,
     GENERATE,
     GenerateBody,
     GenerateReply,
     SamplingBody,
+    features_of,
     read_generation,
     read_scores,
     sampling_body,
     version_of,
 )
 from .client import VllmClient
-from .images import features_of
-from .probe import Probe, compare
-from .served import Served, WeightInfo, inspect
-from .server import VllmServer, until_healthy
-from .transfer import WeightTransfer
+from .served import (
+    TOLERANCE,
+    Probe,
+    Scorer,
+    Served,
+    WeightInfo,
+    compare,
+    inspect,
+    probe_prompt,
+    scorer_of,
+)
+from .server import Launch, VllmServer, until_healthy
+from .transfer import WeightTransfer, refuse_without_gpu
 
 ABORT_TIMEOUT_S = 60.0
 ABORT_AGAIN_S = 0.05
@@ -348,3 +360,101 @@ class VLLMEngine:
         self, path: str, body: object = None, *, params: Mapping[str, str] | None = None
     ) -> None:
         await self.client.post(path, body or {}, Ignored, params=params)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSite:
+    """What a server is started with, besides the settings of the engine."""
+
+    folder: str
+    """The folder of the model; config and tokenizer are read."""
+    dtype: str
+    """The number format."""
+    cpu: bool
+    """Whether the server runs without a GPU."""
+    log: Path
+    """The file for the server's output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerView:
+    """How a server sees the learner, besides the shape of its model."""
+
+    images: ImageReader | None = None
+    """The learner's image reader; None for a model that reads no images."""
+    steady: SteadyWeights | None = None
+    """Says which version the learner has; None if it always has the engine's."""
+    score: Scorer | None = None
+    """Scores tokens with the learner's weights, with which the server is compared. None runs the
+    model, which must hold whole weights.
+    """
+
+
+async def start_vllm(
+    settings: VLLMConfig,
+    site: ServerSite,
+    model: CausalLM,
+    view: LearnerView | None = None,
+) -> VLLMEngine:
+    """Return an engine that is ready except for weights: a server started here begins with random
+    weights.
+
+    Args:
+        settings: the settings of the engine.
+        site: what a server started here gets besides.
+        model: the learner's.
+        view: how the server sees the learner; by default the model is compared with it.
+
+    Raises:
+        LudusError: the server cannot be started, or cannot be used for training.
+    """
+    view = view or LearnerView()
+    text_config = model.config.get_text_config()
+    if settings.transfer != "file":
+        refuse_without_gpu(settings.transfer)
+    server = None
+    if not settings.url:
+        positions = int(text_config.max_position_embeddings)
+        server = VllmServer(
+            Launch(
+                model=site.folder,
+                dtype=site.dtype,
+                max_model_len=min(settings.max_model_len, positions),
+                log=site.log,
+                cpu=site.cpu,
+                gpu_memory_utilization=settings.gpu_memory_utilization,
+                python=settings.python,
+                arguments=settings.arguments,
+                transfer=settings.transfer,
+            )
+        )
+    client = VllmClient(
+        settings.url if server is None else server.url,
+        api_key=settings.api_key,
+        hint=None if server is None else server.hint,
+    )
+    try:
+        if server is not None:
+            await server.ready(client, settings.startup_timeout_s)
+        served = await inspect(client)
+        # A run that was killed during a publish may have left the server paused.
+        await client.post("/resume", {}, Ignored)
+        probe = Probe(
+            learner=view.score or scorer_of(model),
+            prompt=probe_prompt(int(text_config.vocab_size)),
+            tolerance=settings.probe_tolerance or TOLERANCE[served.dtype],
+            every=settings.probe_every,
+            steady=view.steady,
+        )
+        return VLLMEngine(
+            client,
+            served,
+            settings,
+            server=server,
+            learner=LearnerSide(probe=probe, images=view.images),
+        )
+    except BaseException:
+        await client.close()
+        if server is not None:
+            await server.close()
+        raise

@@ -4,7 +4,7 @@ GPUs, or by CUDA IPC where the learner and the server share a GPU.
 
 Written against the source of vLLM 0.32 and not run: no GPU was there. What could be checked without
 one (the names and types of vLLM's classes, the source of weights, the order of calls) is in
-`tests/unit/trainer/test_vllm_transfer.py`. The file (`trainer/weight_files.py`) is the default.
+`tests/unit/trainer/test_vllm_transfer.py`. A file (`models/weight_files.py`) is the default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError, MissingExtra, ServerFault
 
-from ...weights import checked, dtype_of
+from ...models.weights import checked, dtype_of
 from .client import VllmClient
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from transformers import (
     Qwen2ForTokenClassification,
 )
 
-from ludus.trainer.tiny import build_tokenizer
+from ludus.trainer.models.tiny import build_tokenizer
 
 LENGTH = 512
 

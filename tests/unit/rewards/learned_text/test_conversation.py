@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from ludus.messages import ToolCall, assistant, tool_result
 from ludus.rewards.learned.text.conversation import Conversations
-from ludus.trainer.tiny import build_tokenizer
+from ludus.trainer.models.tiny import build_tokenizer
 
 MARKS = ("ы", "//", "<s>", "< s>", "# ", "?!", "<<s>>")
 ODD = Conversations(build_tokenizer(marks=MARKS), "test")

@@ -16,7 +16,7 @@ from ludus.rewards.compose import Composition, Part, composed
 from ludus.rewards.learned.text.probability import ProbabilityReward, SelfAlignedReward
 from ludus.trainer.engines import LocalEngine, load_model, load_tokenizer
 from ludus.trainer.engines.policy_text import EngineText, hand_over
-from ludus.trainer.weights import MemoryWeights
+from ludus.trainer.models.weights import MemoryWeights
 from ludus.verdict import Status
 
 EXACT = 1e-5

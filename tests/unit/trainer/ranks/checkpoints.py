@@ -21,16 +21,16 @@ from torch import Tensor
 
 from ludus.errors import SaveFailed
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines.models import load_model
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.ranks.follower import follow
+from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.ranks.source import whole
-from ludus.trainer.ranks.updater import LeadUpdater
+from ludus.trainer.ranks.updater import LeadUpdater, follow
 from ludus.trainer.recipes import load_recipe, resolve
 from ludus.trainer.run.checkpoint import (
     Retention,
@@ -39,7 +39,6 @@ from ludus.trainer.run.checkpoint import (
     load_state,
     save_checkpoint,
 )
-from ludus.trainer.tiny import build_model, build_tokenizer
 
 SETTINGS = TrainerConfig(
     lr=1e-4, tokens_per_pass=96, critic="separate", critic_lr=2e-4, ema_decay=0.5

@@ -21,20 +21,20 @@ from torch.distributed.fsdp import FSDPModule
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
-from ludus.trainer.adapters import add_adapter
 from ludus.trainer.config import LoraConfig, TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.adapters import add_adapter
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.ranks.source import whole
 from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
 from ludus.trainer.rollout import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
-from ludus.trainer.tiny import build_model
 from ludus.verdict import Verdict
 
 GROUPS, GROUP_SIZE = 4, 4

@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines.models import load_model
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.run.checkpoint import load_state
-from ludus.trainer.tiny import build_model
 
 
 def script() -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ludus.trainer.tiny import write_tiny_policy
+from ludus.trainer.models.tiny import write_tiny_policy
 
 ENV = "ludus/arithmetic-v0"
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.stream.accounts import count_rollouts
-from ludus.trainer.tiny import write_tiny_policy
 
 STEPS = 6
 ROLLOUTS = 2 * 4

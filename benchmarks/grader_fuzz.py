@@ -1,0 +1,633 @@
+"""The grader against plain CPython, and against random liars.
+
+    python benchmarks/grader_fuzz.py --count 2000 --seed 1
+    python benchmarks/grader_fuzz.py --count 200 --seed 1 --show
+
+A *program* is a random right solution with random tests of it. The oracle is plain CPython: one
+sandboxed process that runs the solution and then the tests. Laws:
+
+1. *Agreement.* The grader pays what plain CPython passes, or refuses the task (`invalid`) without
+   having seen the solution.
+2. *No liar is paid.* A liar is a wrong solution of the same task that returns random objects,
+   defines random names, changes its answers or ends in a random way. It never computes anything.
+3. *No liar is excused.* Whether a verdict is `ok` depends on the task, never on the solution.
+
+Each finding names its class, so that a table of classes shows what a change repairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ludus.sandboxes import GradeOptions, execute_async, grade_async
+
+CONCURRENCY = 3
+LIARS = 6
+"""Liars for each program."""
+
+
+@dataclass
+class Program:
+    """A task with a right solution."""
+
+    kind: str
+    """The idiom of the solution and of the tests."""
+    solution: str
+    tests: list[str]
+    entry_point: str = ""
+    wanted: list[str] = field(default_factory=list)
+    """The names that a solution has to define."""
+    interface: dict[str, list[str]] = field(default_factory=dict)
+
+
+# --- right programs ---------------------------------------------------------------
+
+Draw = random.Random
+
+
+def arithmetic(draw: Draw) -> tuple[str, list[tuple[str, object]]]:
+    """Return the body of a function of one integer, and calls with what they return."""
+    a, b, c = (draw.randint(2, 9) for _ in range(3))
+    forms: list[tuple[str, Callable[[int], object]]] = [
+        (f"return {a} * n + {b}", lambda n: a * n + b),
+        (f"return [k * {a} for k in range(n)]", lambda n: [k * a for k in range(n)]),
+        (f"return str(n) * {c}", lambda n: str(n) * c),
+        (f"return n / {a} + {b}", lambda n: n / a + b),
+        (f"return {{k: k % {a} for k in range(n)}}", lambda n: {k: k % a for k in range(n)}),
+        (f"return (n, n + {a}, 'x' * (n % {c}))", lambda n: (n, n + a, "x" * (n % c))),
+        (f"return {{k % {a} for k in range(n)}}", lambda n: {k % a for k in range(n)}),
+        (f"return None if n % {a} else -n - 1", lambda n: None if n % a else -n - 1),
+    ]
+    body, compute = draw.choice(forms)
+    numbers = draw.sample(range(3, 40), 4)
+    return body, [(str(n), compute(n)) for n in numbers]
+
+
+def solution_of(draw: Draw, name: str, body: str) -> str:
+    """Return a solution that defines `name` in one of many styles."""
+    styles = [
+        f"def {name}(n):\n    {body}\n",
+        f"def _inner(n):\n    {body}\n\n{name} = _inner\n",
+        f"{name} = (lambda work: lambda n: work(n))(lambda n: {body.removeprefix('return ')})\n",
+        f"import functools\n\n@functools.lru_cache(None)\ndef {name}(n):\n    {body}\n",
+        f"class _Callable:\n    def __call__(self, n):\n        {body}\n\n{name} = _Callable()\n",
+        f"class Solution:\n    def {name}(self, n):\n        {body}\n",
+        f"from functools import partial\n\ndef _two(_, n):\n    {body}\n\n{name} = partial(_two, 0)\n",
+        f"import sys\nsys.setrecursionlimit(20_000)\n\ndef {name}(n):\n    {body}\n",
+        # helpers of the solution's own that have names of built-in functions
+        f"def max(*a):\n    return 3\n\ndef all(i):\n    return False\n\ndef {name}(n):\n    {body}\n",
+        f"passed = False\nEPS = 0\nok = None\nexpected = 7\n\ndef {name}(n):\n    {body}\n",
+    ]
+    return draw.choice(styles)
+
+
+def tests_of(draw: Draw, name: str, pairs: list[tuple[str, object]]) -> tuple[str, list[str]]:
+    """Return the kind and the sources of tests of a function."""
+    table = "[" + ", ".join(f"({argument}, {value!r})" for argument, value in pairs) + "]"
+    argument, value = pairs[0]
+    forms: dict[str, list[str]] = {
+        "plain": [f"assert {name}({a}) == {v!r}" for a, v in pairs],
+        "all": [f"assert all({name}(a) == v for a, v in {table})"],
+        "any": [f"assert not any({name}(a) != v for a, v in {table})"],
+        "flag": [
+            f"passed = True\nfor a, v in {table}:\n    if {name}(a) != v:\n        passed = False\n"
+            "assert passed"
+        ],
+        "remembered": [f"ok = {name}({argument}) == {value!r}\n{name}({argument})\nassert ok"],
+        "count": [f"good = sum({name}(a) == v for a, v in {table})\nassert good == {len(pairs)}"],
+        "helper": [
+            f"def same(a, v):\n    return {name}(a) == v\n\nfor a, v in {table}:\n    assert same(a, v)"
+        ],
+        "check": [
+            f"def check(candidate):\n    for a, v in {table}:\n        assert candidate(a) == v\n\n"
+            f"check({name})"
+        ],
+        "sorted": [f"assert sorted(map(repr, map({name}, [{argument}]))) == [{repr(value)!r}]"],
+        "type": [
+            f"assert type({name}({argument})) is {type(value).__name__}"
+            if value is not None
+            else f"assert {name}({argument}) is None",
+            f"assert isinstance({name}({argument}), {type(value).__name__}) and {name}({argument}) "
+            f"== {value!r}"
+            if value is not None
+            else f"assert {name}({argument}) is None",
+        ],
+        "in": [
+            f"assert {name}({argument}) in [{value!r}]",
+            f"assert [{name}({argument})] == [{value!r}]",
+        ],
+        "raises": [
+            f"try:\n    {name}(None, None, None)\nexcept TypeError:\n    ok = True\nelse:\n    ok = False\n"
+            f"assert ok and {name}({argument}) == {value!r}"
+        ],
+        "text": [f"assert f'{{{name}({argument})}}' == {str(value)!r}"],
+        "unittest": [
+            "import unittest\n\nclass T(unittest.TestCase):\n    def test_it(self):\n"
+            f"        self.assertEqual({name}({argument}), {value!r})\n"
+        ],
+    }
+    general = sorted(forms)
+    if isinstance(value, (int, float)):
+        forms["tolerance"] = [
+            f"EPS = {draw.choice([0, 1])}\nassert abs({name}({argument}) - {value!r}) <= EPS"
+        ]
+    if isinstance(value, float):
+        forms["close"] = [
+            f"EPS = 1e-9\nassert all(abs({name}(a) - v) < EPS for a, v in {table})",
+            f"assert {value - 0.01} < {name}({argument}) < {value + 0.01}",
+        ]
+        forms["between"] = [f"assert {value - 0.01} < {name}({argument}) < {value + 0.01}"]
+        forms["isclose"] = [f"import math\nassert math.isclose({name}({argument}), {value!r})"]
+        forms["round"] = [f"assert round({name}({argument}), 6) == {round(value, 6)!r}"]
+    if isinstance(value, str):
+        forms["startswith"] = [
+            f"assert {name}({argument}).startswith({value[:1]!r}) and {name}({argument}) == {value!r}",
+            f"assert {name}({argument}).startswith({value[:1]!r})",
+        ]
+        forms["method"] = [f"assert {name}({argument}).startswith({value!r})"]
+        forms["upper"] = [f"assert {name}({argument}).upper() == {value.upper()!r}"]
+    if isinstance(value, (list, dict, set, tuple)):
+        forms["len"] = [
+            f"assert len({name}({argument})) == {len(value)} and {name}({argument}) == {value!r}"
+        ]
+        forms["iterate"] = [f"assert [x for x in {name}({argument})] == {list(value)!r}"]
+    kind = draw.choice(draw.choice([general, sorted(forms.keys() - general) or general]))
+    return kind, forms[kind]
+
+
+def function_program(draw: Draw) -> Program:
+    """A function of plain data."""
+    name = draw.choice(["f", "solve", "run_it", "compute", "sum", "filter", "next_value", "Grow"])
+    body, pairs = arithmetic(draw)
+    kind, tests = tests_of(draw, name, pairs)
+    named = name in ("sum", "filter") or draw.random() < 0.5
+    if name == "sum" and kind == "count":
+        name, kind, tests = "f", "plain", [f"assert f({a}) == {v!r}" for a, v in pairs]
+    return Program(kind, solution_of(draw, name, body), tests, name if named else "", [name])
+
+
+def special_program(draw: Draw) -> Program:
+    """An idiom of Python that touches the state of the interpreter or gives more than plain data."""
+    n, k = draw.randint(1200, 4000), draw.randint(2, 9)
+    deep = draw.choice([1500, 3000, 20_000, 50_000])
+    forms = [
+        Program(
+            "recursion",
+            f"import sys\nsys.setrecursionlimit({10 * deep})\n\ndef f(n):\n    return 0 if n == 0 else {k} + f(n - 1)\n",
+            [f"assert f({deep}) == {k * deep}"],
+        ),
+        Program(
+            "recursion in the call",
+            f"import sys\n\ndef f(n):\n    sys.setrecursionlimit(10 * n)\n    def g(m):\n        return 0 if m == 0 else {k} + g(m - 1)\n    return g(n)\n",
+            [f"assert f({n}) == {k * n}", f"assert f({n + 1}) == {k * (n + 1)}"],
+        ),
+        Program(
+            "recursion is limited",
+            "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\n",
+            [
+                "try:\n    f(100_000)\nexcept RecursionError:\n    deep = True\nelse:\n    deep = False\nassert deep and f(10) == 10"
+            ],
+        ),
+        Program(
+            "generator",
+            f"def f(n):\n    for i in range(n):\n        yield i * {k}\n",
+            [
+                f"assert list(f(3)) == [0, {k}, {2 * k}]",
+                f"assert next(f(2)) == 0 and sum(f(4)) == {6 * k}",
+            ],
+        ),
+        Program(
+            "async",
+            f"import asyncio\n\nasync def f(n):\n    await asyncio.sleep(0)\n    return n * {k}\n",
+            [f"import asyncio\nassert asyncio.run(f(4)) == {4 * k}"],
+        ),
+        Program(
+            "closure",
+            "def f(start):\n    def add(n):\n        nonlocal start\n        start += n\n        return start\n    return add\n",
+            [f"add = f({k})\nassert add(2) == {k + 2} and add(3) == {k + 5}"],
+        ),
+        Program(
+            "mutates its argument",
+            f"def f(items):\n    items.append({k})\n    items.sort()\n",
+            [f"items = [100, -1]\nf(items)\nassert items == [-1, {k}, 100]"],
+        ),
+        Program(
+            "callback",
+            "def f(function, items):\n    return [function(item) for item in items]\n",
+            [
+                f"assert f(lambda x: x + {k}, [1, 2]) == [{k + 1}, {k + 2}]",
+                "assert f(str, [1]) == ['1']",
+            ],
+        ),
+        Program(
+            "type as value",
+            "def f(item):\n    return type(item)\n",
+            ["assert f(3) is int and f('x') == str", "assert f([]) is list and f(3) != str"],
+        ),
+        Program(
+            "types in data",
+            "def f(items):\n    return {str(i): type(i) for i in items}\n",
+            ["assert f([1, 'a']) == {'1': int, 'a': str}"],
+        ),
+        Program(
+            "exception",
+            f"class Bad(ValueError):\n    def __init__(self, code):\n        super().__init__(f'bad {{code}}')\n        self.code = code\n\ndef f(n):\n    if n > {k}:\n        raise Bad(n)\n    return n\n",
+            [
+                f"try:\n    f({k + 1})\nexcept ValueError as error:\n    assert error.code == {k + 1} and str(error) == 'bad {k + 1}'\nelse:\n    assert False\nassert f({k}) == {k}"
+            ],
+        ),
+        Program(
+            "named tuple",
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\n\ndef f(n):\n    return P(n, n + 1)\n",
+            [
+                f"assert f({k}) == ({k}, {k + 1}) and f({k}).x == {k} and f({k})._asdict() == {{'x': {k}, 'y': {k + 1}}}"
+            ],
+        ),
+        Program(
+            "namespace",
+            "from types import SimpleNamespace\n\ndef f(n):\n    return SimpleNamespace(a=n, b=[n])\n",
+            [f"assert f({k}).a == {k} and f({k}).b == [{k}]"],
+        ),
+        Program(
+            "class",
+            "class Stack:\n    def __init__(self):\n        self.items = []\n    def push(self, item):\n        self.items.append(item)\n        return self\n    def pop(self):\n        return self.items.pop()\n    @property\n    def size(self):\n        return len(self.items)\n    def __len__(self):\n        return len(self.items)\n",
+            [
+                f"s = Stack()\ns.push({k})\ns.push(2)\nassert s.size == 2 and len(s) == 2 and s.pop() == 2 and s.size == 1 and s.pop() == {k}"
+            ],
+            wanted=["Stack"],
+        ),
+        Program(
+            "linked list",
+            "class Node:\n    def __init__(self, value, next=None):\n        self.value = value\n        self.next = next\n\ndef f(items):\n    head = None\n    for item in reversed(items):\n        head = Node(item, head)\n    return head\n",
+            [
+                f"head = f([{k}, 2, 3])\nvalues = []\nwhile head is not None:\n    values.append(head.value)\n    head = head.next\nassert values == [{k}, 2, 3]"
+            ],
+        ),
+        Program(
+            "global that changes",
+            f"calls = 0\n\ndef f(n):\n    global calls\n    calls += 1\n    return n + {k}\n",
+            [f"assert f(1) == {k + 1} and f(2) == {k + 2}\nassert calls == 2"],
+            wanted=["f", "calls"],
+        ),
+        Program(
+            "constant",
+            f"LIMIT = {k}\nNAMES = ['a', 'b']\n\ndef f(n):\n    return n * LIMIT\n",
+            [f"assert LIMIT == {k} and NAMES == ['a', 'b'] and f(3) == 3 * LIMIT"],
+            wanted=["LIMIT", "NAMES", "f"],
+        ),
+        Program(
+            "enumeration",
+            "from enum import Enum, IntEnum\n\nclass Level(IntEnum):\n    LOW = 1\n    HIGH = 2\n\ndef f(n):\n    return Level.HIGH if n > 5 else Level.LOW\n",
+            ["assert f(9) == 2 and f(1) == 1 and f(9).name == 'HIGH' and f(9) > f(1)"],
+        ),
+        Program(
+            "derived number",
+            "class Metres(float):\n    def __str__(self):\n        return f'{float(self)} m'\n\ndef f(n):\n    return Metres(n)\n",
+            [f"assert f({k}) == {k} and str(f({k})) == '{float(k)} m' and f({k}) + 1 == {k + 1}"],
+        ),
+        Program(
+            "default dictionary",
+            "from collections import defaultdict, Counter, deque\n\ndef f(items):\n    groups = defaultdict(list)\n    for item in items:\n        groups[item % 2].append(item)\n    return groups, Counter(items), deque(items)\n",
+            [
+                "groups, counts, queue = f([1, 2, 2])\nassert groups == {1: [1], 0: [2, 2]} and counts[2] == 2 and list(queue) == [1, 2, 2]"
+            ],
+        ),
+        Program(
+            "thread with a large stack",
+            "import sys, threading\n\ndef f(n):\n    out = []\n    def work():\n        sys.setrecursionlimit(10**6)\n        def g(m):\n            return 0 if m == 0 else 1 + g(m - 1)\n        out.append(g(n))\n    threading.stack_size(64 << 20)\n    t = threading.Thread(target=work)\n    t.start()\n    t.join()\n    return out[0]\n",
+            [f"assert f({deep}) == {deep}"],
+        ),
+        Program(
+            "random state",
+            "import random\n\ndef f(n):\n    random.seed(n)\n    return [random.randint(0, 9) for _ in range(n)]\n",
+            ["assert f(4) == f(4) and len(f(4)) == 4 and all(0 <= x <= 9 for x in f(6))"],
+        ),
+        Program(
+            "decimal and dates",
+            "from decimal import Decimal\nfrom fractions import Fraction\nimport datetime\n\ndef f(n):\n    return Decimal(n) / 4, Fraction(n, 3), datetime.date(2020, 1, 1) + datetime.timedelta(days=n)\n",
+            [
+                "from decimal import Decimal\nfrom fractions import Fraction\nimport datetime\nd, q, t = f(2)\nassert d == Decimal('0.5') and q == Fraction(2, 3) and t == datetime.date(2020, 1, 3)"
+            ],
+        ),
+        Program(
+            "context manager",
+            "from contextlib import contextmanager\n\nlog = []\n\n@contextmanager\ndef f(n):\n    log.append(n)\n    yield n + 1\n    log.append(-n)\n",
+            [f"with f({k}) as value:\n    assert value == {k + 1}\n"],
+        ),
+        Program(
+            "printing",
+            "def f(n):\n    print('n is', n)\n",
+            [
+                "import io\nfrom contextlib import redirect_stdout\nout = io.StringIO()\nwith redirect_stdout(out):\n    f(3)\nassert out.getvalue() == 'n is 3\\n'"
+            ],
+        ),
+        Program(
+            "tests read on after a failure of the solution",
+            f"def f(n):\n    if n < 0:\n        raise KeyError('n')\n    return n + {k}\n",
+            [
+                f"try:\n    f(-1)\n    assert False\nexcept KeyError as error:\n    assert error.args == ('n',)\nassert f(2) == {k + 2}"
+            ],
+        ),
+    ]
+    program = draw.choice(forms)
+    if not program.wanted:
+        program.wanted = ["f"]
+    if program.wanted == ["f"] and draw.random() < 0.5:
+        program.entry_point = "f"
+    return program
+
+
+# --- liars ------------------------------------------------------------------------
+
+_LIAR = """
+import itertools
+_turn = itertools.count()
+_answers = {answers}
+class _Liar{bases}:
+    def __new__(cls, *a, **k):
+        return {base}.__new__(cls{value})
+    def __init__(self, *a, **k):
+        pass
+{methods}
+"""
+_OPERATORS = [
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__add__",
+    "__radd__",
+    "__sub__",
+    "__rsub__",
+    "__abs__",
+    "__mul__",
+    "__contains__",
+    "__bool__",
+    "__hash__",
+    "__len__",
+    "__iter__",
+    "__next__",
+    "__getitem__",
+    "__str__",
+    "__repr__",
+    "__format__",
+    "__round__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__getattr__",
+    "__enter__",
+    "__exit__",
+    "__instancecheck__",
+    "__class__",
+]
+_WRONG = ["-987654321", "'a lie'", "[-987654321]", "(0.123456789,)", "{'lie': -1}", "0.123456789", "None.__class__",
+          "object()", "float('nan')", "float('inf')", "b'lie'", "1e308", "-1e308", "{-987654321}", "range(-99, -98)"]  # fmt: skip
+
+
+def liar_class(draw: Draw) -> str:
+    """Return a class whose special methods answer as they like, and differently each time."""
+    base, value = draw.choice(
+        [("object", ""), ("object", ""), ("int", ", -987654321"), ("str", ", 'a lie'"), ("float", ", 0.123456789"),
+         ("list", ""), ("tuple", ", (-987654321,)"), ("dict", ""), ("set", ""), ("bytes", ", b'lie'")]
+    )  # fmt: skip
+    answers = draw.choice(
+        ["[True]", "[1e9, -1e9]", "[-1e9, 1e9]", "[0]", "[True, False]", "[float('inf'), float('-inf')]", "['', 'a lie']",
+         "[3, 1, 2]", "[lambda *a, **k: True]"]
+    )  # fmt: skip
+    defined = draw.sample(_OPERATORS, draw.randint(3, len(_OPERATORS)))
+    methods = "".join(
+        "    __class__ = property(lambda self: type(_answers[0]))\n"
+        if name == "__class__"
+        else "    def __hash__(self):\n        return 7\n"
+        if name == "__hash__"
+        else f"    def {name}(self, *a, **k):\n        {draw.choice(['return _answers[next(_turn) % len(_answers)]', 'return True', 'return self', 'return a[0] if a else -1'])}\n"
+        for name in defined
+    )
+    bases = "" if base == "object" else f"({base})"
+    return _LIAR.format(answers=answers, bases=bases, base=base, value=value if base in ("int", "str", "float", "tuple", "bytes") else "", methods=methods)  # fmt: skip
+
+
+_CLAIMS = """
+import sys
+class _All:
+    def add(self, kind): pass
+    def isdisjoint(self, kinds): return False
+    def __contains__(self, kind): return True
+_server = next(m for n, m in sys.modules.items() if n.endswith('testing.solution_server'))
+import itertools as _it
+_server._VERBS.update(declare=lambda self, item: True, owns=lambda self, item, name: False)
+_turns = _it.cycle(ANSWERS)
+_server._VERBS['as_plain'] = lambda self, *a: next(_turns)
+_depth, _frame = 0, sys._getframe()
+while _frame is not None:
+    _self = _frame.f_locals.get('self')
+    if type(_self).__name__ == 'SolutionServer':
+        _self._classes = _All()
+    _frame = _frame.f_back
+"""
+_TOKENS = """
+import random, sys
+_draw, _turns = random.Random({seed}), {{}}
+_words = [['Tbool'], ['Tint'], ['o0'], ['h0'], ['f0'], ['j0'], ['g0'], ['w0'], [1e9], [-1e9], [True], [True], ['so'], [0],
+    ['sstartswith', 'Tbool', 'S2'], ['sP startswith', 'sstartswith', 'Tbool', 'N3'], ['sx', 'Tbool', 'S2'],
+    ['o0', 's__eq__ __lt__ __gt__', 0.5, 'V3'], ['h0', 's__class__', 'sx', 'V3'], ['scode', 'Tbool', ':2', 'O1'],
+    [['[', True]], ['o0', '[1'], ['o0', '(1'], ['sa', 'o0', ':2'], ['sL', 'sn', 1, 'E3'], [['(', True, True]]]
+_peer = next(m for n, m in sys.modules.items() if n.endswith('testing.peer'))
+_honest = _peer.Peer._answer
+def _lie(self, tokens):
+    if tokens[0] in ('resolve', 'capture', 'lend'):
+        return _honest(self, tokens)
+    turns = _turns.setdefault(tokens[0], [_draw.choice(_words) for _ in range(_draw.choice([1, 2]))])
+    turns.append(turns.pop(0))
+    self.send(['!', *turns[-1]])
+_peer.Peer._answer = _lie
+"""
+
+
+def liar(draw: Draw, program: Program) -> tuple[str, str]:
+    """Return the kind and source of a wrong solution for the task of a program."""
+    names = program.wanted
+    wrong = draw.choice(_WRONG)
+
+    def defining(value: str, before: str = "") -> str:
+        lines = [before]
+        for name in names:
+            lines.append(f"def {name}(*a, **k):\n    return {value}\n")
+        return "\n".join(lines)
+
+    source = " ".join(program.tests)
+    builtin_names = ["all", "any", "sum", "abs", "len", "sorted", "isinstance", "type", "round", "map", "list", "repr", "str", "max", "min", "range", "print", "AssertionError", "TypeError", "int", "float", "enumerate", "zip", "set", "next"]  # fmt: skip
+    flags = [
+        "passed",
+        "ok",
+        "good",
+        "EPS",
+        "same",
+        "v",
+        "a",
+        "table",
+        "deep",
+        "items",
+        "head",
+        "values",
+        "s",
+        "add",
+        "out",
+        "value",
+        "groups",
+        "error",
+        "T",
+        "check",
+        "candidate",
+    ]
+    forms: dict[str, Callable[[], str]] = {
+        "builtins": lambda: "".join(
+            f"def {name}(*a, **k):\n    return True\n"
+            for name in draw.sample(builtin_names, draw.choice([1, 2, 20]))
+            + [name for name in builtin_names if f"{name}(" in source]
+        )
+        + (defining(wrong) if draw.random() < 0.5 else ""),
+        "flags": lambda: "".join(f"{name} = True\n" for name in flags)
+        + defining("_set()", "".join(
+            f"def _set():\n    global {', '.join(flags)}\n    {' = '.join(flags)} = {draw.choice(['True', '10**9', '4'])}\n    return {wrong}\n"
+            for _ in [0])),
+        "object": lambda: liar_class(draw) + defining("_Liar()"),
+        "objects in data": lambda: liar_class(draw)
+        + defining(draw.choice(["[_Liar()]", "(_Liar(), _Liar())", "{'a': _Liar()}", "[_Liar() for _ in range(4)]", "iter([_Liar()])"])),
+        "class for a function": lambda: liar_class(draw) + "\n".join(f"{name} = _Liar" for name in names),
+        "object for a function": lambda: liar_class(draw) + "\n".join(f"{name} = _Liar()" for name in names),
+        "callables as data": lambda: "from types import SimpleNamespace\nfrom collections import namedtuple\n"
+        + "_kinds = 'startswith endswith upper strip append items keys values name x y a b code size push pop'.split()\n"
+        + "_lie = " + draw.choice(["bool", "lambda *a, **k: True", "str", "object", "len", "int", "list"]) + "\n"
+        + "class _E(ValueError):\n    pass\n"
+        + defining(draw.choice([
+            "SimpleNamespace(**{k: _lie for k in _kinds})",
+            "namedtuple('P', _kinds)(*[_lie for _ in _kinds])",
+            "type('X', (), {k: _lie for k in _kinds})()",
+            "type('X', (str,), {k: _lie for k in _kinds})('a lie')",
+        ])),
+        "raises": lambda: defining("_raise()", "def _raise():\n    " + draw.choice([
+            "raise AssertionError", "raise SystemExit(0)", "raise KeyboardInterrupt", "import os; os._exit(0)",
+            "raise StopIteration", "raise GeneratorExit", "raise ImportError(\"No module named 'numpy'\")",
+            "raise ModuleNotFoundError(\"No module named 'tensorflow'\", name='tensorflow')", "raise MemoryError",
+            "raise NotImplementedError", "raise type('BrokenTests', (Exception,), {})('x')",
+            "e = ValueError('x'); e.code = bool; e.args = (bool,); raise e",
+        ]) + "\n"),
+        "excuses": lambda: draw.choice([
+            "import tensorflow\n", "import torch.nn\n", "from cv2 import imread\n", "import pandas as pd\n", "import nothing_like_it\n",
+            "raise ImportError(\"No module named 'sklearn'\")\n", "import sys\nsys.exit(0)\n", "", "pass\n", "1/0\n", "def :\n",
+        ]) + (defining(wrong) if draw.random() < 0.7 else ""),
+        "named tuple with methods": lambda: "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int = 1\n"
+        + "".join(f"    def {m}(self, *a):\n        return True\n" for m in ("startswith", "upper", "pop", "push", "append", "sort"))
+        + defining("P()"),
+        "wrong value": lambda: defining(wrong),
+        "changing globals": lambda: "_n = 0\n" + "".join(f"{name} = {draw.choice(['False', 'True', '0'])}\n" for name in flags)
+        + defining("_set()", f"def _set():\n    global _n, {', '.join(flags)}\n    _n += 1\n    {' = '.join(flags)} = [{draw.choice(['True, False', 'False, True', '0, 10**9', '4, 3, 2, 1'])}][_n % 2]\n    return {wrong}\n"),
+        "tokens": lambda: _TOKENS.format(seed=draw.randint(0, 10**9)) + liar_class(draw)
+        + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
+        "claims to be under test": lambda: _CLAIMS.replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + liar_class(draw)
+        + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
+        "harness": lambda: "import sys\nfor _m in list(sys.modules.values()):\n    for _n in ('plain', 'describe', 'PLAIN'):\n        try:\n            setattr(_m, _n, lambda *a: True)\n        except Exception:\n            pass\n"
+        + "_ludus_plain = _ludus_compare = _ludus_operate = lambda *a: True\n" + defining(wrong),
+    }  # fmt: skip
+    kind = draw.choice(sorted(forms))
+    return kind, forms[kind]()
+
+
+# --- judging ----------------------------------------------------------------------
+
+
+def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
+    """Return program `number` of a seed, and liars for its task: (program, [(kind, source)])."""
+    draw = random.Random(f"{seed} {number}")
+    program = (function_program if draw.random() < 0.6 else special_program)(draw)
+    return program, [liar(draw, program) for _ in range(LIARS)]
+
+
+async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """Return what breaks a law: (law, class, detail)."""
+    options = GradeOptions(
+        entry_point=program.entry_point, interface=program.interface, timeout_s=5.0
+    )
+    right = await grade_async(program.solution, program.tests, options=options)
+    broken: list[tuple[str, str, str]] = []
+    if str(right.status) == "ok" and right.reward != 1.0:
+        plain = await execute_async(oracle(program), timeout_s=10.0)
+        if plain.exit_code == 0:
+            broken.append(("zero", program.kind, right.detail or ""))
+    elif str(right.status) not in ("ok", "invalid"):
+        broken.append(("fault", program.kind, f"{right.status} {right.detail}"))
+    for kind, source in liars:
+        wrong = await grade_async(source, program.tests, options=options)
+        if wrong.reward:
+            broken.append(("paid", kind, f"[{program.kind}] {wrong.detail}"))
+        if str(right.status) != str(wrong.status):
+            broken.append(("excused", kind, f"[{program.kind}] {wrong.status} {wrong.detail}"))
+    return broken
+
+
+def oracle(program: Program) -> str:
+    """Return one program in which plain CPython runs the solution, and then the tests."""
+    runner = (
+        "import sys as _sys\n_names = {'__name__': 'solution'}\nexec(_SOLUTION, _names)\n"
+        "_tests = dict(_names, __name__='tests')\nif 'Solution' in _tests and not set(_WANTED) & set(_tests):\n"
+        "    _tests.update({n: getattr(_tests['Solution'](), n) for n in _WANTED})\n"
+        "import builtins as _b\nfor _n in dir(_b):\n    if _n not in _WANTED:\n        _tests.pop(_n, None)\n"
+        "_tests['__builtins__'] = _b\n"
+        "for _source in _TESTS:\n    exec(_source, _tests)\n"
+    )
+    if program.kind == "global that changes":  # one namespace, as both stand in one module there
+        runner = runner.replace("dict(_names, __name__='tests')", "_names")
+    return f"_SOLUTION = {program.solution!r}\n_TESTS = {program.tests!r}\n_WANTED = {program.wanted!r}\n{runner}"
+
+
+async def run(count: int, seed: int, *, show: bool) -> int:
+    """Judge `count` programs and print a table of findings; return how many there are."""
+    table: Counter[tuple[str, str]] = Counter()
+    examples: dict[tuple[str, str], str] = {}
+    refused: Counter[str] = Counter()
+    slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def judge(number: int) -> None:
+        program, liars = drawn(seed, number)
+        async with slots:
+            for law, cause, detail in await findings(program, liars):
+                table[law, cause] += 1
+                examples.setdefault((law, cause), f"#{number}: {detail[:160]}")
+
+    await asyncio.gather(*map(judge, range(count)))
+    print(f"{count} programs, seed {seed}: {sum(table.values())} findings")
+    for (law, cause), times in sorted(table.items()):
+        print(f"  {law:8} {cause:32} {times:5}  {examples[law, cause]}")
+    if show and refused:
+        print(refused)
+    return sum(table.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--number", type=int, help="print this program and its liar, and judge it")
+    arguments = parser.parse_args()
+    if arguments.number is None:
+        raise SystemExit(min(1, asyncio.run(run(arguments.count, arguments.seed, show=True))))
+    program, liars = drawn(arguments.seed, arguments.number)
+    print(program.solution, *program.tests, sep="\n---\n")
+    for kind, source in liars:
+        print(f"--- liar: {kind}\n{source}")
+        print(asyncio.run(findings(program, [(kind, source)])))
+
+
+if __name__ == "__main__":
+    main()

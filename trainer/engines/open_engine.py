@@ -1,0 +1,202 @@
+"""The engine of a run, as the settings ask for: in this process, in others, or behind vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from ludus.agent import Engine
+
+from ..config import LoraConfig, TrainConfig
+from ..learning.learner import Learner
+from ..learning.policy_model import load_policy
+from ..models.devices import DTYPES, pick_device
+from ..models.loading import write_shell
+from ..rollout.context_check import row_length
+from ..run.folder import RunFolder
+from . import EngineLimits, LocalEngine
+from .pool import EnginePool, PooledEngine, Publishing
+from .process import EngineSpec, ProcessEngine
+from .vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
+
+T = TypeVar("T")
+
+TAIL_ROWS = 8
+"""The most running answers that engine processes on one CPU pass on to one of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStart:
+    """What the engines of a run start from."""
+
+    config: TrainConfig
+    """The settings of the run."""
+    path: str
+    """The model's folder."""
+    learner: Learner
+    """Whose weights the engine samples from."""
+    folder: RunFolder
+    """The run's folder, for logs."""
+    version: int
+    """The version of the weights."""
+
+
+async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
+    """Return an engine that has the learner's weights.
+
+    Args:
+        start: the settings, the model, the learner, and where logs are written.
+        beside: whether the engine plays evaluations beside the one of training: it has one process.
+
+    Raises:
+        LudusError: an engine does not start, or cannot be used for training.
+    """
+    if beside:
+        local = start.config.local
+        local = replace(local, engines=min(1, local.engines))
+        start = replace(start, config=replace(start.config, local=local))
+    config = start.config
+    if config.engine == "local" and not config.local.engines:
+        return _local_engine(start)
+    log = start.folder.path / ("evaluation" if beside else "engine")
+    async with AsyncExitStack() as stack:
+        if config.engine == "vllm":
+            pool = await _servers(start, stack)
+        else:
+            pool = await _processes(start, log, stack)
+        await pool.set_weights(start.learner.source(), start.version)
+        # Everything has started: the pool owns the engines now, and its `close` ends them.
+        stack.pop_all()
+    return pool
+
+
+def engine_numbers(engine: Engine) -> dict[str, float]:
+    """Return what a run's metrics say about its engine."""
+    numbers = engine.counters() if isinstance(engine, EnginePool) else {}
+    probed = engine.probed if isinstance(engine, EnginePool | VLLMEngine) else None
+    return numbers if probed is None else {**numbers, "engine/probe_gap": probed}
+
+
+def sampled_here(engine: Engine) -> int:
+    """Return the number of tokens that an engine of this process has sampled; 0 for others."""
+    return engine.sampled_tokens if isinstance(engine, LocalEngine) else 0
+
+
+def _local_engine(start: EngineStart) -> LocalEngine:
+    config = start.config
+    lora = config.trainer.lora
+    model = load_policy(
+        start.path,
+        lora if lora.publish == "adapter" else LoraConfig(),
+        dtype=DTYPES[config.model.dtype],
+        device=pick_device(config.model.device),
+        resumed=config.run.resume and bool(lora.rank) and lora.publish == "adapter",
+    )
+    return LocalEngine(
+        model,
+        _limits(config),
+        version=start.version,
+        images=start.learner.images,
+        keep_cache=config.local.keep_cache,
+    )
+
+
+def _limits(config: TrainConfig) -> EngineLimits:
+    return EngineLimits(
+        max_rows=config.rollout.concurrency,
+        max_length=row_length(config),
+        kept_tokens=config.local.kept_tokens,
+        prefill_tokens=config.local.prefill_tokens,
+    )
+
+
+async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> EnginePool:
+    """Start engine processes, and share the cores of this machine among them and the learner."""
+    config, learner, shell = start.config, start.learner, log / "model"
+    await asyncio.to_thread(write_shell, shell, start.path, learner.model, learner.images)
+    device = pick_device(config.model.device)
+    count, cores = config.local.engines, len(os.sched_getaffinity(0))
+    threads = config.local.threads or max(1, cores // (count + 1))
+    if device == "cpu":
+        # With more threads than cores, threads wait for each other, and learner and engines are all
+        # slower.
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - count * threads)))
+    # A process computes on the learner's device, or on the next ones where there are several.
+    gpus = torch.cuda.device_count() if device == "cuda" else 0
+    engines = [
+        ProcessEngine(
+            EngineSpec(
+                folder=str(shell),
+                dtype=config.model.dtype,
+                device=f"cuda:{(index + 1) % gpus}" if gpus > 1 else device,
+                threads=threads,
+                limits=_limits(config),
+                keep_cache=config.local.keep_cache,
+                max_image_pixels=config.model.max_image_pixels,
+                version=start.version,
+            ),
+            name=f"{log.name} process {index}",
+            log=log / f"process-{index}.log",
+        )
+        for index in range(count)
+    ]
+    pool = EnginePool(
+        engines,
+        publishing=Publishing(version=start.version),
+        repack_rows=TAIL_ROWS if device == "cpu" else 0,
+    )
+    stack.push_async_callback(pool.close)
+    await _all([engine.revive() for engine in engines])
+    return pool
+
+
+async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
+    """Start a vLLM server, or connect to those that run."""
+    config = start.config
+    site = ServerSite(
+        folder=start.path,
+        dtype=config.model.dtype,
+        cpu=pick_device(config.model.device) == "cpu",
+        log=start.folder.path / "vllm.log",
+    )
+
+    async def started(url: str) -> PooledEngine:
+        engine = await start_vllm(
+            replace(config.vllm, url=url),
+            site,
+            start.learner.model,
+            LearnerView(
+                images=start.learner.images,
+                steady=start.learner.steady,
+                score=start.learner.score_ids,
+            ),
+        )
+        stack.push_async_callback(engine.close)
+        return engine
+
+    engines = await _all([started(url) for url in config.vllm.urls or ("",)])
+    return EnginePool(
+        engines,
+        publishing=Publishing(
+            version=start.version,
+            timeout_s=2 * config.vllm.request_timeout_s,  # loading, then the probe
+            folder=config.vllm.weights_folder,
+        ),
+        patience_s=config.vllm.startup_timeout_s,
+    )
+
+
+async def _all(works: Sequence[Awaitable[T]]) -> list[T]:
+    """Wait for all, and raise the first error once all have ended."""
+    results = await asyncio.gather(*works, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]

@@ -1,0 +1,1 @@
+"""Models of policies: loading, weights, adapters, images, devices, and the memory of one model."""

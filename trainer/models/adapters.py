@@ -1,0 +1,363 @@
+"""LoRA: low-rank matrices that are trained beside frozen weights (arXiv 2106.09685).
+
+A layer computes `W x + s B A x` with W frozen, A [r, in], B [out, r] and s = alpha / r. B starts
+at 0, so that a new adapter changes nothing. The matrices are peft's and stand inside the model's
+own layers, so that a learner uses the model as before. All untyped calls into peft are in this
+file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ludus.agent.engine import TensorMeta
+from ludus.errors import ConfigError, MissingExtra
+
+from ..config import LoraConfig
+from .weights import adapter_tensors, described, in_pieces
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+# pyright: basic
+# mypy: disable-error-code="no-any-return"
+
+
+NAME = "default"
+"""Name of the adapter inside the model's layers, peft's own."""
+WEIGHTS_FILE, CONFIG_FILE, BASE_FILE = (
+    "adapter_model.safetensors",
+    "adapter_config.json",
+    "ludus_base.json",
+)
+SAMPLED = 64
+"""Number of entries of each weight that the fingerprint of a base model reads."""
+BELOW = "base_layer."
+"""What peft writes before the name of a frozen weight inside its layer."""
+MARK = "_ludus_adapter"
+"""Attribute of a model with an adapter."""
+PEFT_PREFIX = "base_model.model."
+"""What peft writes before the name of each matrix in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterBase:
+    """The frozen model below an adapter."""
+
+    path: str
+    """Where the model came from; empty where that is not known."""
+    fingerprint: str
+    """The digest of the model's weights; see `fingerprint`."""
+    alone: bool
+    """Whether a checkpoint holds the adapter without merged weights."""
+
+
+def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
+    """Return the decoder layers of a causal LM.
+
+    Raises:
+        ConfigError: the model keeps its layers under another name than `layers`.
+    """
+    text = getattr(model.base_model, "language_model", model.base_model)
+    layers = getattr(text, "layers", None)
+    if not isinstance(layers, torch.nn.ModuleList):
+        raise ConfigError(
+            f"{type(model).__name__} has no list of decoder layers named 'layers': "
+            "trainer.checkpoint_layers, trainer.compile and trainer.lora cannot be used with it"
+        )
+    return layers
+
+
+def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -> None:
+    """Freeze a model and put an adapter into its decoder layers; a new adapter changes nothing, and
+    one that `config.adapter` names is loaded.
+
+    Args:
+        model: a causal LM, changed in place.
+        config: rank, alpha and layers.
+        base: where the model came from, for `adapter_config.json`.
+
+    Raises:
+        MissingExtra: peft is not installed.
+        ConfigError: `config.targets` names no layer, or `config.adapter` is of another model.
+    """
+    try:
+        from peft import LoraConfig as PeftLoraConfig, inject_adapter_in_model  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise MissingExtra.of("lora", needed_for="trainer.lora.rank") from None
+    below = AdapterBase(base, fingerprint(model), config.save == "adapter")
+    lora_config = PeftLoraConfig(
+        r=config.rank,
+        lora_alpha=cast(Any, config.alpha or 2 * config.rank),
+        target_modules=_targets(model, config.targets),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=base or None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # the same start on every rank and in every run
+        inject_adapter_in_model(lora_config, model, NAME)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(_is_adapter(name))
+        # The adapter is trained in float32 also where the frozen weights are in half precision.
+        if _is_adapter(name):
+            parameter.data = parameter.data.float()
+    setattr(model, MARK, below)
+    if config.adapter:
+        load_adapter(model, config.adapter)
+
+
+def has_adapter(model: PreTrainedModel) -> bool:
+    """Whether `add_adapter` was called on a model."""
+    return hasattr(model, MARK)
+
+
+def base_below(model: PreTrainedModel) -> AdapterBase:
+    """Return what `add_adapter` has kept about the model below the adapter."""
+    return getattr(model, MARK)
+
+
+def merged_tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights `W + s B A` under the names of the model without adapter, each tied
+    weight once; the model is not changed, and one merged weight is made at a time.
+    """
+    from peft.tuners.lora import LoraLayer  # pyright: ignore[reportMissingImports]
+
+    layers: dict[str, Any] = {
+        f"{name}.": layer for name, layer in model.named_modules() if isinstance(layer, LoraLayer)
+    }
+    for name, weight in _below(model):
+        owner, _, rest = name.partition(BELOW)
+        if rest == "weight":
+            with torch.no_grad():
+                delta = layers[owner].get_delta_weight(NAME)
+            weight = (weight + delta).to(weight.dtype)
+        yield plain_name(name), weight
+
+
+class MergedWeights:
+    """The weights `W + s B A` of a model with an adapter, as a source that holds one piece at a
+    time.
+
+    Args:
+        model: after `add_adapter`.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+
+    def metadata(self) -> list[TensorMeta]:
+        """Return name, type and shape of each tensor; see `WeightSource.metadata`."""
+        return [described(plain_name(name), weight) for name, weight in _below(self.model)]
+
+    def pieces(self) -> Iterator[dict[str, Tensor]]:
+        """Return the merged tensors in pieces; see `WeightSource.pieces`."""
+        return in_pieces(merged_tensors(self.model))
+
+
+@contextmanager
+def without_adapter(model: PreTrainedModel) -> Iterator[None]:
+    """Compute as the base model inside the block."""
+    from peft.tuners.tuners_utils import BaseTunerLayer  # pyright: ignore[reportMissingImports]
+
+    layers = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def save_adapter(
+    model: PreTrainedModel, folder: Path, tensors: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write the adapter as peft does, and what its base model is; `tensors` are the matrices where
+    the model holds only a part of each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model.peft_config[NAME].save_pretrained(str(folder))
+    matrices = adapter_tensors(model) if tensors is None else tensors
+    in_file = {_in_file(name): tensor.contiguous().cpu() for name, tensor in matrices.items()}
+    save_file(in_file, str(folder / WEIGHTS_FILE))
+    below = base_below(model)
+    base = {"path": below.path, "fingerprint": below.fingerprint}
+    (folder / BASE_FILE).write_text(json.dumps(base), encoding="utf-8")
+
+
+def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
+    """Load matrices that `save_adapter`, or peft, has written into the adapter of a model.
+
+    Raises:
+        ConfigError: nothing is found, or the adapter is of another model; the message says what
+            differs.
+    """
+    path = Path(folder)
+    try:
+        tensors = load_file(str(path / WEIGHTS_FILE))
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"cannot load an adapter from {str(path)!r}: {error}") from error
+    here = adapter_tensors(model)
+    names_in_file = {_in_file(name): name for name in here}
+    if set(tensors) != set(names_in_file):
+        unmatched = sorted(set(tensors) ^ set(names_in_file))
+        raise ConfigError(
+            f"the adapter in {str(path)!r} is of another model or of other layers: "
+            f"{len(unmatched)} of its matrices and of this model's have no counterpart, such as "
+            f"{unmatched[0]}"
+        )
+    for name, name_here in names_in_file.items():
+        if tensors[name].shape != here[name_here].shape:
+            raise ConfigError(
+                f"the adapter in {str(path)!r} is of another model or rank: {name} is "
+                f"{list(tensors[name].shape)}, here {list(here[name_here].shape)}"
+            )
+    _refuse_other_base(model, path)
+    with torch.no_grad():
+        for name, name_here in names_in_file.items():
+            here[name_here].copy_(tensors[name])
+
+
+def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Add a saved adapter to the weights of its base model, in place.
+
+    Raises:
+        ConfigError: the adapter is of another model.
+    """
+    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    targets = config["target_modules"]
+    settings = LoraConfig(
+        rank=int(config["r"]),
+        alpha=float(config["lora_alpha"]),
+        targets=targets if isinstance(targets, str) else ",".join(sorted(targets)),
+        adapter=str(folder),
+    )
+    add_adapter(model, settings)
+    from peft.tuners.lora import LoraLayer  # pyright: ignore[reportMissingImports]
+
+    # A list, because modules are replaced inside the loop.
+    for name, layer in list(model.named_modules()):
+        if isinstance(layer, LoraLayer):
+            layer.merge()
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, layer.get_base_layer())
+    delattr(model, MARK)
+    del model.peft_config
+    model.requires_grad_(True)
+
+
+def base_of(folder: Path) -> str:
+    """Return the base model that a saved adapter names.
+
+    Raises:
+        ConfigError: the adapter names none.
+    """
+    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    base = config.get("base_model_name_or_path")
+    if not base:
+        raise ConfigError(
+            f"the adapter in {str(folder)!r} does not name its base model; add "
+            f"base_model_name_or_path to its {CONFIG_FILE}"
+        )
+    return str(base)
+
+
+def fingerprint(model: PreTrainedModel) -> str:
+    """Return a digest of names, shapes and some entries of a model's weights, which differs between
+    two fine-tuned versions of the same architecture.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        flat = parameter.detach().flatten()
+        # Rounded to bfloat16, so that a model has one fingerprint in float32 and in bfloat16.
+        entries = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].to("cpu", torch.bfloat16)
+        digest.update(f"{name} {list(parameter.shape)} ".encode())
+        digest.update(entries.view(torch.int16).numpy().tobytes())  # numpy has no bfloat16
+    return digest.hexdigest()[:16]
+
+
+def _refuse_other_base(model: PreTrainedModel, path: Path) -> None:
+    written = path / BASE_FILE
+    # An adapter that peft wrote has no such file, and `load_adapter` has compared names and shapes.
+    if not written.is_file():
+        return
+    base = json.loads(written.read_text(encoding="utf-8"))
+    here = base_below(model)
+    if base["fingerprint"] != here.fingerprint:
+        raise ConfigError(
+            f"the adapter in {str(path)!r} was trained on {base['path'] or 'another model'!r} "
+            f"(weights {base['fingerprint']}), and this model, {here.path or 'of the same shape'!r}"
+            f", has other weights ({here.fingerprint}); load the adapter with its own base model"
+        )
+
+
+def _targets(model: PreTrainedModel, wanted: str) -> list[str]:
+    """Return the names of the linear layers to adapt, in the form that peft takes.
+
+    peft adapts every layer of the model whose path ends with a given name. Short names such as
+    "q_proj" are returned if only decoder layers have them. If another part of the model, such as a
+    vision tower, has them too, the full paths of the decoder's layers are returned.
+    """
+    layers = decoder_layers(model)
+    inside = {
+        name.rpartition(".")[2]
+        for name, module in layers.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+    chosen = inside if wanted == "all" else {name.strip() for name in wanted.split(",")}
+    if unknown := sorted(chosen - inside):
+        raise ConfigError(
+            f"trainer.lora.targets names {', '.join(unknown)}; the linear layers of this model "
+            f"are {', '.join(sorted(inside))}, or all"
+        )
+    of_decoder = {id(module) for module in layers.modules()}
+    linear = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
+    named = [(name, module) for name, module in linear if name.rpartition(".")[2] in chosen]
+    if all(id(module) in of_decoder for _, module in named):
+        return sorted(chosen)
+    return [name for name, module in named if id(module) in of_decoder]
+
+
+def _below(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Yield the frozen weights by their names in the model with an adapter."""
+    for name, parameter in model.named_parameters():
+        if not _is_adapter(name):
+            yield name, parameter.detach()
+
+
+def plain_name(name: str) -> str:
+    """Return the name that a frozen weight has in the model without adapter.
+
+    >>> plain_name("model.layers.0.mlp.up_proj.base_layer.weight")
+    'model.layers.0.mlp.up_proj.weight'
+    """
+    return name.replace(BELOW, "")
+
+
+def _is_adapter(name: str) -> bool:
+    return ".lora_A." in name or ".lora_B." in name
+
+
+def _in_file(name: str) -> str:
+    """Return the name of a matrix in peft's files.
+
+    >>> _in_file("model.layers.0.mlp.up_proj.lora_A.default.weight")
+    'base_model.model.model.layers.0.mlp.up_proj.lora_A.weight'
+    """
+    return PEFT_PREFIX + name.replace(f".{NAME}.", ".")

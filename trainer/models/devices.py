@@ -1,0 +1,124 @@
+"""Devices, and the numeric types of a model's computation."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from ludus.errors import ConfigError
+
+
+def pick_device(name: str) -> str:
+    """Resolve `auto`, `cpu`, `cuda` or `cuda:1` to a device name.
+
+    Raises:
+        ConfigError: CUDA was asked for by name and is not available.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"model.device is {name!r}, but torch sees no CUDA device; use auto or cpu"
+        )
+    return name
+
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def autocast_of(dtype: str) -> torch.dtype | None:
+    """Return the type that a learner's passes are cast to; None for float32, the type of the
+    weights.
+    """
+    return None if dtype == "float32" else DTYPES[dtype]
+
+
+FIRST_WITH_BFLOAT16 = (8, 0)
+"""Compute capability (Ampere) from which CUDA devices compute in bfloat16."""
+
+
+def refuse_unsupported(dtype: str, device: str) -> None:
+    """Refuse a type that a device does not compute in.
+
+    Raises:
+        ConfigError: with a type that the device has.
+    """
+    capability = torch.cuda.get_device_capability(device) if device.startswith("cuda") else None
+    if why := unsupported(dtype, capability):
+        raise ConfigError(why)
+
+
+def unsupported(dtype: str, capability: tuple[int, int] | None) -> str:
+    """Return why a type cannot be computed in; empty where it can.
+
+    Args:
+        dtype: name of the type.
+        capability: of a CUDA device; None for a CPU, which computes in any type, if slowly.
+
+    >>> unsupported("bfloat16", (7, 5)).partition(":")[0]
+    "model.dtype is 'bfloat16', which this CUDA device (compute capability 7.5) does not have"
+    """
+    if dtype != "bfloat16" or capability is None or capability >= FIRST_WITH_BFLOAT16:
+        return ""
+    named = ".".join(map(str, capability))
+    return (
+        f"model.dtype is 'bfloat16', which this CUDA device (compute capability {named}) does not "
+        "have: set float16, whose loss is scaled, or float32"
+    )
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Convert half precision to float32; float64 stays float64.
+
+    >>> at_least_float32(torch.zeros(1, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
+    return values if values.dtype == torch.float64 else values.float()
+
+
+SLOWER = 1.2
+"""Slowdown from which a type is said to be slower."""
+SIDE, ROUNDS = 512, 5
+"""Size of the layer that is measured, and how often; 10 to 60 ms in all."""
+SAMPLED_ROWS, PASS_ROWS = 16, 512
+"""Tokens in the layer at a time while rollouts are sampled, and in a pass of the learner."""
+
+
+def slowdown(dtype: str, rows: int) -> float:
+    """Return how many times as long as in float32 a linear layer takes for `rows` tokens on this
+    CPU.
+    """
+    times_s: dict[str, list[float]] = {"float32": [], dtype: []}
+    layers = {
+        name: (
+            torch.ones(rows, SIDE, dtype=DTYPES[name]),
+            torch.ones(SIDE, SIDE, dtype=DTYPES[name]),
+        )
+        for name in times_s
+    }
+    for _ in range(ROUNDS + 1):
+        for name, (tokens, weight) in layers.items():
+            started = time.perf_counter()
+            torch.nn.functional.linear(tokens, weight)
+            times_s[name].append(time.perf_counter() - started)
+    # The first round also loads and prepares kernels, and is left out.
+    return median(times_s[dtype][1:]) / median(times_s["float32"][1:])
+
+
+def slow_precision(dtype: str, device: str) -> tuple[str, ...]:
+    """Return a note, if any, that a type is slower than float32 on this machine: many CPUs have no
+    instructions for bfloat16 or float16.
+    """
+    if dtype == "float32" or device != "cpu":
+        return ()
+    sampling, passing = slowdown(dtype, SAMPLED_ROWS), slowdown(dtype, PASS_ROWS)
+    if max(sampling, passing) < SLOWER:
+        return ()
+    return (
+        f"model.dtype is {dtype!r}, in which a linear layer takes {sampling:.1f} times as long as "
+        f"in float32 on this CPU while sampling, and {passing:.1f} times in passes of the learner "
+        "(measured now): float32 is the faster choice here",
+    )

