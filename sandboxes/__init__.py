@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .remote import RemoteSandbox
     from .repl.session import Session, Snapshot
     from .repl.snapshot_client import NotSnapshotable
-    from .serving.client import BlockingSandbox
+    from .serving.blocking import BlockingSandbox
     from .serving.server import SandboxService
 
 __all__ = [
@@ -70,7 +70,7 @@ __getattr__, __dir__ = lazy_exports(
         ".local.slot_sandbox": "SlotSandbox",
         ".network": "NetworkNotAllowed NetworkPolicy",
         ".open": "TIERS TierFinding examine open_sandbox",
-        ".serving.client": "BlockingSandbox",
+        ".serving.blocking": "BlockingSandbox",
         ".serving.server": "SandboxService",
         ".protocol": "Execution ExecutionStatus Limits Program Sandbox Usage",
         ".remote": "RemoteSandbox",

@@ -32,7 +32,8 @@ from ..languages import LANGUAGES, UnknownLanguage, find_language
 from ..protocol import Execution, ExecutionStatus, Limits, Program
 from ..serving.runner import Runner
 from . import fusion_wire as wire
-from .extraction import TYPES, blocks_of, choose, extract_custom
+from .custom_extraction import extract_custom
+from .extraction import TYPES, blocks_of, choose
 from .fusion_wire import (
     SANDBOX_ERROR,
     SUCCESS,

@@ -23,7 +23,7 @@ import pytest
 from ludus.errors import ConfigError, ServerUnreachable, SessionGone, Unauthorized
 from ludus.sandboxes import Execution, ExecutionStatus, GradeOptions, Limits, open_sandbox
 from ludus.sandboxes.remote import RemoteSandbox
-from ludus.sandboxes.serving.client import connect
+from ludus.sandboxes.serving.blocking import connect
 from ludus.sandboxes.serving.runner import Runner
 from ludus.sandboxes.serving.sandbox_wire import Bounds, ExecuteBody
 from ludus.sandboxes.serving.server import SandboxService
