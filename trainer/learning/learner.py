@@ -210,7 +210,7 @@ class Learner(PolicyReader):
             for part in self._passes(batch, some_rows, how.together):
                 with self._watching(batch, part):
                     # In order: what comes later in a rollout stands in its later rows.
-                    part_batch = batch.take(part.sort().values).to(self.model.device)
+                    part_batch = batch.take(part.sort().values, self.model.device)
                     predicted = self.predict(part_batch, entropy=how.entropy)
                     part_sum, part_weight = loss(part_batch, predicted)
                     self._backward(part_sum * self.scale.factor, predicted)
@@ -420,7 +420,7 @@ class Learner(PolicyReader):
         """Return the sum and weight of the loss over rows that the model is not run on."""
         if not len(rows):
             return 0.0, 0.0
-        idle_batch = batch.take(rows).to(self.model.device)
+        idle_batch = batch.take(rows, self.model.device)
         zero = torch.zeros_like(idle_batch.mask)
         part_sum, part_weight = loss(idle_batch, Predicted(zero, zero))
         return float(part_sum), float(part_weight)

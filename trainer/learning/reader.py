@@ -254,7 +254,7 @@ class PolicyReader:
         def work() -> None:
             for part in self._passes(batch, every):
                 with self._watching(batch, part):
-                    values = of(batch.take(part).to(self.model.device)).cpu()
+                    values = of(batch.take(part, self.model.device)).cpu()
                 results[part, : values.shape[1]] = values.to(results.dtype)
 
         self._fitting(work)

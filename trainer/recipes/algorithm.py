@@ -491,12 +491,12 @@ def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts)
         numbers = rollouts.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
         chosen = replace(_chosen(rollouts), segments=numbers[rollouts.owners[rows]])
         values = one_tensor(estimator(chosen), estimator.name, count=int(rows.sum()))
-        result = Credit(blank(_placed(values, rows), rollouts.mask), None)
+        result = Credit(_spread(_placed(values, rows), rollouts.mask), None)
     else:
         count = int(rollouts.counted.sum())
         values = one_tensor(estimator(_chosen(rollouts)), estimator.name, count=count)
         each = _placed(values, rollouts.counted)
-        result = Credit(blank(each[rollouts.owners], rollouts.mask), None)
+        result = Credit(_spread(each[rollouts.owners], rollouts.mask), None)
     if not settings.whiten:
         return result
     return result._replace(advantages=algorithms.whiten(result.advantages, rollouts.mask))
@@ -511,6 +511,11 @@ def _chosen(rollouts: Rollouts) -> Inputs:
         zeros = torch.zeros(len(rollouts.rewards), dtype=mask.dtype, device=mask.device)
         chosen = replace(chosen, lengths=zeros.index_add(0, rollouts.owners, mask.sum(1)))
     return chosen.each(lambda value: value[rollouts.counted])
+
+
+def _spread(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the number of each row, [B], at its trained tokens, and 0 elsewhere."""
+    return torch.where(mask.bool(), values.unsqueeze(1), values.new_zeros(()))
 
 
 def _placed(values: Tensor, places: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """From groups of episodes to an update."""
 
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -367,3 +369,10 @@ def test_the_bonus_falls_while_the_entropy_is_above_the_target() -> None:
         step(made, [group(trajectory(1.0), trajectory(0.0, seed=1))])
         left.append(made.entropy.coefficient)
     assert left == pytest.approx([0.005, 0.0, 0.0])
+
+
+def test_a_gradient_comes_back_to_few_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    benchmark: Any = import_module("gradient_path")
+    path = benchmark.trace_update()
+    assert path.reentries <= benchmark.MAX_REENTRIES, path.entries
