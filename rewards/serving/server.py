@@ -15,16 +15,17 @@ import msgspec
 from ludus.errors import ConfigError, LudusError, UnknownVerifier
 from ludus.isolation import WorkerLimits
 from ludus.verdict import Verdict
+from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
-from ludus.wire.arguments import parse_served, refuse_repeated
 from ludus.wire.faults import QueueFull, fault_of, status_of
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
 
+from ..functions import never_blocks
 from ..pool import fates_of
 from ..protocol import BatchVerifier, Sample, Verifier
-from ..registry import as_verifier, build_verifier, find_verifier, never_blocks
+from ..registry import as_verifier, build_verifier, find_verifier
 from .placement import OwnProcess, VerifierHost, WorkerProcesses, default_budget, refuse_beyond
 from .reward_wire import (
     Score,

@@ -20,7 +20,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ludus.wire.faults import QueueFull, Refused
-from ludus.wire.metrics import LATENCY_BUCKETS, ServerMetrics
+from ludus.wire.prometheus import LATENCY_BUCKETS, ServerMetrics
 from ludus.wire.routes import Context
 
 from ..grading.hidden_tests import KINDS, Grading, grade_with
