@@ -1,4 +1,5 @@
-"""Files and functions of ludus that one remote step, and one remote score, pass through.
+"""Files and functions of ludus that one remote step, one remote score, and the gradient of one
+update pass through.
 
     python benchmarks/hops.py [--names]
 
@@ -17,6 +18,10 @@ stands for the user's own; the files of a verifier are shown on a line of their 
 | trusted | a verifier that declares `never_blocks`, on the event loop of the server |
 | exact | the same function in a worker process, as a user's verifier runs |
 | maths | the shipped verifier of mathematics, on an answer that it decides without its pool |
+
+The row of an update runs in this process, and counts besides how often the gradient comes back to a
+room that it has left, by the definition of `gradient_path`. It may do so 8 times; more end the
+benchmark with status 1.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+from gradient_path import MAX_REENTRIES, trace_update
 from service_ludus import ENV, Echo
 
 import ludus
@@ -184,6 +190,17 @@ async def run(*, names: bool) -> None:
         server.close()
 
 
+def show_gradient(*, names: bool) -> bool:
+    """Print the path of a gradient; return whether it keeps to its limit."""
+    path = trace_update()
+    show("one update", {"trainer": set(path.functions)}, names=names)
+    rooms = len({entry.room for entry in path.entries})
+    print(f"{'one update':26} {'rooms':9} {rooms:3} rooms {path.reentries:8} re-entries")
+    for room, function in path.entries if names else ():
+        print(f"    {room}: {function}")
+    return path.reentries <= MAX_REENTRIES
+
+
 def _functions(text: str) -> Functions:
     return {(file, name) for file, name in json.loads(text)}
 
@@ -208,7 +225,9 @@ def show(what: str, sides: dict[str, Functions], *, names: bool) -> None:
 
 def main() -> None:
     """Serve or trace."""
-    parser = argparse.ArgumentParser(description="Files and functions of one remote step.")
+    parser = argparse.ArgumentParser(
+        description="Files and functions of a step, a score and an update."
+    )
     parser.add_argument("--names", action="store_true", help="print which they are")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -216,6 +235,8 @@ def main() -> None:
         asyncio.run(serve(Tracer()))
     else:
         asyncio.run(run(names=options.names))
+        if not show_gradient(names=options.names):
+            raise SystemExit(f"more than {MAX_REENTRIES} re-entries of rooms")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write into docs/algorithms.md which recipes have another gradient than which, and why.
+"""Write into docs/algorithms.md of each recipe the nearest one; print the cosines of all pairs.
 
     python docs/algorithms_differences.py
 
@@ -8,6 +8,7 @@ with a single one. What is compared is the sum of the gradients of a step's upda
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +80,19 @@ def reasons(left: str, right: str) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
-def render(learned: Mapping[str, Learned]) -> str:
-    """The matrix of cosines, and of each recipe its nearest one."""
+def matrix(learned: Mapping[str, Learned]) -> str:
+    """Cosines of all pairs: below the diagonal at their own updates, above with one update each."""
     names = list(learned)
     lines = ["| | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
     for row, left in enumerate(names):
         cells = [_cell(learned, left, right, row, k) for k, right in enumerate(names)]
         lines.append(f"| {left} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def render(learned: Mapping[str, Learned]) -> str:
+    """Of each recipe the nearest one, and what tells them apart."""
+    names = list(learned)
     nearest = ["| recipe | updates | nearest | cosine | apart by | what differs |"]
     nearest.append("| --- | --- | --- | --- | --- | --- |")
     for name in names:
@@ -95,7 +102,7 @@ def render(learned: Mapping[str, Learned]) -> str:
             f"| {name} | {learned[name].updates} | {other} | {_own(learned, name, other):.2f} "
             f"| {apart:.0%} | {', '.join(reasons(name, other))} |"
         )
-    return "\n".join([*lines, "", *nearest])
+    return "\n".join(nearest)
 
 
 def write(text: str) -> None:
@@ -187,4 +194,6 @@ def _rollout(draw: torch.Generator, reward: float, place: int) -> Trajectory:
 
 
 if __name__ == "__main__":
-    write(render(learn()))
+    of_recipes = learn()
+    sys.stdout.write(matrix(of_recipes) + "\n")
+    write(render(of_recipes))

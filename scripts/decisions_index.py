@@ -1,9 +1,10 @@
-"""Writes docs/decisions/README.md from the first lines of the decisions.
+"""Writes docs/decisions/README.md: where the reasons of each decision are.
 
     python scripts/decisions_index.py
 
-A decision begins with `# NNNN Title`, and a line `Date: YYYY-MM-DD. Status: accepted.` follows, or
-`Status: superseded by NNNN.` A test compares the index with what this writes.
+A decision is a page of docs/decisions that begins with `# NNNN Title`, or a paragraph of a chapter
+that begins with `<a id="NNNN"></a>**NNNN. Title.**`. A test compares the index with what this
+writes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "decisions"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 AREAS = {
     "00": "Architecture",
     "01": "Environments and their contract",
@@ -23,28 +24,44 @@ AREAS = {
     "07": "Engines",
     "08": "Code and command line",
 }
+ENTRY = re.compile(r'^<a id="(\d{4})"></a>\*\*\1\. (.+?)\.\*\*', re.MULTILINE)
+
+
+def decisions() -> dict[str, tuple[str, str]]:
+    """Title and place of each decision by number; the place is relative to docs/decisions."""
+    places: dict[str, tuple[str, str]] = {}
+
+    def add(number: str, title: str, place: str) -> None:
+        if number in places:
+            raise SystemExit(f"decision {number} is in {places[number][1]} and in {place}")
+        places[number] = title, place
+
+    for page in sorted((DOCS / "decisions").glob("[0-9]*.md")):
+        title = re.match(r"# (\d{4}) (.+)\n", page.read_text("utf-8"))
+        if title is None or title[1] != page.name[:4]:
+            raise SystemExit(f"{page.name}: needs '# NNNN Title', with the number of its name")
+        add(title[1], title[2], page.name)
+    for page in sorted(DOCS.glob("*.md")):
+        for number, title in ENTRY.findall(page.read_text("utf-8")):
+            add(number, title, f"../{page.name}#{number}")
+    return places
 
 
 def index() -> str:
-    """The page that lists every decision by area, with its status."""
+    """The page that lists every decision by area, with the place of its reasons."""
     lines = [
         "# Decisions",
         "",
-        "One page for each decision, with its reasons and what was rejected. A decision that is "
-        "replaced keeps its page and names the page that replaced it.",
+        "Where the reasons of each decision are: in a page of this folder, or in the section "
+        '"Why" of a chapter. Code and pages cite the numbers.',
     ]
     area = ""
-    for path in sorted(FOLDER.glob("[0-9]*.md")):
-        text = path.read_text("utf-8")
-        title = re.match(r"# (\d{4}) (.+)\n", text)
-        status = re.search(r"^Date: (\d{4}-\d\d-\d\d).*? Status: ([^.\n]+)\.", text, re.MULTILINE)
-        if title is None or status is None or title[1] != path.name[:4]:
-            raise SystemExit(f"{path.name}: needs '# NNNN Title' and 'Date: ... Status: ...'")
-        if area != (area := title[1][:2]):
-            lines += ["", f"## {AREAS[area]}", "", "| decision | status |", "|---|---|"]
-        lines.append(f"| [{title[1]}]({path.name}) {title[2]} | {status[2]}, {status[1]} |")
+    for number, (title, place) in sorted(decisions().items()):
+        if area != (area := number[:2]):
+            lines += ["", f"## {AREAS[area]}", ""]
+        lines.append(f"- [{number}]({place}) {title}")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    (FOLDER / "README.md").write_text(index(), encoding="utf-8")
+    (DOCS / "decisions" / "README.md").write_text(index(), encoding="utf-8")

@@ -1,36 +1,102 @@
-"""Every relative link of a page of documentation leads to a file or folder that exists."""
+"""What the documentation cites is there: files, sections, decisions and generated pages."""
 
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     path
     for pattern in ("*.md", "*/*.md", "docs/**/*.md")
-    for path in ROOT.glob(pattern)
+    for path in set(ROOT.glob(pattern))
     if ".venv" not in path.parts
 )
+PACKAGES = ("src", "envs", "agent", "rewards", "trainer", "sandboxes")
+FOLDERS = (*PACKAGES, "tests", "benchmarks", "examples", "scripts", "docs")
 LINK = re.compile(r"\[[^\]\[]*\]\(([^)\s]+)\)")
+PLACE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./-]*\w")
+DECISION = re.compile(r"decisions?[ /]\[?(0\d{3})", re.IGNORECASE)
 
 
-def broken_links(page: Path) -> list[str]:
-    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
-    targets = [link.split("#")[0] for link in LINK.findall(text) if "://" not in link]
-    return [target for target in targets if target and not (page.parent / target).exists()]
+def prose(page: Path) -> str:
+    """The page without its blocks of code."""
+    return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", sorted(set(PAGES)), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    assert not broken_links(page)
+def anchors(page: Path) -> set[str]:
+    """The names that a link to a place of the page may use: headings as written by GitHub, ids."""
+    text = prose(page)
+    slugs = {
+        re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).strip().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
+    return slugs | set(re.findall(r'<a id="([\w-]+)"></a>', text))
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    """Relative links of a page that lead to no file, or to no section of one."""
+    for link in LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page))):
+        path, _, section = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" in link:
+            continue
+        if not target.exists() or (
+            section and target.suffix == ".md" and section not in anchors(target)
+        ):
+            yield link
+
+
+def sources() -> Iterator[Path]:
+    """Python files of the repository."""
+    for folder in FOLDERS:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_every_link_leads_to_a_file_and_a_section() -> None:
+    assert not [(page.name, link) for page in set(PAGES) for link in broken_links(page)]
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text("[here](page.md), [there](other.md), [web](https://x.org)")
-    assert broken_links(tmp_path / "page.md") == ["other.md"]
+    (tmp_path / "page.md").write_text(
+        "# A page\n[here](page.md#a-page), [there](other.md), [web](https://x.org), [no](#nowhere)"
+    )
+    assert list(broken_links(tmp_path / "page.md")) == ["other.md", "#nowhere"]
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    missing = {
+        (page.name, place)
+        for page in set(PAGES)
+        for place in PLACE.findall(prose(page))
+        if not (ROOT / place).exists() and not (page.parent / place).exists()
+    }
+    assert not missing
+
+
+def test_every_page_that_code_names_is_there() -> None:
+    cited = re.compile(r"(?<![\w/])docs/[\w/-]+\.md")
+    missing = {
+        (source.name, place)
+        for source in sources()
+        for place in cited.findall(source.read_text("utf-8"))
+        if not (ROOT / place).exists()
+    }
+    assert not missing
+
+
+def test_every_decision_that_is_cited_has_a_place() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text("utf-8")
+    numbers = set(re.findall(r"^- \[(\d{4})\]", index, re.MULTILINE))
+    assert len(numbers) > 100
+    missing = {
+        (path.name, number)
+        for path in [*sources(), *set(PAGES)]
+        for number in DECISION.findall(path.read_text("utf-8"))
+        if number not in numbers
+    }
+    assert not missing
 
 
 def test_the_pictures_of_the_architecture_are_as_drawn(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ class Owners(NamedTuple):
     """[B], the trained tokens of the row's rollout in the whole batch."""
     rows: Tensor
     """[B], the rows of the row's rollout in the whole batch."""
+    held: Tensor | None = None
+    """[B], how many of these are joined in this row; None means one."""
 
     @classmethod
     def of(cls, rollouts: Tensor, mask: Tensor) -> Owners:
@@ -83,7 +85,8 @@ class Owners(NamedTuple):
         of_tokens = lengths / self.tokens.clamp(min=1).to(lengths.dtype)
         if rows == "live":
             return of_tokens
-        return torch.where(self.tokens > 0, of_tokens, 1 / self.rows.to(lengths.dtype))
+        held = torch.ones_like(self.rows) if self.held is None else self.held
+        return torch.where(self.tokens > 0, of_tokens, held / self.rows.to(lengths.dtype))
 
 
 def token_mean(losses: Tensor, mask: Tensor) -> Sum:

@@ -1,7 +1,7 @@
 """Credit: from the experience of a step to the rows that its passes learn from.
 
     experience = gather(groups)                         # what was played
-    known = ask_models(experience, algorithm, models, asked)   # and what models say of it, once
+    known = ask_models(experience, models, asked)       # and what models say of it, once
     credited = credit(experience, known, algorithm)     # and what every token has earned
     for rows in rows_of_updates(credited.batch, updates, generator):
         learner.update(credited.batch, rows, loss, passes)     # (sum, weight) of each pass
@@ -68,12 +68,22 @@ class Models:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the learner is asked before the first update of a step."""
+    """What the learner is asked about a step, as the recipe and the number of updates need it."""
 
     old: bool
-    """Whether the old policy is scored, rather than be the learner itself in the pass."""
+    """Whether the old policy is scored before the first update, rather than be the learner itself
+    in the pass.
+    """
     entropy: bool
-    """Whether entropies are read."""
+    """Whether entropies are read before the first update."""
+    entropy_in_pass: bool
+    """Whether the loss reads entropies."""
+    proxies: bool
+    """Whether score norms are read."""
+    values: bool
+    """Whether the value head is read before the first update."""
+    bootstrap: bool
+    """Whether the value head is read at the states that a limit cut trajectories in."""
     weighs_in_pass: bool
     """Whether the correction's weights are computed in the pass that learns.
 
@@ -90,16 +100,20 @@ class Asked:
             updates: how the updates of a step share its groups.
             tracked: whether success rates are tracked, which are told of the old policy.
         """
-        filters, loss = algorithm.filters, algorithm.loss_fn
+        filters, loss, needs = algorithm.filters, algorithm.loss_fn, algorithm.needs
         several = updates.count > 1 and algorithm.recipe.algorithm.ratio_to != "sampler"
         compares = "marked" in loss.optional
-        besides = several or tracked or compares or "ref_logp" in algorithm.needs
+        besides = several or tracked or compares or "ref_logp" in needs
         in_pass = algorithm.weighs_rows_alone and not besides
         corrects = algorithm.weights_fn is not None or bool(filters)
         filters_read = any("entropy" in token_filter.required for token_filter in filters)
         return cls(
             old=besides or (corrects and not in_pass),
             entropy=filters_read or "scale" in loss.optional,
+            entropy_in_pass="entropy" in needs,
+            proxies="proxies" in needs,
+            values="values" in needs,
+            bootstrap="bootstrap" in needs,
             weighs_in_pass=in_pass,
         )
 
@@ -151,11 +165,9 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
             )
 
 
-def ask_models(
-    experience: Experience, algorithm: Algorithm, models: Models, asked: Asked
-) -> Inputs:
-    """Return what was played, with the tensors of the models that the recipe asks for."""
-    batch, needs, learner = experience.batch, algorithm.needs, models.learner
+def ask_models(experience: Experience, models: Models, asked: Asked) -> Inputs:
+    """Return what was played, with what models say of it."""
+    batch, learner = experience.batch, models.learner
     tracker, reference = models.tracker, models.reference
     tracked = tracker.counts(experience.tasks) if tracker is not None else None
     return replace(
@@ -164,9 +176,9 @@ def ask_models(
         old_logp=learner.score(batch) if asked.old else None,
         ref_logp=reference.score(batch) if reference is not None else None,
         entropy=learner.score_entropy(batch) if asked.entropy else None,
-        proxies=learner.score_norms(batch) if "proxies" in needs else None,
-        values=learner.score_values(batch) if "values" in needs else None,
-        bootstrap=_state_values(experience, learner) if "bootstrap" in needs else None,
+        proxies=learner.score_norms(batch) if asked.proxies else None,
+        values=learner.score_values(batch) if asked.values else None,
+        bootstrap=_state_values(experience, learner) if asked.bootstrap else None,
         alpha=tracked[0] if tracked else None,
         beta=tracked[1] if tracked else None,
     )
@@ -210,10 +222,9 @@ def credit(
     refuse_broken({"advantages": inputs.advantages, "returns": inputs.returns}, batch, rollouts)
     trained = replace(batch, mask=assigned.mask, inputs=inputs)
     refuse_broken({"weights": inputs.weights}, trained, rollouts)
-    several = len(rollouts.unique()) < len(rollouts)
-    whole = rollouts if algorithm.whole and several else None
-    together = inputs.groups if algorithm.compares else whole
-    return Credited(trained, assigned.shaped, assigned.kept, together, assigned.value_scale)
+    return Credited(
+        trained, assigned.shaped, assigned.kept, assigned.together, assigned.value_scale
+    )
 
 
 def idle_rows(credited: Credited, algorithm: Algorithm, *, bonus: float) -> Tensor:

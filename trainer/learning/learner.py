@@ -28,19 +28,19 @@ from ..models.loading import CausalLM
 from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
 from ..rollout.batch import Batch, units
 from ..run.checkpoint import WeightsWriter
-from .average import AverageWriter, WeightAverage
-from .critic import trained_tensors
+from ..settings.learner import Decay
+from .copies import AverageWriter, MasterWeights, WeightAverage
 from .guard import broken_units, is_finite, told
-from .loss_scale import LossScale
-from .masters import MasterWeights
-from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions
-from .schedule import learning_rate
+from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions, trained_tensors
 
 __all__ = ["SHARDS", "Learner", "Loss", "Predicted"]
 
 SHARDS = "shards"
 """Key of a state whose tensors ranks have written beside it."""
 
+FIRST_SCALE, LEAST_SCALE, MOST_SCALE = 2.0**15, 1.0, 2.0**24
+GROW_AFTER = 200
+"""Updates without an overflow after which the factor is doubled."""
 Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 """A function from one pass and the model's outputs to (sum, weight)."""
 
@@ -64,6 +64,74 @@ class UpdatePasses:
     after memory ran out or a scaled loss overflowed, and several while it searches for broken rows.
     A loss that collects statistics discards here what earlier attempts have added.
     """
+
+
+class LossScale:
+    """Multiplies the loss, and halves itself where the gradient overflows.
+
+    An overflow is the factor's fault and costs no update: the same rows are computed again with
+    half the factor. Only a gradient that is not finite at a factor of 1 is a broken update. torch's
+    GradScaler leaves out an update for each overflow, which an update on rollouts is too dear for.
+
+    Args:
+        dtype: the type of the computation; the factor of any but float16 stays 1.
+    """
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        self.used = dtype == torch.float16
+        self.factor = FIRST_SCALE if self.used else 1.0
+        self.good = 0
+        """Updates since the factor last changed."""
+
+    def lower(self) -> bool:
+        """Halve the factor; False where it cannot be lowered."""
+        if self.factor <= LEAST_SCALE:
+            return False
+        self.factor, self.good = max(LEAST_SCALE, self.factor / 2), 0
+        return True
+
+    def made(self) -> None:
+        """Count an update; the factor grows after many."""
+        self.good += 1
+        if self.used and self.good >= GROW_AFTER:
+            self.factor, self.good = min(MOST_SCALE, 2 * self.factor), 0
+
+    def state(self) -> dict[str, float]:
+        """Return what a checkpoint keeps."""
+        return {"factor": self.factor, "good": self.good}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Continue from a kept `state`; a run in another type begins anew."""
+        if self.used and state.get("factor", 1.0) > 1.0:
+            self.factor, self.good = float(state["factor"]), int(state["good"])
+
+
+def learning_rate(
+    update: int, *, peak: float, warmup: int = 0, decay: Decay = "constant", total: int = 0
+) -> float:
+    """The learning rate of update number `update`, counted from 0.
+
+    The rate rises linearly to `peak` over the first `warmup` updates, then stays or falls towards
+    0, which would be reached at update `total`. A run that continues beyond `total` keeps the last
+    rate above 0.
+
+    Args:
+        update: number of the update, from 0.
+        peak: the highest rate.
+        warmup: number of updates of the rise.
+        decay: course of the fall: none, a line, or half a cosine.
+        total: planned number of updates; 0 is unknown, and nothing falls.
+
+    >>> [learning_rate(n, peak=1.0, warmup=2, decay="linear", total=6) for n in range(6)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    if update < warmup:
+        return peak * (update + 1) / warmup
+    if decay == "constant" or total <= warmup:
+        return peak
+    done = min(update, total - 1) - warmup
+    remaining = 1 - done / (total - warmup)
+    return peak * (remaining if decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * remaining))
 
 
 class Learner(PolicyReader):
@@ -141,7 +209,8 @@ class Learner(PolicyReader):
             total, weight = 0.0, 0.0
             for part in self._passes(batch, some_rows, how.together):
                 with self._watching(batch, part):
-                    part_batch = batch.take(part).to(self.model.device)
+                    # In order: what comes later in a rollout stands in its later rows.
+                    part_batch = batch.take(part.sort().values, self.model.device)
                     predicted = self.predict(part_batch, entropy=how.entropy)
                     part_sum, part_weight = loss(part_batch, predicted)
                     self._backward(part_sum * self.scale.factor, predicted)
@@ -351,7 +420,7 @@ class Learner(PolicyReader):
         """Return the sum and weight of the loss over rows that the model is not run on."""
         if not len(rows):
             return 0.0, 0.0
-        idle_batch = batch.take(rows).to(self.model.device)
+        idle_batch = batch.take(rows, self.model.device)
         zero = torch.zeros_like(idle_batch.mask)
         part_sum, part_weight = loss(idle_batch, Predicted(zero, zero))
         return float(part_sum), float(part_weight)

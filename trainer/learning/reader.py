@@ -6,11 +6,12 @@ memory. What is read does not depend on it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,13 +22,19 @@ from ..models.devices import at_least_float32
 from ..models.images import ImageReader, last_hidden
 from ..models.loading import CausalLM
 from ..rollout.batch import Batch, passes
-from .activations import prepare_layers, use_liger
 from .attention import packed_hidden, why_unpackable
-from .critic import Critic
-from .logits import LOGITS_AT_ONCE, Reading, read_logits
 from .packing import MIN_SHARED, pack_rows, packed_size, packs
-from .readings import logp, logp_and_entropy, new_value_head, scatter, score_norm
-from .shortage import Shortage
+from .pass_memory import Shortage, prepare_layers, use_liger
+from .readings import (
+    LOGITS_AT_ONCE,
+    Reading,
+    logp,
+    logp_and_entropy,
+    new_value_head,
+    read_logits,
+    scatter,
+    score_norm,
+)
 
 PACKING_OFF = "trainer.packing is none"
 NEVER_SHARED = 1 << 40
@@ -66,6 +73,31 @@ class ReadingOptions:
 
 
 DEFAULT_READING = ReadingOptions()
+
+
+class Critic(torch.nn.Module):
+    """A copy of the policy as it starts, whose last hidden states the value head reads: the
+    gradients of values and of the policy do not move the same weights.
+
+    With an adapter the copy has an adapter of its own, and shares the frozen weights.
+
+    Args:
+        policy: copied; its language-model head is shared, and not trained here.
+    """
+
+    def __init__(self, policy: CausalLM) -> None:
+        super().__init__()
+        # `deepcopy` takes what its memo has for an id: frozen weights are shared and not copied.
+        shared: dict[int, Any] = {
+            id(weight): weight
+            for weight in (*policy.parameters(), *policy.buffers())
+            if not weight.requires_grad
+        }
+        self.model: Any = copy.deepcopy(policy, shared)
+        inside = {id(weight) for weight in self.model.base_model.parameters()}
+        for parameter in self.model.parameters():
+            if id(parameter) not in inside:
+                parameter.requires_grad_(False)
 
 
 class PolicyReader:
@@ -222,7 +254,7 @@ class PolicyReader:
         def work() -> None:
             for part in self._passes(batch, every):
                 with self._watching(batch, part):
-                    values = of(batch.take(part).to(self.model.device)).cpu()
+                    values = of(batch.take(part, self.model.device)).cpu()
                 results[part, : values.shape[1]] = values.to(results.dtype)
 
         self._fitting(work)
@@ -274,3 +306,10 @@ class PolicyReader:
 
         tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
         return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
+
+
+def trained_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the trained weights of a module by name, not copied."""
+    return {
+        name: weight.detach() for name, weight in module.named_parameters() if weight.requires_grad
+    }

@@ -79,23 +79,22 @@ class PassLoss:
             logp=logp,
             old_logp=logp.detach() if known.old_logp is None else known.old_logp,
             entropy=predicted.entropy,
+            values=predicted.values,
             mask=batch.mask,
             sampler_logp=batch.sampler_logp,
         )
-        if self._weighs:
-            inputs = replace(inputs, weights=algorithm.weigh_rows(inputs))
-        if logp.requires_grad:
-            self.moves.append(movement_of(algorithm.moved(inputs), batch))
+        outcome = algorithm.on_pass(
+            inputs,
+            weigh=self._weighs,
+            entropy_coefficient=self._bonus,
+            value_scale=self._value_scale,
+            measure=logp.requires_grad,
+        )
+        if outcome.moved is not None:
+            self.moves.append(movement_of(outcome.moved, batch))
             if self.samplers_weights:
                 self.gaps.append(gap_of(logp.detach(), batch, self._version))
-        loss = algorithm.loss(inputs, entropy_coefficient=self._bonus)
-        if predicted.values is None or known.returns is None:
-            return loss.total, loss.weight
-        # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
-        value_mask = batch.mask if known.value_mask is None else batch.mask * known.value_mask
-        value_inputs = replace(inputs, values=predicted.values, mask=value_mask)
-        value_total, _ = algorithm.value_loss(value_inputs)
-        return loss.total + self._value_scale * value_total, loss.weight
+        return outcome.total, outcome.weight
 
     def forget_after(self, moves: int, gaps: int) -> None:
         """Keep the first `moves` and `gaps` of the passes' statistics, and drop the others."""
@@ -156,7 +155,7 @@ class Updater:
     def known(self, experience: Experience) -> Inputs:
         """Return what was played, with what models say of it before the step's first update."""
         models = Models(self.learner, self.reference, self.tracker)
-        return ask_models(experience, self.algorithm, models, self.asked)
+        return ask_models(experience, models, self.asked)
 
     def credited(
         self,
@@ -235,7 +234,7 @@ class Updater:
             passes = UpdatePasses(
                 idle=idle,
                 together=credited.together,
-                entropy="entropy" in self.algorithm.needs,
+                entropy=self.asked.entropy_in_pass,
                 afresh=forget,
             )
             try:

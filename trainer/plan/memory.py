@@ -24,7 +24,7 @@ import torch
 from ludus.errors import ConfigError
 
 from ..config import LoraConfig, TrainConfig
-from ..learning.logits import LOGITS_AT_ONCE
+from ..learning.readings import LOGITS_AT_ONCE
 from ..models.capacity import (
     MIN_PASS,
     cached_bytes,

@@ -19,7 +19,7 @@ from ludus.agent import WeightSource
 from ludus.errors import ConfigError
 
 from ..config import TrainerConfig
-from ..learning.average import FOLDER as AVERAGE
+from ..learning.copies import FOLDER as AVERAGE
 from ..learning.learner import SHARDS, Learner, Predicted
 from ..learning.packing import packed_size
 from ..learning.reader import DEFAULT_READING, ReadingOptions

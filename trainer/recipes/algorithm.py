@@ -84,10 +84,21 @@ class Assigned(NamedTuple):
     """What the loss reads beside the models' outputs, with the values of rollouts repeated for each
     row and the counts of the whole batch.
     """
+    together: Tensor | None
+    """[B] int: rows with the same number share a pass; None where a row may be alone in one."""
     value_scale: float = 1.0
     """The weight of the policy's term over that of the value's term. They differ where the value
     head is read at some tokens only.
     """
+
+
+class PassOutcome(NamedTuple):
+    """What a pass adds to the gradient, and how far it has moved the policy."""
+
+    total: Tensor
+    """The sum of the loss over the rows of the pass, the value's term included."""
+    weight: Tensor
+    moved: RatioStatistics | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,13 +287,16 @@ class Algorithm:
             prompt_tokens=of_prompts.tokens,
             **self._chosen_tokens(corrected.mask, credit.advantages, known),
         )
+        several = len(rollouts.unique()) < len(rollouts)
+        whole = rollouts if self.whole and several else None
+        together = inputs.groups if self.compares else whole
         if credit.value_mask is None:
             inputs = replace(inputs, rollout_values=owners.tokens)
-            return Assigned(shaped, kept, corrected.mask, inputs)
+            return Assigned(shaped, kept, corrected.mask, inputs, together)
         read = corrected.mask * credit.value_mask
         inputs = replace(inputs, rollout_values=Owners.of(rollouts, read).tokens)
         scale = self._weight_of_values(inputs, corrected.mask, read)
-        return Assigned(shaped, kept, corrected.mask, inputs, scale)
+        return Assigned(shaped, kept, corrected.mask, inputs, together, scale)
 
     def _chosen_tokens(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
         """Return the tensors for losses that mark or scale tokens by comparing all of them.
@@ -322,7 +336,7 @@ class Algorithm:
     def weigh_rows(self, rows: Inputs) -> Tensor:
         """Return the weights of a recipe that has some, for inputs with a row for each segment."""
         assert self.weights_fn is not None, "a recipe with weights"
-        inputs, chains = joined(rows)
+        inputs, chains = joined(rows, self.weights_fn)
         weights = one_tensor(self.weights_fn(inputs), self.weights_fn.name)
         return weights if chains is None else chains.split(weights, _mask(rows))
 
@@ -363,9 +377,10 @@ class Algorithm:
             mask = mask * ~_truncated(inputs)[rollouts].unsqueeze(1)
             inputs = replace(inputs, mask=mask)
         weights = self.weigh(inputs) if weigh else None
-        inputs, chains = joined(_by_row(inputs))
+        rows = _by_row(inputs)
         kept = torch.ones_like(mask, dtype=torch.bool)
         for function in self.filters:
+            inputs, chains = joined(rows, function)
             drawn = {"generator": generator} if function.draws else {}
             chosen = one_tensor(function(inputs, **drawn), function.name).bool()
             if chains is not None:
@@ -377,6 +392,36 @@ class Algorithm:
         if self.filters:
             weights = kept.to(mask.dtype) * (1.0 if weights is None else weights)
         return Corrected(mask, weights)
+
+    def on_pass(
+        self,
+        inputs: Inputs,
+        *,
+        weigh: bool = False,
+        entropy_coefficient: float | None = None,
+        value_scale: float = 1.0,
+        measure: bool = False,
+    ) -> PassOutcome:
+        """Weigh, measure and sum the loss of a pass.
+
+        Args:
+            inputs: as for `loss`; values, where a value head is trained.
+            weigh: whether the correction's weights are computed here, by the learner in the pass.
+            entropy_coefficient: as for `loss`.
+            value_scale: as `Assigned` has it.
+            measure: whether to measure how far the policy has moved.
+        """
+        if weigh:
+            inputs = replace(inputs, weights=self.weigh_rows(inputs))
+        moved = self.moved(inputs) if measure else None
+        loss = self.loss(inputs, entropy_coefficient=entropy_coefficient)
+        if inputs.values is None or inputs.returns is None:
+            return PassOutcome(loss.total, loss.weight, moved)
+        # The value's term has the policy's aggregation, and so, once it is scaled, its weight.
+        read = need(inputs.mask, "mask", Place.LOSS)
+        read = read if inputs.value_mask is None else read * inputs.value_mask
+        value_total, _ = self.value_loss(replace(inputs, mask=read))
+        return PassOutcome(loss.total + value_scale * value_total, loss.weight, moved)
 
     def loss(self, inputs: Inputs, *, entropy_coefficient: float | None = None) -> Loss:
         """Compute the loss of a part of a batch, to be divided by the weight of the whole batch.
@@ -436,7 +481,7 @@ def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts)
         # A number for each token, from rewards of whole rollouts.
         mask = _counted_mask(rollouts)
         by_row = rollouts.inputs.by_row(rollouts.owners)
-        chained, chains = joined(replace(by_row, mask=mask, rollouts=rollouts.owners))
+        chained, chains = joined(replace(by_row, mask=mask, rollouts=rollouts.owners), estimator)
         result = _called(estimator, chained)
         if chains is not None:
             result = result.each(lambda value: chains.split(value, mask))
@@ -446,12 +491,12 @@ def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts)
         numbers = rollouts.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
         chosen = replace(_chosen(rollouts), segments=numbers[rollouts.owners[rows]])
         values = one_tensor(estimator(chosen), estimator.name, count=int(rows.sum()))
-        result = Credit(blank(_placed(values, rows), rollouts.mask), None)
+        result = Credit(_spread(_placed(values, rows), rollouts.mask), None)
     else:
         count = int(rollouts.counted.sum())
         values = one_tensor(estimator(_chosen(rollouts)), estimator.name, count=count)
         each = _placed(values, rollouts.counted)
-        result = Credit(blank(each[rollouts.owners], rollouts.mask), None)
+        result = Credit(_spread(each[rollouts.owners], rollouts.mask), None)
     if not settings.whiten:
         return result
     return result._replace(advantages=algorithms.whiten(result.advantages, rollouts.mask))
@@ -466,6 +511,11 @@ def _chosen(rollouts: Rollouts) -> Inputs:
         zeros = torch.zeros(len(rollouts.rewards), dtype=mask.dtype, device=mask.device)
         chosen = replace(chosen, lengths=zeros.index_add(0, rollouts.owners, mask.sum(1)))
     return chosen.each(lambda value: value[rollouts.counted])
+
+
+def _spread(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the number of each row, [B], at its trained tokens, and 0 elsewhere."""
+    return torch.where(mask.bool(), values.unsqueeze(1), values.new_zeros(()))
 
 
 def _placed(values: Tensor, places: Tensor) -> Tensor:

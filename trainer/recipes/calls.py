@@ -18,8 +18,8 @@ from importlib import import_module
 
 from torch import Tensor
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError
+from ludus.registry import check_plain
 
 from .. import algorithms
 from ..algorithms.aggregation import Sum
@@ -63,15 +63,26 @@ class Bound:
         Raises:
             ConfigError: a required tensor is missing.
         """
+        return self.function(**self.chosen(inputs), **self.options, **more)
+
+    def chosen(self, inputs: Inputs, *, without: frozenset[str] = frozenset()) -> dict[str, Tensor]:
+        """Return the inputs that match the parameters, by name.
+
+        Args:
+            inputs: the tensors that the trainer has.
+            without: names that the caller passes.
+
+        Raises:
+            ConfigError: a required tensor is missing.
+        """
         tensors = inputs.given()
-        missing = [name for name in self.required if name not in tensors]
+        missing = [name for name in self.required if name not in {*tensors, *without}]
         if missing:
             raise ConfigError(
                 f"{self.name} needs {', '.join(missing)}; given are {', '.join(sorted(tensors))}"
             )
         names = (*self.required, *self.optional)
-        chosen = {name: tensors[name] for name in names if name in tensors}
-        return self.function(**chosen, **self.options, **more)
+        return {name: tensors[name] for name in names if name in tensors and name not in without}
 
 
 def bind(

@@ -8,12 +8,12 @@ Axes: B rows, T tokens; N rollouts, L slots of the longest chain; K turns of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ..algorithms.groups import first_rows, group_index
+from .calls import Bound
 from .inputs import Axis, Inputs
 
 
@@ -35,6 +35,8 @@ class Chains:
     """[S] int: the place of the slot in the chain."""
     count: int
     """N, including rollouts without a row."""
+    held: Tensor | None = None
+    """[N] int: the rows of each rollout that are joined, where every rollout has one."""
 
     @classmethod
     def of(cls, mask: Tensor, owners: Tensor, count: int) -> Chains:
@@ -76,19 +78,25 @@ class Chains:
         return by_row.masked_fill(mask == 0, 0)
 
 
-def joined(rows: Inputs) -> tuple[Inputs, Chains | None]:
-    """Return the inputs of a function that sees whole rollouts, one row each, in the order of their
-    numbers; and the chains, None where every row is a rollout already.
+def joined(rows: Inputs, *functions: Bound) -> tuple[Inputs, Chains | None]:
+    """Return what functions are given of rows: whole rollouts, one row each, in the order of their
+    numbers; and the chains, None where the rows are given as they are.
+
+    Rows are given as they are where each is a rollout already, and to a function that asks for
+    `rollouts`: it counts segments on purpose, and is told whose they are.
 
     Args:
         rows: mask, and rollouts [B]; every other tensor has a value for each row or token.
+        functions: who is given the result.
     """
-    if rows.rollouts is None or rows.mask is None:
+    asks = any("rollouts" in (*each.required, *each.optional) for each in functions)
+    if asks or rows.rollouts is None or rows.mask is None:
         return rows, None
-    owners, first = group_index(rows.rollouts), first_rows(rows.rollouts)
-    if len(first) == len(owners):
+    numbers, owners, held = rows.rollouts.unique(return_inverse=True, return_counts=True)
+    if len(numbers) == len(owners):
         return rows, None
-    chains = Chains.of(rows.mask, owners, len(first))
+    first = owners.argsort(stable=True)[held.cumsum(0) - held]
+    chains = replace(Chains.of(rows.mask, owners, len(numbers)), held=held)
     of_rows = rows.each(lambda value: value[first], Axis.ROLLOUT, Axis.ROW)
     return of_rows.each(chains.join, Axis.TOKEN), chains
 

@@ -105,9 +105,11 @@ class Inputs:
     greedy_rewards: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (), Made.ON_DEMAND)] = None
     """Rewards of a greedy rollout of the same task."""
 
-    rollouts: Annotated[Tensor | None, Declared(Axis.ROW, (Place.ADVANTAGE,))] = None
+    rollouts: Annotated[Tensor | None, Declared(Axis.ROW, _KNOWN_BEFORE)] = None
     """Int, the rollout (0..N-1) of each row: its owner. In a loss any numbers that tell rollouts
-    apart; not given there, every row is a rollout of its own.
+    apart; not given there, every row is a rollout of its own. A function sees rollouts as one row
+    each, however they are stored; one that asks for this field counts segments on purpose, and sees
+    the rows.
     """
     segments: Annotated[Tensor | None, Declared(Axis.ROW, (Place.ADVANTAGE,))] = None
     """Int, the number of each row's rollout among those that count in the statistics."""

@@ -5,9 +5,12 @@ weight.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 from torch import Tensor
+
+from ludus.errors import ConfigError
 
 from .. import algorithms
 from ..algorithms.aggregation import Aggregator, Owners, Sum
@@ -18,6 +21,8 @@ from .inputs import Axis, Inputs, Place, need
 from .recipe import AlgorithmSettings
 
 _LOSS = Place.LOSS
+LAST = ("losses", "mask")
+"""What an aggregation is called with when everything else is bound."""
 WHOLE_RATIOS = frozenset({"gspo_loss", "gspo_token_loss", "luspo_loss"})
 """Losses whose clip acts on the ratio of the whole sequence."""
 BY_TOKEN = frozenset(
@@ -59,11 +64,10 @@ def whole_loss(
     """Return the surrogate plus the terms that the recipe adds.
 
     Every function sees whole rollouts, one row each, however they were cut into the rows of
-    `inputs`; only aggregations that take `owners` see the rows.
+    `inputs`; only a surrogate that asks for `rollouts` sees the rows.
     """
-    rows = inputs
-    inputs, chains = joined(rows)
-    each = aggregator(agg, rows, chains)
+    inputs, chains = joined(inputs, surrogate)
+    each = aggregator(agg, inputs, chains)
     total, weight = two_tensors(
         surrogate(inputs, **({"agg": each} if each else {})), surrogate.name
     )
@@ -105,43 +109,50 @@ def value_loss(agg: Bound | None, coefficient: float, value_clip: float, inputs:
     return coefficient * total, weight
 
 
-def aggregator(agg: Bound | None, rows: Inputs, chains: Chains | None = None) -> Aggregator | None:
-    """Return the recipe's aggregation; None for a loss that takes none.
+def aggregator(
+    agg: Bound | None, inputs: Inputs, chains: Chains | None = None
+) -> Aggregator | None:
+    """Return the recipe's aggregation with everything bound but losses and mask; None for a loss
+    that takes none.
 
     Args:
         agg: the aggregation.
-        rows: mask, and what names the groups and the rollouts of the rows.
-        chains: where the rows are in the [N, L] that the aggregation will be called with; None if
-            it will be called with rows.
+        inputs: mask, and what names the groups and the rollouts of the rows.
+        chains: the rows that were joined into those of `inputs`; None if none were.
+
+    Raises:
+        ConfigError: the function does not begin with losses and mask, or needs what is not given.
     """
     if agg is None:
         return None
-    of_rows = rows.only(Axis.ROW)
-    of_rows = replace(of_rows, groups=rows.groups)
-    split = chains is not None and (agg.owned or agg.name in BY_TOKEN_AGGREGATIONS)
-
-    def aggregate(losses: Tensor, mask: Tensor) -> Sum:
-        given = of_rows
-        if chains is not None and split:
-            like = need(rows.mask, "mask", _LOSS)
-            losses, mask = chains.split(losses, like), chains.split(mask, like)
-        elif chains is not None:
-            given = joined(replace(of_rows, mask=rows.mask))[0]
-        owned = {"owners": owners(rows, mask)} if agg.owned else {}
-        return two_tensors(agg(replace(given, losses=losses, mask=mask), **owned), agg.name)
-
-    return aggregate
+    if agg.required[:2] != LAST:
+        raise ConfigError(
+            f"algorithm.agg = {agg.name!r}: its parameters are {', '.join(agg.required)}; an "
+            "aggregation is called with losses and mask, in this order"
+        )
+    given = replace(inputs.only(Axis.ROW), groups=inputs.groups)
+    tensors = agg.chosen(given, without=frozenset(LAST))
+    owned = {"owners": owners(inputs, chains)} if agg.owned else {}
+    bound: Any = partial(agg.function, **tensors, **agg.options, **owned)
+    return cast("Aggregator", bound)
 
 
-def owners(rows: Inputs, mask: Tensor) -> Owners | None:
-    """Return the counts of the rollouts that the rows belong to; None where every row is one."""
-    if rows.rollouts is None:
+def owners(inputs: Inputs, chains: Chains | None) -> Owners | None:
+    """Return the counts of the rollouts that the rows belong to; None where every row is one.
+
+    Args:
+        inputs: as for `aggregator`.
+        chains: as for `aggregator`.
+    """
+    if inputs.rollouts is None:
         return None
-    counted = Owners.of(rows.rollouts, mask)
-    tokens, number = rows.rollout_tokens, rows.rollout_rows
-    return Owners(
-        counted.tokens if tokens is None else tokens, counted.rows if number is None else number
-    )
+    held = None if chains is None else chains.held
+    tokens, rows = inputs.rollout_tokens, inputs.rollout_rows
+    if tokens is None or rows is None:
+        counted = Owners.of(inputs.rollouts, need(inputs.mask, "mask", _LOSS))
+        tokens = counted.tokens if tokens is None else tokens
+        rows = (counted.rows if held is None else held) if rows is None else rows
+    return Owners(tokens, rows, held)
 
 
 def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
@@ -149,7 +160,7 @@ def movement(surrogate: Bound, inputs: Inputs) -> RatioStatistics:
     without bounds.
     """
     low, high = _bounds(surrogate)
-    inputs, _ = joined(inputs)
+    inputs, _ = joined(inputs, surrogate)
     logp, old_logp = need(inputs.logp, "logp", _LOSS), need(inputs.old_logp, "old_logp", _LOSS)
     mask = need(inputs.mask, "mask", _LOSS)
     if surrogate.name in WHOLE_RATIOS:

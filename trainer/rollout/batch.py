@@ -62,29 +62,17 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Tensor) -> Batch:
-        """Return the rows with the given numbers, padded to the longest of them."""
+    def take(self, rows: Tensor, device: torch.device | str = "cpu") -> Batch:
+        """Return the rows with the given numbers, padded to the longest of them, on a device."""
         width = int(self.lengths[rows].max())
 
         def cut(tensor: Tensor) -> Tensor:
-            return tensor[rows, :width] if tensor.dim() == 2 else tensor[rows]
+            return (tensor[rows, :width] if tensor.dim() == 2 else tensor[rows]).to(device)
 
-        tensors = (cut(self.ids), cut(self.mask), cut(self.sampler_logp), self.lengths[rows])
+        tensors = (cut(self.ids), cut(self.mask), cut(self.sampler_logp), cut(self.lengths))
         images = tuple(self.images[row] for row in rows.tolist()) if self.images else ()
         versions = None if self.versions is None else cut(self.versions)
         return Batch(*tensors, self.inputs.each(cut), images, versions)
-
-    def to(self, device: torch.device | str) -> Batch:
-        """Return the same batch on another device."""
-        return Batch(
-            ids=self.ids.to(device),
-            mask=self.mask.to(device),
-            sampler_logp=self.sampler_logp.to(device),
-            lengths=self.lengths.to(device),
-            inputs=self.inputs.each(lambda tensor: tensor.to(device)),
-            images=self.images,
-            versions=None if self.versions is None else self.versions.to(device),
-        )
 
 
 def as_row(segment: Segment) -> Row | None:

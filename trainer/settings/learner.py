@@ -7,8 +7,10 @@ from typing import Literal
 
 from ludus.errors import ConfigError
 
-from ..learning.schedule import Decay
 from .run import not_negative, positive
+
+Decay = Literal["constant", "linear", "cosine"]
+"""The course of the learning rate after its rise."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.allocator import trimmer
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.pass_memory import trimmer
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.rollout.batch import Row, pad
 

@@ -9,8 +9,8 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.activations import prepare_layers
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.pass_memory import prepare_layers
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood

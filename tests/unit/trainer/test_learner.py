@@ -9,9 +9,8 @@ import torch
 
 from ludus.agent import Segment, Turn
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.learner import Learner, UpdatePasses
-from ludus.trainer.learning.logits import read_logits
-from ludus.trainer.learning.schedule import learning_rate
+from ludus.trainer.learning.learner import Learner, UpdatePasses, learning_rate
+from ludus.trainer.learning.readings import read_logits
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import Inputs
 from ludus.trainer.rollout.batch import Row, as_row, pad, passes
@@ -61,7 +60,7 @@ def test_the_version_of_each_token_reaches_the_batch() -> None:
     batch = pad([row, short])
     assert batch.versions is not None
     assert batch.versions.tolist() == [[-1, 2, 3], [-1, 3, -1]]
-    taken = batch.take(torch.tensor([1])).to("cpu")
+    taken = batch.take(torch.tensor([1]), "cpu")
     assert taken.versions is not None
     assert taken.versions.tolist() == [[-1, 3]]
     assert pad([Row([1, 2], [0, 1], [0.0, -1.0])]).versions is None

@@ -14,11 +14,10 @@ import torch
 
 from ludus.errors import ConfigError, UpdateRefused
 from ludus.trainer.config import ModelConfig, TrainerConfig
-from ludus.trainer.learning.average import FOLDER
-from ludus.trainer.learning.learner import Learner, Predicted, UpdatePasses
-from ludus.trainer.learning.loss_scale import LossScale
+from ludus.trainer.learning.copies import FOLDER
+from ludus.trainer.learning.learner import Learner, LossScale, Predicted, UpdatePasses
+from ludus.trainer.learning.pass_memory import OutOfMemory
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.learning.shortage import OutOfMemory
 from ludus.trainer.models.devices import unsupported
 from ludus.trainer.models.loading import load_model, save_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer
@@ -263,7 +262,7 @@ logging.basicConfig(stream=sys.stderr)
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.learning.shortage import OutOfMemory
+from ludus.trainer.learning.pass_memory import OutOfMemory
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.models.tiny import build_model
 

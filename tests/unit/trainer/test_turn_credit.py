@@ -485,10 +485,19 @@ def test_the_value_head_judges_the_state_after_truncation() -> None:
     assert found.tolist() == pytest.approx(expected, abs=1e-5)
 
 
+def owners(found: Experience) -> list[Tensor]:
+    """Return which rows each rollout has, [B, 1] bool."""
+    numbers = range(len(found.rewards))
+    return [(found.rollouts == number).unsqueeze(1) for number in numbers]
+
+
+@pytest.mark.parametrize("agg", ["token_mean", "sequence_mean"])
 @pytest.mark.parametrize("discount", ["token", "turn"])
-def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(discount: str) -> None:
-    overrides = {"algorithm": {"credit": {"discount": discount}, "value": {"value_clip": 1e9}}}
-    made = updater(overrides)
+def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(
+    discount: str, agg: str
+) -> None:
+    settings = {"credit": {"discount": discount}, "value": {"value_clip": 1e9}, "agg": agg}
+    made = updater({"algorithm": settings})
     found = experience(cut(2, 2), rollout(Segment(prompt_ids=[1], turns=[turn(5, 6, reward=1.0)])))
     credited = made.credited(found)
     batch = credited.batch
@@ -504,8 +513,10 @@ def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(discount: st
     )
     read = (batch.mask if batch.inputs.value_mask is None else batch.inputs.value_mask).bool()
     assert int(read.sum()) == {"token": 12, "turn": 5}[discount]
-    errors = (predicted.values - batch.inputs.returns)[read].square()
-    expected = policy.total / policy.weight + 0.5 * 0.5 * errors.mean()
+    errors = (predicted.values - batch.inputs.returns).square()
+    wholes = [read] if agg == "token_mean" else [read * owned for owned in owners(found)]
+    mean = torch.stack([errors[whole].mean() for whole in wholes]).mean()
+    expected = policy.total / policy.weight + 0.5 * 0.5 * mean
     torch.testing.assert_close(total / weight, expected)
 
 

@@ -1,6 +1,8 @@
 """From groups of episodes to an update."""
 
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.learning.credit import rows_of_updates
+from ludus.trainer.learning.credit import idle_rows, rows_of_updates
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
@@ -115,6 +117,20 @@ def test_dropping_idle_rows_does_not_change_the_gradient() -> None:
     # with an entropy bonus, here one that rounds to nothing, no row is idle
     slow = updater(overrides={"algorithm": {"entropy": {"coefficient": 1e-30}}})
     assert fast["grad_norm"] == pytest.approx(step(slow, [mixed, flat])["grad_norm"], rel=1e-5)
+
+
+def test_a_row_without_advantage_is_run_where_its_sequence_has_a_ratio() -> None:
+    experience = experience_of([group(trajectory(1.0, segments=2), trajectory(0.0, seed=1))])
+    idle: dict[str, Any] = {}
+    for recipe in ("grpo", "gspo"):
+        made = updater(recipe)
+        credited = made.credited(experience)
+        advantages = credited.batch.inputs.advantages.clone()
+        advantages[1:] = 0.0
+        inputs = replace(credited.batch.inputs, advantages=advantages)
+        credited = replace(credited, batch=replace(credited.batch, inputs=inputs))
+        idle[recipe] = idle_rows(credited, made.algorithm, bonus=0.0).tolist()
+    assert idle == {"grpo": [False, True, True], "gspo": [False, False, True]}
 
 
 def test_groups_stay_whole_when_a_step_has_several_updates() -> None:
@@ -353,3 +369,10 @@ def test_the_bonus_falls_while_the_entropy_is_above_the_target() -> None:
         step(made, [group(trajectory(1.0), trajectory(0.0, seed=1))])
         left.append(made.entropy.coefficient)
     assert left == pytest.approx([0.005, 0.0, 0.0])
+
+
+def test_a_gradient_comes_back_to_few_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    benchmark: Any = import_module("gradient_path")
+    path = benchmark.trace_update()
+    assert path.reentries <= benchmark.MAX_REENTRIES, path.entries

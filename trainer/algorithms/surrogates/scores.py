@@ -204,9 +204,9 @@ def drpo_loss(
     bad = tau * torch.where(mass > 0, mass, 1.0).log()
     # The term of the wrong answers belongs to the group; each row adds an equal share of it, and of
     # the group's count, so that sums over rows are sums over groups.
-    size = group_size(groups)
+    size = group_size(groups).to(logp.dtype)
     row = -(weights * scores) + bad / size
-    return torch.where(both, row, 0.0).sum(), torch.where(both, 1 / size, 0.0).sum().to(logp.dtype)
+    return torch.where(both, row, 0.0).sum(), torch.where(both, 1 / size, 0.0).sum()
 
 
 def hinge_kl_penalty(divergence: Tensor, *, delta: float = 1e-4, beta: float = 1e3) -> Tensor:

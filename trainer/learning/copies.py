@@ -1,0 +1,152 @@
+"""Copies of the trained weights: in float32 where the weights are held in half precision, and an
+exponential moving average, which is often better than the last weights.
+
+A step of a small learning rate is lost in the rounding of bfloat16. The optimizer therefore moves
+float32 copies, and the model's weights are those rounded. Gradients of several passes are added in
+float32 too: as soon as a weight's gradient of a pass is complete it is added to the copy's.
+
+After each update the average becomes `a = d a + (1 - d) w`. It begins as the first weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..models.loading import save_model
+
+FOLDER = "average"
+"""Folder of the averaged model inside a checkpoint."""
+HALF = (torch.bfloat16, torch.float16)
+
+
+class MasterWeights:
+    """Holds a float32 copy of each weight in half precision; others stand for themselves.
+
+    Args:
+        parameters: all trained weights.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._copies = {
+            id(parameter): Parameter(parameter.detach().float())
+            for parameter in parameters
+            if parameter.dtype in HALF
+        }
+        self._held = [parameter for parameter in parameters if id(parameter) in self._copies]
+        # Taking each gradient as soon as it is complete means that no second set of gradients, in
+        # half precision, is held besides that of the copies.
+        for parameter in self._held:
+            parameter.register_post_accumulate_grad_hook(self._take)
+
+    def of(self, parameter: Parameter) -> Parameter:
+        """Return what the optimizer moves in place of a weight."""
+        return self._copies.get(id(parameter), parameter)
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Round the copies into the model's weights."""
+        for parameter in self._held:
+            parameter.copy_(self._copies[id(parameter)])
+
+    def state(self) -> list[Tensor]:
+        """Return what a checkpoint keeps, in the order of the weights."""
+        return [self._copies[id(parameter)].detach() for parameter in self._held]
+
+    @torch.no_grad()
+    def restore(self, state: Sequence[Tensor]) -> None:
+        """Continue from the copies that a checkpoint has kept; without any, from the weights."""
+        for parameter, kept in zip(self._held, state, strict=bool(state)):
+            self._copies[id(parameter)].copy_(kept)
+        self.write_back()
+
+    def _take(self, parameter: Tensor) -> None:
+        copy, gradient = self._copies[id(parameter)], parameter.grad
+        assert gradient is not None, "called after a gradient was added"
+        copy.grad = gradient.float() if copy.grad is None else copy.grad.add_(gradient)
+        parameter.grad = None
+
+
+class WeightAverage:
+    """Holds a float32 average of some weights; nothing where the decay is 0.
+
+    Args:
+        parameters: the weights.
+        decay: weight of the past in each update, in [0, 1).
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], decay: float) -> None:
+        self._parameters = list(parameters) if decay else []
+        self._decay = decay
+        self._values = [weight.detach().float().clone() for weight in self._parameters]
+
+    @property
+    def used(self) -> bool:
+        """Whether an average is kept."""
+        return bool(self._decay)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the weights after an update into the average."""
+        for value, weight in zip(self._values, self._parameters, strict=True):
+            value.lerp_(weight.float(), 1 - self._decay)
+
+    @contextmanager
+    def in_place(self) -> Generator[None]:
+        """Put the average in the place of the weights inside the block."""
+        before = [weight.detach().clone() for weight in self._parameters]
+        self._write(self._values)
+        try:
+            yield
+        finally:
+            self._write(before)
+
+    def state(self) -> list[Tensor]:
+        """Return what a checkpoint keeps, in the order of the weights."""
+        return self._values
+
+    @torch.no_grad()
+    def restore(self, state: Sequence[Tensor]) -> None:
+        """Continue from the average that a checkpoint has kept; without any, from the weights.
+        A run without an average ignores the checkpoint's.
+        """
+        if not self.used:
+            return
+        for value, kept in zip(self._values, state or self._parameters, strict=True):
+            value.copy_(kept)
+
+    @torch.no_grad()
+    def _write(self, values: Sequence[Tensor]) -> None:
+        for weight, value in zip(self._parameters, values, strict=True):
+            weight.copy_(value)
+
+
+class AverageWriter:
+    """Writes a model into a checkpoint, and its average as a model in the folder `average`.
+
+    Args:
+        learner: has the model and the average.
+        tokenizer: saved beside both.
+    """
+
+    def __init__(self, learner: Any, tokenizer: object) -> None:
+        self._learner = learner
+        self._tokenizer = tokenizer
+
+    def broken(self) -> list[str]:
+        """Return the names of weights that are not finite."""
+        named = self._learner.model.named_parameters()
+        return [name for name, weight in named if not bool(weight.isfinite().all())]
+
+    def write(self, folder: Path) -> None:
+        """Write both into an existing folder."""
+        model, images = self._learner.model, self._learner.images
+        save_model(model, self._tokenizer, folder, images=images)
+        with self._learner.averaged():
+            save_model(model, self._tokenizer, folder / FOLDER, images=images)
