@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from ludus.errors import ConfigError, LudusError, RequestRejected
-from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import AsyncTransport
 
 from .fusion.fusion_sandbox import FusionSandbox, pings
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading

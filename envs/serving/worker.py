@@ -20,7 +20,7 @@ from ..gym import run_sync
 from ..session import EnvSession
 from .env_wire import Play, TaskQuery
 from .offload import offload
-from .playing import ReplyForm, fault_in, is_bug, perform
+from .placement import ReplyForm, fault_in, is_bug, perform
 from .served import ServedEnv
 
 PLAY, CLOSE, PAGE = 1, 2, 3

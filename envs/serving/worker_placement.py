@@ -29,7 +29,7 @@ from ludus.isolation import (
 )
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, Refused, error_of, status_of
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 
 from ..tasks import TaskPage
 from .env_wire import EnvCard, Outcome, Play, TaskQuery

@@ -24,7 +24,7 @@ from ludus.isolation import (
 )
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, encode
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 
 from ..protocol import GroupVerifier, Sample, Verifier
 from ..verdict_checks import failed, is_bug, one_each, usable

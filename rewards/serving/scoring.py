@@ -13,7 +13,7 @@ from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.faults import QueueFull
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 
 from ..pool import fates_of
 from ..protocol import Sample

@@ -11,14 +11,15 @@ import msgspec
 from ludus.errors import LudusError, UnknownVerifier
 from ludus.isolation import WorkerLimits
 from ludus.verdict import Verdict
+from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
-from ludus.wire.arguments import parse_served, refuse_repeated
 from ludus.wire.faults import fault_of, status_of
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
 
+from ..functions import never_blocks
 from ..protocol import BatchVerifier, Verifier
-from ..registry import as_verifier, build_verifier, find_verifier, never_blocks
+from ..registry import as_verifier, build_verifier, find_verifier
 from .placement import OwnProcess, VerifierHost, WorkerProcesses
 from .residents import default_budget, refuse_beyond
 from .reward_wire import (

@@ -12,8 +12,7 @@ import binascii
 import math
 
 from ludus.errors import ConfigError, LudusError, RemoteError, RequestRejected, ServerFault
-from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client, RetryPolicy
+from ludus.wire.client import AsyncTransport, Client, RetryPolicy
 from ludus.wire.codec import Format
 
 from ..languages import find_language

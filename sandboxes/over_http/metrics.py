@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from ludus.wire.metrics import LATENCY_BUCKETS, ServerMetrics
+from ludus.wire.prometheus import LATENCY_BUCKETS, ServerMetrics
 
 
 class SandboxMetrics:

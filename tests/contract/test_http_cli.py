@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import main
-from ludus.cli.serve import ServeOptions, split_names
-from ludus.cli.workers import as_arguments
+from ludus.cli.serve import ServeOptions, as_arguments, split_names
 from ludus.errors import UnknownName
 from ludus.secret import Secret
 

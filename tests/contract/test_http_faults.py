@@ -19,9 +19,8 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.client import OneByOne, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
-from ludus.envs.serving.operators import OneByOne
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
@@ -45,7 +44,7 @@ from ludus.messages import ImagePart, Message, Role, TextPart
 from ludus.rewards.exact import exact
 from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
-from ludus.wire.affinity import choose
+from ludus.wire.address import choose
 from ludus.wire.chaos import Chaos
 from ludus.wire.server import HttpServer
 

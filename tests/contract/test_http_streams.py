@@ -18,8 +18,8 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
 from ludus.rewards.serving.server import ScoreService
+from ludus.wire.codec import LARGE_BYTES, SEE_OTHER
 from ludus.wire.server import HttpServer
-from ludus.wire.stream import LARGE_BYTES, SEE_OTHER
 
 ENV = "test/talker-v0"
 HUGE = 1 << 70

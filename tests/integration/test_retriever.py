@@ -23,8 +23,7 @@ from ludus.envs.serving.server import EnvService
 from ludus.errors import RewardUnavailable
 from ludus.messages import ToolCall, assistant
 from ludus.verdict import Status
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 pytest.importorskip("bm25s", reason="the extra 'search' is not installed")
 DATA = os.environ.get("LUDUS_DATA_DIR", "")

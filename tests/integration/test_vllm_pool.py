@@ -150,7 +150,7 @@ class KillsOne:
 async def test_a_run_on_two_servers_outlives_one_and_takes_it_back(
     model, servers, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry._VERIFIERS, "registered", {})
     registry.register_verifier("test/letters", letters)
     config = TrainConfig(
         env="ludus/arithmetic-v0",

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.envs.checks.suite import RULES
+from ludus.envs.checks.rules import RULES
 from ludus.rewards.score import close_verifier, score_sample
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your_own.md").read_text()

@@ -18,8 +18,7 @@ from ludus.sandboxes.over_http.remote_repl import RemoteRepl
 from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings
 
-from .actions import Action, run_action
-from .arguments import VerbHelp, parse
+from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus sandbox doctor [TIER]    probe every tier by doing, and say which one is chosen

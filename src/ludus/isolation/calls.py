@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 
 from .part import Answer, WorkerPart
 from .process import WorkerEnd, WorkerLost, WorkerProcess

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 
 from . import system
 from .owner import Forked, Template

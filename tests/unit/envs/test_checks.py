@@ -14,7 +14,7 @@ import ludus
 from ludus.contract import RuleOutcome
 from ludus.envs import Briefing, GeneratedTasks, ListedTasks, Task, TaskSet, TextEnv, tool
 from ludus.envs.checks import check_env, examine_env, leaks
-from ludus.envs.checks.leaks import forms_of
+from ludus.envs.checks.rules import forms_of
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import CheckFailed, ConfigError, UnknownEnv
 from ludus.messages import Message

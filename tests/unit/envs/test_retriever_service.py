@@ -23,9 +23,8 @@ from ludus.envs.families.search.protocol import (
     MAX_QUERY_CHARS,
     MAX_RESULTS,
 )
-from ludus.envs.families.search.service import SEARCH_TIMEOUT_S
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.envs.families.search.retrievers import SEARCH_TIMEOUT_S
+from ludus.wire.server import BackgroundServer, HttpServer
 
 pytest.importorskip("bm25s", reason="the extra 'search' is not installed")
 PAGE = (Path(__file__).parents[3] / "docs" / "search.md").read_text()

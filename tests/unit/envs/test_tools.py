@@ -11,7 +11,7 @@ import ludus
 from ludus.agent import ScriptedPolicy, Stop, play
 from ludus.envs import EnvSession, TextEnv, Tool, ToolResult, tool
 from ludus.envs.tools import ToolFault, tools_of
-from ludus.envs.tools.threads import MAX_GIVEN_UP
+from ludus.envs.tools.running import MAX_GIVEN_UP
 from ludus.errors import RewardUnavailable, ToolError
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Verdict
