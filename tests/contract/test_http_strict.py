@@ -27,8 +27,8 @@ from ludus.rewards.report import read_rows
 from ludus.rewards.serving.reward_wire import Score
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.fusion.routes import FusionService
-from ludus.sandboxes.over_http.sandbox_wire import ExecuteBody
-from ludus.sandboxes.over_http.service import SandboxService
+from ludus.sandboxes.serving.sandbox_wire import ExecuteBody
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.codec import Format, decode, encode
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Route
@@ -44,7 +44,7 @@ def routes() -> list[Route]:
 
 
 def _sandbox_services() -> list[Any]:
-    from ludus.sandboxes.over_http.serving import sandbox_services
+    from ludus.sandboxes.serving.server import sandbox_services
 
     return list(sandbox_services())
 

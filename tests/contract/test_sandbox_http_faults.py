@@ -22,11 +22,11 @@ import pytest
 
 from ludus.errors import ConfigError, ServerUnreachable, SessionGone, Unauthorized
 from ludus.sandboxes import Execution, ExecutionStatus, GradeOptions, Limits, open_sandbox
-from ludus.sandboxes.over_http.blocking import connect
-from ludus.sandboxes.over_http.runner import Runner
-from ludus.sandboxes.over_http.sandbox_wire import Bounds, ExecuteBody
-from ludus.sandboxes.over_http.service import SandboxService
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.blocking import connect
+from ludus.sandboxes.serving.runner import Runner
+from ludus.sandboxes.serving.sandbox_wire import Bounds, ExecuteBody
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.server import HttpServer
 
 SECRET = "s3cret/+ ü"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from ludus.errors import Overloaded
-from ludus.sandboxes.over_http.gate import Gate
+from ludus.sandboxes.serving.runner import Gate
 
 
 async def hold(gate: Gate, done: asyncio.Event, weight: int = 1, patience_s: float = 5) -> float:
