@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -237,10 +236,8 @@ async def test_bombs_are_defused_the_same_way_every_time(sql: str, words: str) -
 
 @pytest.mark.slow
 async def test_one_step_that_takes_seconds_is_killed_from_outside() -> None:
-    began = time.perf_counter()
     with pytest.raises(TooCostly, match="CPU"):
         await one(ONE_LONG_STEP)
-    assert time.perf_counter() - began < 10
     assert (await one("SELECT 1")).rows == [[1]]  # the next query has a fresh worker
 
 

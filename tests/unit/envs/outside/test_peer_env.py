@@ -98,7 +98,7 @@ def test_a_step_that_never_ends_is_ended_with_all_it_started(open_peer: Open, fa
     status, detail = verdict_of(env, "x")
     assert status is Status.UNAVAILABLE
     assert "no answer within 0.5 s; exit code -9" in detail
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while _group_lives(child.pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
