@@ -17,9 +17,9 @@ from ludus.wire.codec import Format
 
 from ..languages import find_language
 from ..open import REMOTE
-from ..over_http.client import try_patiently
 from ..paths import as_bytes, check_fetch, check_files
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
+from ..serving.client import try_patiently
 from . import fusion_wire as wire
 
 CLIENT_EXTRA_S = 10.0

@@ -65,7 +65,7 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)
-            server.wait(20)
+            server.wait(60)
     assert (tmp_path / "codes.html").stat().st_size > 1000
 
 

@@ -31,9 +31,9 @@ from ludus.messages import Message, ToolCall, assistant
 from ludus.sandboxes import Execution, ExecutionStatus, Limits, Session, SlotSandbox
 from ludus.sandboxes.api import default_sandbox
 from ludus.sandboxes.local.slots import SlotLost
-from ludus.sandboxes.over_http.remote_repl import RemoteRepl
 from ludus.sandboxes.protocol import MIB, Sandbox
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.remote_repl import RemoteRepl
 from ludus.verdict import Verdict
 
 from ...protocol import Info
@@ -181,7 +181,7 @@ _LOST_OVER_THERE = (
 )
 """Words by which a server says that a REPL ended for reasons of the server's own.
 
-The messages are written in `sandboxes/over_http/repls.py`.
+The messages are written in `sandboxes/serving/repls.py`.
 """
 
 

@@ -16,8 +16,7 @@ from rich.table import Table
 from ludus.errors import ConfigError
 from ludus.rewards.judge.caller import JudgeCaller, JudgeServer
 from ludus.rewards.judge.card import JudgeCard
-from ludus.rewards.judge.card_cases import LABELLED, load_labelled
-from ludus.rewards.judge.examine import Examiner
+from ludus.rewards.judge.examine import LABELLED, Examiner, load_labelled
 from ludus.rewards.judge.mock import MockJudge
 
 from .arguments import Flag, VerbHelp, parse

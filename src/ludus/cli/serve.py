@@ -346,9 +346,7 @@ def build_server(options: ServeOptions) -> HttpServer:
     envs, verifiers = split_names([name for name in options.names if not is_sandbox(name)])
     services: list[Service] = []
     for name in filter(is_sandbox, options.names):
-        from ludus.sandboxes.over_http.serving import (
-            sandbox_services,  # dear, and not always asked for
-        )
+        from ludus.sandboxes.serving.server import sandbox_services
 
         services += sandbox_services(**parse_served(name)[1])
     if envs:

@@ -1,22 +1,28 @@
-"""The native routes of sandboxes over HTTP."""
+"""The native routes of sandboxes over HTTP, and the services of `ludus serve 'sandbox?slots=8'`."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 from functools import partial
 
+import msgspec
+
 from ludus.errors import ConfigError, LudusError
 from ludus.wire.faults import Fault, Refused, fault_of, status_of
-from ludus.wire.routes import Context, Load, Nothing, Path, Route, delete, get, post
+from ludus.wire.routes import Context, Load, Nothing, Path, Route, Service, delete, get, post
 from ludus.wire.strict import read_item
 
+from ..fusion.routes import FusionService
 from ..languages import LANGUAGES
 from ..local.slot_sandbox import SESSION, SlotSandbox
+from ..network import NetworkPolicy
+from ..open import refuse_unknown
 from ..protocol import Execution, Limits
 from ..repl.session import Session
-from .repls import Repls
-from .runner import Runner
+from .repls import Repls, Snapshots
+from .runner import Runner, SandboxChoice
 from .sandbox_wire import (
     Bounds,
     CellBody,
@@ -42,7 +48,6 @@ from .sandbox_wire import (
     WriteBody,
     Written,
 )
-from .snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -255,3 +260,60 @@ class _Room:
 
 def _failed(fault: Fault) -> ExecuteItem:
     return ExecuteItem(status=status_of(fault), error=fault)
+
+
+NAME = "sandbox"
+
+
+class SandboxServeOptions(Bounds, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a sandbox server: the bounds, and the following."""
+
+    tier: str | None = None
+    """The name of the tier; by default the strongest that works."""
+    slots: int | None = None
+    """How many programs run at a time; by default twice the number of cores."""
+    image: str | None = None
+    """An image for the tier `docker`, which is then the default tier."""
+    network: str | None = None
+    """The hosts that programs with a network may reach ("example.org,*.example.net")."""
+    fusion: bool = True
+    """Whether SandboxFusion's routes are served too."""
+
+
+def sandbox_services(**arguments: object) -> list[Service]:
+    """Return the services of a sandbox server.
+
+    Raises:
+        ConfigError: an argument is unknown, or its value cannot work.
+    """
+    options = _read(arguments)
+    if options.tier:
+        refuse_unknown(options.tier)
+    if options.slots is not None and options.slots < 1:
+        raise ConfigError(f"slots must be at least 1, got {options.slots}")
+    bounds = Bounds(**{name: getattr(options, name) for name in Bounds.__struct_fields__})
+    network = NetworkPolicy.parse(options.network) if options.network else None
+    runner = Runner(
+        SandboxChoice(tier=options.tier, image=options.image, network=network),
+        slots=options.slots,
+        bounds=bounds,
+    )
+    services: list[Service] = [SandboxService(runner)]
+    return [*services, FusionService(runner)] if options.fusion else services
+
+
+def _read(arguments: dict[str, object]) -> SandboxServeOptions:
+    option_names = SandboxServeOptions.__struct_fields__
+    for name in arguments:
+        if name not in option_names:
+            close_names = difflib.get_close_matches(name, option_names, n=1)
+            hint = (
+                f"did you mean {close_names[0]!r}?"
+                if close_names
+                else f"known: {', '.join(option_names)}"
+            )
+            raise ConfigError(f"a sandbox server has no setting {name!r}; {hint}")
+    try:
+        return msgspec.convert(arguments, SandboxServeOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"sandbox: {error}") from None

@@ -1,4 +1,7 @@
-"""A sandbox behind a gate, for every route that runs code.
+"""A sandbox behind a gate, for every route that runs code, with its queue and its metrics.
+
+Work that finds the queue full, or waits longer than it wants to, is refused with the expected wait
+in seconds: 429 with `Retry-After`, and never a time-out that looks like the program's.
 
 All work goes through the runner: bounds are checked, waiting is bounded, and everything is counted.
 """
@@ -8,15 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ludus.wire.faults import QueueFull, Refused
+from ludus.wire.prometheus import LATENCY_BUCKETS, ServerMetrics
 from ludus.wire.routes import Context
 
-from ..grading.anywhere import grade_with
-from ..grading.hidden_tests import KINDS, Grading
+from ..grading.hidden_tests import KINDS, Grading, grade_with
 from ..languages import UnknownLanguage
 from ..local.slot_pool import default_size
 from ..local.slot_sandbox import SlotSandbox
@@ -24,9 +31,153 @@ from ..local.slots import SlotLost
 from ..network import NetworkPolicy
 from ..open import open_sandbox
 from ..protocol import Execution, Limits, Program, Sandbox
-from .gate import Gate
-from .metrics import SandboxMetrics
 from .sandbox_wire import Bounds, ExecuteBody, GradeBody
+
+_SMOOTHING = 0.1
+_FIRST_GUESS_S = 0.01
+_MIN_RETRY_S = 0.05
+_MAX_RETRY_S = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Work that waits in the queue."""
+
+    weight: int
+    turn: asyncio.Future[None]
+
+
+class Gate:
+    """Admits work for at most `width` slots at a time, in order of arrival.
+
+    Args:
+        width: the number of slots.
+        max_waiting: how many requests may wait.
+    """
+
+    def __init__(self, width: int, *, max_waiting: int) -> None:
+        self.width = width
+        self.max_waiting = max_waiting
+        self.busy = 0
+        """The number of slots in use."""
+        self._line: deque[_Waiter] = deque()
+        self._slot_s = _FIRST_GUESS_S
+        """The exponential mean of how long a slot is held, in seconds."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting requests."""
+        return len(self._line)
+
+    @property
+    def queue_s(self) -> float:
+        """The expected wait of a new request in seconds, from the recent duration of work."""
+        waiting_weight = sum(waiter.weight for waiter in self._line) + (self.busy >= self.width)
+        return waiting_weight * self._slot_s / self.width
+
+    @asynccontextmanager
+    async def enter(
+        self, weight: int = 1, *, patience_s: float, bounded: bool = True
+    ) -> AsyncGenerator[float]:
+        """Hold `weight` slots while the context is open; yields the seconds spent waiting.
+
+        Args:
+            weight: how many slots the work needs.
+            patience_s: how long to wait, in seconds.
+            bounded: whether a full queue refuses this work at once, or only `patience_s` does.
+
+        Raises:
+            QueueFull: the queue is full, or the work was not admitted in time.
+        """
+        weight = min(weight, self.width)
+        asked_at = time.monotonic()
+        if self._line or self.busy + weight > self.width:
+            if bounded and len(self._line) >= self.max_waiting:
+                raise self.full("every place in line is taken")
+            waiter = _Waiter(weight, asyncio.get_running_loop().create_future())
+            self._line.append(waiter)
+            try:
+                async with asyncio.timeout(patience_s):
+                    await waiter.turn
+            except TimeoutError:
+                # Slots that were assigned in the same moment are used all the same.
+                if not self._give_up(waiter):
+                    raise self.full(f"no slot was free within {patience_s:.3g} s") from None
+            except BaseException:
+                if self._give_up(waiter):
+                    self._leave(weight)
+                raise
+        else:
+            self.busy += weight
+        entered = time.monotonic()
+        try:
+            yield entered - asked_at
+        finally:
+            held_s = time.monotonic() - entered
+            self._slot_s += _SMOOTHING * (held_s - self._slot_s)
+            self._leave(weight)
+
+    def _give_up(self, waiter: _Waiter) -> bool:
+        """Leave the queue; return whether the slots had been assigned at the same moment."""
+        if waiter.turn.done() and not waiter.turn.cancelled():
+            return True
+        if waiter in self._line:
+            self._line.remove(waiter)
+        self._admit()  # Lighter work behind may fit where this work did not.
+        return False
+
+    def _leave(self, weight: int) -> None:
+        self.busy -= weight
+        self._admit()
+
+    def _admit(self) -> None:
+        # In strict order: otherwise light work could overtake heavy work for ever.
+        while self._line and self.busy + self._line[0].weight <= self.width:
+            waiter = self._line.popleft()
+            # The waiter was cancelled and has not run since, so it is still in the queue.
+            if waiter.turn.cancelled():
+                continue
+            self.busy += waiter.weight
+            waiter.turn.set_result(None)
+
+    def full(self, reason: str) -> QueueFull:
+        """Make the refusal, with the length of the queue."""
+        retry_after_s = min(_MAX_RETRY_S, max(_MIN_RETRY_S, self.queue_s))
+        return QueueFull(
+            f"{reason}: {self.busy} of {self.width} slots are busy "
+            f"and {self.waiting} requests wait, about {retry_after_s:.2g} s",
+            retry_after_s,
+            depth=self.waiting + self.busy,
+            limit=self.max_waiting + self.width,
+        )
+
+
+class SandboxMetrics:
+    """Metrics of runs, gradings, cells, the queue and the REPLs, in the server's registry."""
+
+    def __init__(self, server: ServerMetrics) -> None:
+        registry = server.registry
+        self.refused = server.refused.labels("sandbox")
+        self.runs = Counter(
+            "ludus_sandbox_runs",
+            "Programs, gradings and cells, by how they ended",
+            ("operation", "status"),
+            registry=registry,
+        )
+        self.seconds = _seconds(registry, "sandbox_seconds", "One run, queued and run", "operation")
+        self.queue_seconds = _seconds(registry, "sandbox_queue_seconds", "Waiting for a slot")
+        self._registry = registry
+
+    def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        """Register a gauge that is read when scraped."""
+        Gauge(f"ludus_{name}", documentation, registry=self._registry).set_function(read)
+
+
+def _seconds(registry: CollectorRegistry, name: str, documentation: str, *labels: str) -> Histogram:
+    return Histogram(
+        f"ludus_{name}", documentation, labels, buckets=LATENCY_BUCKETS, registry=registry
+    )
+
 
 logger = logging.getLogger(__name__)
 MIN_SLOTS = 2
