@@ -12,7 +12,7 @@ BIN    := .venv/bin
 # The processes that tests start would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-real test test-all test-peers doctest check setup clean
+.PHONY: demo demo-real test test-all test-peers check setup clean
 
 demo: setup
 	@$(BIN)/ludus demo
@@ -23,7 +23,7 @@ demo-real: setup
 	@$(BIN)/ludus demo-real
 
 test: setup
-	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal && $(MAKE) --no-print-directory doctest
+	@$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist worksteal
 
 # Docker's tests share one engine, hence loadgroup.
 test-all: test
@@ -33,9 +33,6 @@ test-all: test
 test-peers:
 	@[ "$(PEERS)" = in ] || sh scripts/peers.sh $(filter-out in,$(PEERS))
 	@sh scripts/peers_in.sh $(PEERS)
-
-doctest: setup
-	@$(BIN)/pytest -q --doctest-modules src/ludus/*.py envs rewards agent trainer sandboxes -m "not slow" -p no:cacheprovider
 
 check: setup
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/mypy

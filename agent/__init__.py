@@ -10,17 +10,14 @@ from ludus.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .chat import ChatFormat
-    from .chat_player import ChatPlayer
-    from .chat_policy import ChatPolicy
+    from .chat_policy import ChatPlayer, ChatPolicy
     from .engine import Engine, Generation, Sampling, TensorMeta, WeightSource
     from .episodes import read_episodes, write_episodes
     from .evaluation import Evaluation, evaluate, summarise
     from .human_policy import HumanPlayer, HumanPolicy
     from .loop import EpisodeLimits, opening_of, play
-    from .policy import Player, Policy, ScriptedPolicy, TextPlayer
-    from .random_policy import RandomPolicy
-    from .token_player import Span, SpanSampler, TokenPlayer
-    from .token_policy import TokenPolicy, context_sizes
+    from .policy import Player, Policy, RandomPolicy, ScriptedPolicy, TextPlayer
+    from .token_policy import Span, SpanSampler, TokenPlayer, TokenPolicy, context_sizes
     from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 
 __all__ = [
@@ -66,17 +63,14 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         ".chat": "ChatFormat",
-        ".chat_player": "ChatPlayer",
-        ".chat_policy": "ChatPolicy",
+        ".chat_policy": "ChatPlayer ChatPolicy",
         ".engine": "Engine Generation Sampling TensorMeta WeightSource",
         ".episodes": "read_episodes write_episodes",
         ".evaluation": "Evaluation evaluate summarise",
         ".human_policy": "HumanPlayer HumanPolicy",
         ".loop": "EpisodeLimits opening_of play",
-        ".policy": "Player Policy ScriptedPolicy TextPlayer",
-        ".random_policy": "RandomPolicy",
-        ".token_player": "Span SpanSampler TokenPlayer",
-        ".token_policy": "TokenPolicy context_sizes",
-        ".trajectory": "FAILURES Episode Finish Segment Stop Trajectory Turn TurnKind",
+        ".policy": "Player Policy RandomPolicy ScriptedPolicy TextPlayer",
+        ".token_policy": "Span SpanSampler TokenPlayer TokenPolicy context_sizes",
+        ".trajectory": "Episode FAILURES Finish Segment Stop Trajectory Turn TurnKind",
     },
 )

@@ -9,11 +9,13 @@ ScriptedPolicy(function)            plain Python: experts, baselines, junk
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, as_action
+from ludus.envs.spaces import TextSpace
+from ludus.messages import Message, ToolCall, as_action, assistant
 
 from .images import PlacedImage
 from .trajectory import Segment, Stop, Turn
@@ -107,3 +109,25 @@ class TextPlayer:
         self._seen = len(messages) + 1  # the loop appends this action to the messages
         self.segments[-1].turns.append(turn)
         return turn
+
+
+CALL_RATE = 0.5
+
+
+class RandomPolicy:
+    """Says random text, or, where tools exist, calls a tool half of the time."""
+
+    trainable = False
+
+    def begin(self, *, seed: int = 0) -> TextPlayer:
+        """Return a player whose choices are fixed by `seed`."""
+        rng, space = random.Random(seed), TextSpace(seed)
+
+        async def answer(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
+            if not tools or rng.random() >= CALL_RATE:
+                return assistant(space.sample())
+            tool = rng.choice(list(tools))
+            arguments = {name: space.sample() for name in tool.parameters.get("properties", {})}
+            return assistant("", [ToolCall(name=tool.name, arguments=arguments, id="call_0")])
+
+        return TextPlayer(answer)

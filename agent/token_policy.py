@@ -1,4 +1,8 @@
-"""The trainable policy: token ids in, token ids out.
+"""An episode in token space: segments that only grow, cut by the context manager.
+
+Spans are written by a `SpanSampler`: an engine that samples, or an environment's expert. Everything
+else is the same for both, so that a supervised warm start shows a policy the same windows as
+later training.
 
 The ids of a segment only ever grow. After each turn the new messages are rendered alone and
 appended to the sampled ids. If the template cannot extend the ids, the whole conversation is
@@ -7,17 +11,338 @@ rendered afresh as a new segment (a drift). The context manager cuts a full wind
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message
+from ludus.messages import Message, assistant
 
 from .chat import ChatFormat
-from .context import ContextManager, KeepEverything, Sizes, TokenBounds, measure_sizes
-from .engine import Engine, Generation, Sampling
-from .token_player import Span, TokenPlayer
+from .context import (
+    ContextManager,
+    Delegate,
+    History,
+    KeepEverything,
+    Reopen,
+    Sizes,
+    TokenBounds,
+    WriteSummary,
+    WriteText,
+    measure_sizes,
+)
+from .engine import Engine, Generation, Sampling, refuse_broken
+from .images import PlacedImage
+from .parsing.thoughts import CLOSE as THOUGHTS_END
+from .trajectory import Finish, Segment, Stop, Turn, TurnKind
+from .window_player import WindowPlayer
+
+MIN_ANSWER_TOKENS = 4
+"""A window with less room than this counts as full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A request for the next span."""
+
+    kind: TurnKind
+    max_tokens: int
+    seed: int
+    shows_newest: bool = True
+    """Whether the window shows the environment's latest answer; only used for summaries."""
+    history: History | None = None
+    """The episode before the span."""
+    images: Sequence[PlacedImage] = ()
+    """The images that stand in the ids."""
+
+
+class SpanSampler(Protocol):
+    """Writes spans: samples tokens, or encodes an expert's action."""
+
+    async def speak(self, ids: Sequence[int], span: Span) -> Generation:
+        """Return a continuation of `ids`."""
+        ...
+
+
+class TokenPlayer(WindowPlayer):
+    """Plays an episode as token ids.
+
+    Args:
+        chat_format: how messages become ids and back.
+        sampler: writes the spans.
+        context: decides how to continue when the window is full.
+        bounds: the bounds of windows, segments and actions.
+        seed: the seed of the sampling.
+    """
+
+    def __init__(
+        self,
+        chat_format: ChatFormat,
+        sampler: SpanSampler,
+        context: ContextManager,
+        bounds: TokenBounds,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(context)
+        self.state_ids: list[int] = []
+        self.state_images: list[PlacedImage] = []
+        self._format = chat_format
+        self._sampler = sampler
+        self._window = bounds.window
+        self._limit = min(context.limit(bounds.window), bounds.window)
+        self._row = sys.maxsize if bounds.row is None else bounds.row
+        self._max_tokens = bounds.answer
+        self._seed = seed
+        self._sampled = 0
+        self._ids: list[int] = []
+        """All ids of the current segment."""
+        self._images: list[PlacedImage] = []
+        """The images that stand in these ids."""
+        self._opened = 0
+        """Index of the segment with which the current window began. A drift continues a window in
+        another segment.
+        """
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
+        """Answer the conversation; see `Player.act`."""
+        turn = await self._answer(messages, tools)
+        if isinstance(turn, Stop):
+            self._keep_state(self._ids, self._images)
+        return turn
+
+    def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        """Read the messages after the last turn without answering; see `ReadsOn`."""
+        all_tools = [*tools, *self._context.tools]
+        fresh = [*self._unread, *messages[self._seen :]]
+        added = None if self._next is not None else self._extension(fresh)
+        if added is None:
+            view = self._view(messages) if self._next is None else self._next.messages
+            ids = self._format.prompt(view, all_tools)
+            self._keep_state(ids, self._format.placed(ids, view))
+        else:
+            new = [image.moved(len(self._ids)) for image in self._format.placed(added, fresh)]
+            self._keep_state([*self._ids, *added], [*self._images, *new])
+
+    def _keep_state(self, ids: list[int], images: list[PlacedImage]) -> None:
+        """Keep the state at which the episode was cut, up to the length of a row; an image that
+        crosses the end leaves with all tokens after its first.
+        """
+        crossing = [image.start for image in images if image.start < self._row < image.end]
+        end = min([self._row, *crossing])
+        self.state_ids = ids[:end]
+        self.state_images = [image for image in images if image.end <= end]
+
+    async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
+        all_tools = [*tools, *self._context.tools]
+        observation = [*self._unread, *messages[self._seen :]]
+        obs_ids: list[int] = []
+        obs_images: list[PlacedImage] = []
+        decision = self._next or self._before_turn(self._history(messages, all_tools))
+        fresh = False
+        if decision is None:
+            obs_ids, obs_images = self._append(observation, self._view(messages), all_tools)
+        while True:
+            match decision:
+                case Stop():
+                    return decision
+                case WriteText():
+                    return await self._write_text(decision, messages)
+                case WriteSummary():
+                    return await self._summarize(decision, messages, observation, all_tools)
+                case Delegate():
+                    self._summaries += 1
+                    decision = decision.resume(await decision.write())
+                    continue
+                case Reopen():
+                    self._open(decision, messages, all_tools)
+                    obs_ids, obs_images, fresh = [], [], True
+                case None:
+                    pass
+            length = len(self._ids)
+            has_room = self._window - length >= MIN_ANSWER_TOKENS
+            # The manager's own answer to a call is read before the window may change.
+            if has_room and (length < self._limit or self._unread):
+                break
+            if fresh:  # a window that is full as it opens would be cut forever
+                return Stop.CONTEXT_FULL
+            decision = self._context.when_full(self._history(messages, all_tools))
+            if decision is None and not has_room:
+                return Stop.CONTEXT_FULL
+            if decision is None:
+                break
+        turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
+        history = self._history(messages, all_tools)
+        room = self._window - len(self._ids)
+        await self._write(turn, min(self._max_tokens, room), all_tools, history)
+        self._after_turn(turn, history)
+        return turn
+
+    def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
+        return History(
+            messages=tuple(messages),
+            actions=tuple(self._actions),
+            summaries=self._summaries,
+            view=tuple(self._view(messages)),
+            opens=self._context.opens,
+            window=self._window,
+            length=len(self._ids),
+            measure=lambda shown_messages: len(self._format.prompt(shown_messages, tools)),
+        )
+
+    async def _summarize(
+        self,
+        step: WriteSummary,
+        messages: Sequence[Message],
+        observation: list[Message],
+        tools: Sequence[ToolSpec],
+    ) -> Turn | Stop:
+        """Request a summary at the end of this window, and plan the next window."""
+        in_window = sum(len(segment.turns) for segment in self.segments[self._opened :])
+        if step.drop_last and in_window == 1:
+            return Stop.CONTEXT_FULL  # nothing the environment did could ever reach a summary
+        shown_messages, view = self._before_summary(step, messages, observation)
+        turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
+        turn.observation = [*shown_messages, step.instruction]
+        view.append(step.instruction)
+        turn.obs_ids, turn.obs_images = self._append(turn.observation, view, tools)
+        room = self._row - len(self._ids)
+        if room < MIN_ANSWER_TOKENS:
+            return Stop.CONTEXT_FULL
+        budget = min(step.max_tokens, room)
+        await self._write(turn, budget, tools, shows_newest=step.show_newest)
+        return self._after_summary(step, turn)
+
+    async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:
+        """Open a window in which nothing but a text is written, and plan the next window."""
+        self._open(Reopen(step.messages, step.reason), messages, [])
+        self._seen = len(messages)
+        room = self._window - len(self._ids)
+        if room < MIN_ANSWER_TOKENS:
+            return Stop.CONTEXT_FULL
+        turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
+        await self._write(turn, min(step.max_tokens, room), [])
+        return self._after_summary(step, turn)
+
+    def _before_summary(
+        self, step: WriteSummary, messages: Sequence[Message], observation: list[Message]
+    ) -> tuple[list[Message], list[Message]]:
+        """Cut the window to what the summary covers.
+
+        Returns the messages to show before the instruction, and all messages of the window before
+        these.
+        """
+        # Go back to the end of the last sampled turn: newer messages are shown only if asked for.
+        # If they caused a drift, they stand in a segment of their own, which nobody will answer.
+        while not self.segments[-1].turns:
+            self.segments.pop()
+        segment = self.segments[-1]
+        segment.break_reason = ""
+        self._ids, self._images = segment.ids(), segment.images()
+        view = self._view(messages)
+        answered = self._last_said(view)
+        self._seen = len(messages)
+        if step.drop_last:  # the newest answer is never shown
+            dropped = segment.turns.pop()
+            segment.discarded.append(dropped)
+            self._ids, self._images = segment.ids(), segment.images()
+            return dropped.observation, view[:answered]
+        if step.show_newest or self._unread:
+            return observation, view
+        self._seen = self._actions[-1] + 1
+        return [], view[: answered + 1]
+
+    def _open(self, window: Reopen, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        """Begin a segment whose prompt is `window`."""
+        if self.segments:
+            self._close(window.reason)
+        self._next, self._base, self._since = None, window.messages, len(messages)
+        self._unread = []
+        self._opened = len(self.segments)
+        self._begin_segment(window.messages, tools)
+
+    def _begin_segment(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
+        self._ids = self._format.prompt(messages, tools)
+        self._images = self._format.placed(self._ids, messages)
+        self.segments.append(Segment(prompt_ids=list(self._ids), prompt_images=list(self._images)))
+
+    def _close(self, reason: str) -> None:
+        """End the current segment, noting the reason. Tokens after the last turn were never
+        answered.
+        """
+        self.segments[-1].break_reason = reason
+
+    def _append(
+        self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[list[int], list[PlacedImage]]:
+        """Append `new`, or start a segment that renders all of `view` if the template cannot extend
+        the ids. Returns the appended ids, and the images that stand there.
+        """
+        added = self._extension(new)
+        if added is not None:
+            images = self._format.placed(added, new)
+            self._images += [image.moved(len(self._ids)) for image in images]
+            self._ids += added
+            return added, images
+        # The template would rewrite earlier text. A row must be what the engine saw, so a new
+        # segment starts.
+        self._close("drift")
+        self._begin_segment(view, tools)
+        return [], []
+
+    def _extension(self, new: Sequence[Message]) -> list[int] | None:
+        """Return the ids that append `new` to the current segment, or None if the template
+        cannot.
+        """
+        turns = self.segments[-1].turns if self.segments else []
+        if not turns:
+            return None
+        has_ended = self._format.ends_turn(turns[-1].out_ids)
+        message = turns[-1].message
+        thought = message is not None and (bool(message.reasoning) or THOUGHTS_END in message.text)
+        last = turns[-1].out_ids[-1] if turns[-1].out_ids else None
+        return self._format.extension(new, ended=has_ended, thought=thought, last=last)
+
+    async def _write(
+        self,
+        turn: Turn,
+        budget: int,
+        tools: Sequence[ToolSpec],
+        history: History | None = None,
+        *,
+        shows_newest: bool = True,
+    ) -> None:
+        # A seed of its own for each span makes a repeated episode sample the same; engines take
+        # 31 bits.
+        seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
+        span = Span(turn.kind, budget, seed, shows_newest, history, tuple(self._images))
+        generation = await self._sampler.speak(self._ids, span)
+        refuse_broken(generation, budget)
+        turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
+        turn.versions, turn.finish = generation.versions, generation.finish
+        complete = generation.finish is Finish.STOP
+        turn.message = self._format.parse(
+            generation.ids,
+            complete=complete,
+            calls=bool(tools) or turn.kind is TurnKind.SUMMARY,
+            tools=tools,
+            marks=turn.kind is not TurnKind.SUMMARY,
+        )
+        if history is not None:
+            # What the environment hears of the action, where that is not all of it.
+            text = self._format.parse(generation.ids, complete=complete, calls=False).text
+            heard = self._context.hear(text, history)
+            if heard != text and tools:
+                parser = self._format.tool_format
+                turn.action = parser.parse(heard, complete=complete, tools=tools)
+            elif heard != text:
+                turn.action = assistant(heard)
+        self.segments[-1].turns.append(turn)
+        self._ids += generation.ids
+        self._sampled += len(generation.ids)
 
 
 class TokenPolicy:

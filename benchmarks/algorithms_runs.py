@@ -195,7 +195,7 @@ def _recipe_file(plan: Plan, recipe: str) -> str:
 def _fresh_model(path: Path, environment: str, world: World, seed: int) -> Path:
     from ludus.envs import make_async
     from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
-    from ludus.wire.arguments import parse_served
+    from ludus.wire.address import parse_served
 
     name, arguments = parse_served(environment)
     phrases = briefing_phrases(make_async(name, **arguments).env.briefing())

@@ -36,7 +36,7 @@ from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.loading import write_shell
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.recipes.resolve import corrected
+from ludus.trainer.recipes.resolution import corrected
 from ludus.trainer.rollout import Group, Ticket
 from ludus.trainer.rollout.collect import Cut
 from ludus.trainer.rollout.stages import Stages

@@ -247,7 +247,7 @@ def taught(where: str, game: Game, folder: Path) -> Path:
     from ludus.envs import make_async
     from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
     from ludus.trainer.run.checkpoint import newest_checkpoint
-    from ludus.wire.arguments import parse_served
+    from ludus.wire.address import parse_served
 
     if (folder / "taught.done").exists():
         return newest_checkpoint(folder / "taught" / "checkpoints")

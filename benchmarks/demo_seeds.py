@@ -13,7 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ludus.trainer.demos.calculator import DemoConfig, run_demo
+from ludus.trainer.demos.calculator import run_demo
+from ludus.trainer.settings.demos import DemoConfig
 
 
 def main() -> None:

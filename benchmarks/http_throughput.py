@@ -24,9 +24,8 @@ from dataclasses import asdict, dataclass, replace
 import psutil
 
 import ludus
-from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.client import OneByOne, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
-from ludus.envs.serving.operators import OneByOne
 from ludus.messages import assistant
 from ludus.rewards import Sample
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import PageHead, page_of
 from ludus.envs import make_async
-from ludus.envs.families.image_prompt.words import (
+from ludus.envs.families.image_prompt.scenes import (
     COLOURS,
     PLACES,
     SAID_COLOURS,
@@ -45,7 +45,7 @@ from ludus.trainer.demos.calculator import accuracy
 from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.sft import run_sft
 from ludus.trainer.train import run_training
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 ENV = "ludus/image-prompt-v0"
 SETTING = "clusters=2&max_count=3"

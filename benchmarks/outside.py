@@ -18,7 +18,7 @@ from ludus.contract import RuleOutcome
 from ludus.envs.checks import examine_env
 from ludus.envs.outside.kinds import Catalogue, catalogue, kind_names
 from ludus.errors import LudusError
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ class WithRubric:
 def shuffled_rubrics():
     """The true rubric of another topic of the same kind, always the same one."""
     from ludus.envs.families.fiction import build_world
-    from ludus.envs.families.research.topics import FEWEST_FACTS, facts_of
+    from ludus.envs.families.research import FEWEST_FACTS, facts_of
 
     topics = [e for e in build_world(0, PEOPLE).realm("train") if len(facts_of(e)) >= FEWEST_FACTS]
     kinds = {}

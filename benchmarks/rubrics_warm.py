@@ -19,7 +19,7 @@ def phrases() -> list[str]:
     from ludus.envs import make_async
     from ludus.envs.families.fiction import build_world
     from ludus.trainer.models.tiny import briefing_phrases
-    from ludus.wire.arguments import parse_served
+    from ludus.wire.address import parse_served
 
     name, arguments = parse_served(ENV)
     env = make_async(name, **arguments).env

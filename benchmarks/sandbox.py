@@ -27,8 +27,8 @@ import sandbox_docker
 
 from ludus.sandboxes import SlotSandbox, grade_in_detail, open_sandbox
 from ludus.sandboxes.local.control_groups import ControlGroup, ControlGroups
-from ludus.sandboxes.over_http.sandbox_wire import ExecuteBody
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.sandbox_wire import ExecuteBody
 
 HELLO = "print('hi')"
 NUMPY = "import numpy\nprint(numpy.arange(10).sum())"

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ludus.sandboxes import DockerSandbox, Limits
-from ludus.sandboxes.docker import host_image
+from ludus.sandboxes.docker import roots
 from ludus.sandboxes.docker.config import Container
 from ludus.sandboxes.docker.engine import DockerEngine
 from ludus.sandboxes.local.control_groups import BorrowedGroup, ControlGroup, group_of
@@ -97,11 +97,11 @@ async def by_exec(host: str, group: ControlGroup) -> AsyncIterator[tuple[Run, Cl
     found = DockerEngine.connect(host)
     with tempfile.TemporaryDirectory() as folder:
         etc = Path(folder) / "etc"
-        host_image.write_etc(etc, 65534, 65534)
+        roots.write_etc(etc, 65534, 65534)
         described = Container(
-            image=host_image.ensure_image(found),
+            image=roots.ensure_image(found),
             python=(PYTHON,),
-            mounts=host_image.mounts(readable_places(), [], etc),
+            mounts=roots.mounts(readable_places(), [], etc),
             processes=256,
             disk_bytes=64 << 20,
         )

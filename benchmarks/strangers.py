@@ -24,8 +24,7 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from ludus.rewards.serving.server import ScoreService
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 HEAD = (
     b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

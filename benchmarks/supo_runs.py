@@ -41,7 +41,7 @@ def clean_start(
     """
     from ludus.envs import make_async
     from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
-    from ludus.wire.arguments import parse_served
+    from ludus.wire.address import parse_served
 
     name, arguments = parse_served(setting.env())
     phrases = [*briefing_phrases(make_async(name, **arguments).env.briefing()), *phrases]

@@ -15,7 +15,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message
 
 from .protocol import Briefing, Step, TextEnv
-from .shapes import as_step
+from .session import as_step
 from .tasks import TaskSet
 from .tools import Tool
 

@@ -1,20 +1,185 @@
-"""Problems of a data set: read from files or a hub, split, and kept once per process."""
+"""Problems of a data set: rows from files or a hub, split, and kept once per process."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import importlib
 import logging
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, MissingExtra, UnknownTask
 
-from .rows import changed_at, rows_of
-from .splits import Problem, ProblemSet, check_shares
+from .tasks import SPLITS, ListedTasks, Task
+
+
+class Problem(Protocol):
+    """The part of a problem that a split needs."""
+
+    @property
+    def id(self) -> str:
+        """The same in every file, order and split."""
+        ...
+
+    @property
+    def difficulty(self) -> float | None: ...
+
 
 P = TypeVar("P", bound=Problem)
+
+
+class ProblemSet(Generic[P]):
+    """The problems of all splits.
+
+    Args:
+        problems: the problems to shuffle and split.
+        tests: problems that are the test split as they are; none of them is trained on.
+        seed: the seed of the shuffle.
+        validation: the share of `problems` for validation.
+        test: the share for test; only without `tests`.
+
+    Raises:
+        ConfigError: shares that cannot be.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[P],
+        tests: Sequence[P] = (),
+        *,
+        seed: int,
+        validation: float,
+        test: float,
+    ) -> None:
+        check_shares(validation, test)
+        held_out = {problem.id for problem in tests}
+        pool = sorted((p for p in problems if p.id not in held_out), key=lambda p: _key(seed, p.id))
+        split_ends = [round(len(pool) * (0.0 if tests else test))]
+        split_ends.append(split_ends[0] + round(len(pool) * validation))
+        parts = {
+            "test": sorted(tests, key=lambda p: _key(seed, p.id))
+            if tests
+            else pool[: split_ends[0]],
+            "validation": pool[split_ends[0] : split_ends[1]],
+            "train": pool[split_ends[1] :],
+        }
+        self._by_id = {problem.id: problem for part in parts.values() for problem in part}
+        self._tasks = {split: _tasks(split, part) for split, part in parts.items()}
+
+    def tasks(self, split: str) -> ListedTasks:
+        """The tasks of a split. Raises UnknownTask."""
+        if split not in self._tasks:
+            raise UnknownTask.near(split, SPLITS, hint=f"splits are {', '.join(SPLITS)}")
+        return self._tasks[split]
+
+    def problem(self, task: Task) -> P:
+        """The problem behind a task."""
+        return self._by_id[task.id]
+
+
+def check_shares(validation: float, test: float) -> None:
+    """Raises ConfigError where the shares of validation and test cannot be."""
+    if min(validation, test) < 0 or validation + test > 1:
+        raise ConfigError(
+            f"validation and test are shares of the whole, got {validation:g} and {test:g}"
+        )
+
+
+def _tasks(split: str, problems: Sequence[Problem]) -> ListedTasks:
+    return ListedTasks(
+        split, [Task(id=p.id, split=split, difficulty=p.difficulty) for p in problems]
+    )
+
+
+def _key(seed: int, problem_id: str) -> bytes:
+    return hashlib.blake2b(f"{seed}/{problem_id}".encode(), digest_size=8).digest()
+
+
+def split_of(text: str) -> str:
+    """The split a generated problem belongs to: 8 in 10 to train, 1 to validation, 1 to test.
+
+    It goes by a digest of its text alone, so no problem is ever in two splits.
+    """
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return _BY_TENTH[int.from_bytes(digest) % len(_BY_TENTH)]
+
+
+_BY_TENTH = (*["train"] * 8, "validation", "test")
+
+
+_FILE_ENDINGS = (".jsonl", ".jsonl.gz")
+_HUB_ID = re.compile(
+    r"(?P<name>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.-]+))?(?:@(?P<split>[\w.\[\]:%-]+))?"
+)
+
+
+def rows_of(source: str) -> Iterable[Mapping[str, Any]]:
+    """The rows of a data set.
+
+    Args:
+        source: a path that ends in .jsonl or .jsonl.gz, or a hub's `owner/name[/config][@split]`
+            (split `train` if none is named).
+
+    Raises:
+        ConfigError: no such file or data set, or a line that is not JSON.
+        MissingExtra: a hub is named, and the package `datasets` is not installed.
+    """
+    return _file_rows(Path(source)) if source.endswith(_FILE_ENDINGS) else _hub_rows(source)
+
+
+def changed_at(source: str) -> int:
+    """When the file was last written, in nanoseconds; 0 for a hub's data set."""
+    path = Path(source)
+    return path.stat().st_mtime_ns if source and path.is_file() else 0
+
+
+def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
+    open_file = gzip.open if path.suffix == ".gz" else open
+    try:
+        with open_file(path, "rb") as file:
+            lines: list[bytes] = file.read().splitlines()
+    except (OSError, EOFError) as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}, line {number}: not a JSON object: {error}") from None
+        yield row
+
+
+def _hub_rows(source: str) -> Iterable[Mapping[str, Any]]:
+    hub_match = _HUB_ID.fullmatch(source)
+    if hub_match is None:
+        raise ConfigError(
+            f"{source!r} is neither a path that ends in {' or '.join(_FILE_ENDINGS)} nor a hub's "
+            "'owner/name[/config][@split]'"
+        )
+    try:
+        datasets: Any = importlib.import_module("datasets")
+    except ImportError:
+        raise MissingExtra.of(
+            "data", needed_for=f"the hub data set {hub_match['name']!r}"
+        ) from None
+    try:
+        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
+            hub_match["name"], hub_match["config"], split=hub_match["split"] or "train"
+        )
+    except Exception as error:  # each hub and cache fails in its own way
+        raise ConfigError(
+            f"cannot load {source!r}: {type(error).__name__}: {str(error).strip():.200}"
+        ) from error
+    return rows
+
+
 P_co = TypeVar("P_co", bound=Problem, covariant=True)
 
 logger = logging.getLogger(__name__)

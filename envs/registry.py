@@ -11,26 +11,113 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
-from importlib import import_module
 from typing import Any, TypeVar
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError, LudusError, UnknownEnv
-from ludus.offered import load_offered, offered_names
+from ludus.registry import Description, Registry, Shipped, check_plain, origin
 
-from .builtin import BUILTIN
 from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv
 
-ENTRY_POINT_GROUP = "ludus.envs"
 Factory = Callable[..., TextEnv]
 Decorated = TypeVar("Decorated", bound=Callable[..., TextEnv])
 
+BUILTIN: dict[str, Shipped] = {
+    "ludus/arithmetic-v0": Shipped(
+        "ludus.envs.families.arithmetic:Arithmetic",
+        "Asks for the exact value of a random expression, and offers a calculator",
+    ),
+    "ludus/calls-v0": Shipped(
+        "ludus.envs.families.calls:Calls",
+        "Asks for function calls; problems come from BFCL files or are generated",
+    ),
+    "ludus/coding-tools-v0": Shipped(
+        "ludus.envs.families.coding:CodingTools",
+        "Write a program with an interpreter; hidden tests grade the submission",
+    ),
+    "ludus/coding-v0": Shipped(
+        "ludus.envs.families.coding:Coding",
+        "Asks for a program; problems come from a file, a hub or a generator",
+    ),
+    "ludus/files-v0": Shipped(
+        "ludus.envs.families.files:Files",
+        "Shell commands put a tree of files in order",
+    ),
+    "ludus/functions-v0": Shipped(
+        "ludus.envs.families.functions:Functions",
+        "Small algorithms, whose data can be reached through primitive steps alone",
+    ),
+    "ludus/image-prompt-v0": Shipped(
+        "ludus.envs.families.image_prompt:ImagePrompt",
+        "Write a prompt for an image generator so that the picture shows what a person asked for",
+    ),
+    "ludus/ledger-v0": Shipped(
+        "ludus.envs.families.ledger:LedgerRelay",
+        "Writes to registers, and asks for the content of a register at the end",
+    ),
+    "ludus/maths-v0": Shipped(
+        "ludus.envs.families.maths:Maths",
+        "Asks for a final answer in \\boxed{}",
+    ),
+    "ludus/number-quiz-v0": Shipped(
+        "ludus.envs.families.number_quiz:NumberQuiz",
+        "Questions about whole numbers; the answer is a number and nothing else",
+    ),
+    "ludus/repair-v0": Shipped(
+        "ludus.envs.families.repair:CodeRepair",
+        "Broken functions have to be repaired; hidden tests decide",
+    ),
+    "ludus/research-v0": Shipped(
+        "ludus.envs.families.research:Research",
+        "Search a fictional world and write a short report with citations",
+    ),
+    "ludus/search-v0": Shipped(
+        "ludus.envs.families.search:Search",
+        "Multi-hop questions over a corpus that BM25, a server or a model searches",
+    ),
+    "ludus/shapes-v0": Shipped(
+        "ludus.envs.families.shapes:ShapesQuiz",
+        "Answer a question about pictures of coloured shapes",
+    ),
+    "ludus/sql-v0": Shipped(
+        "ludus.envs.families.sql:Sql",
+        "Questions to answer by SQL, judged by execution on random databases",
+    ),
+    "ludus/tally-v0": Shipped(
+        "ludus.envs.families.tally:Tally",
+        "Asks for a sum of labelled digits modulo a base; checking costs tokens",
+    ),
+    "ludus/textworld-v0": Shipped(
+        "ludus.envs.families.textworld:TextWorld",
+        "Text games that are won by commands: go, take, open, unlock, put, cook",
+        extra="textworld",
+    ),
+    "ludus/twenty-questions-v0": Shipped(
+        "ludus.envs.families.twenty_questions:TwentyQuestions",
+        "Yes-or-no questions to a scripted user find a secret thing",
+    ),
+    "ludus/verilog-v0": Shipped(
+        "ludus.envs.families.verilog:Verilog",
+        "Asks for a Verilog module; simulation against a Python model decides",
+    ),
+    "ludus/wikigame-v0": Shipped(
+        "ludus.envs.families.wikigame:WikiGame",
+        "Links lead from a start page to a target page of an encyclopedia",
+    ),
+}
+"""The environments ludus ships, by id."""
+
 _ID = re.compile(r"(?:[A-Za-z0-9_\-.]+/)?[A-Za-z0-9_\-.]*[A-Za-z0-9_.]-v\d+")
-_registered: dict[str, Factory] = {}
+_ENVIRONMENTS: Registry[Factory] = Registry(
+    "environment",
+    BUILTIN,
+    group="ludus.envs",
+    unknown=UnknownEnv,
+    hint="ludus list; a file of yours is named by --import",
+    word="id",
+)
 _listeners: list[Callable[[str], None]] = []
 
 
@@ -66,24 +153,9 @@ def register_env(env_id: str, target: Factory, **arguments: Any) -> None:
             f"cannot register {target!r:.80} as {env_id!r}: hand in a subclass of ludus.TextEnv, "
             "or a function that makes one"
         )
-    if env_id in BUILTIN:
-        # Nothing is imported for the comparison: if `target` is the class that ludus ships under
-        # this id, its module has been imported.
-        module, _, attribute = BUILTIN[env_id].partition(":")
-        is_shipped = getattr(sys.modules.get(module), attribute, None) is target
-        if arguments or not is_shipped:
-            raise ConfigError(
-                f"environment {env_id!r} is one ludus ships ({BUILTIN[env_id]}); register "
-                f"{_origin(target)} under another id"
-            )
-    present = _registered.get(env_id)
-    if present is not None and _origin(present) != _origin(target):
-        raise ConfigError(
-            f"environment {env_id!r} is already registered by {_origin(present)}; register "
-            f"{_origin(target)} under another id"
-        )
+    _ENVIRONMENTS.check_free(env_id, target, same=not arguments)
     # Fix some arguments of `target`, and keep its name and docstring.
-    _registered[env_id] = (
+    _ENVIRONMENTS.registered[env_id] = (
         update_wrapper(partial(target, **arguments), target, updated=()) if arguments else target
     )
     for listener in _listeners:
@@ -99,7 +171,7 @@ def on_register(listener: Callable[[str], None]) -> None:
 
 def env_ids() -> list[str]:
     """Return all ids: shipped, registered, and offered by installed packages."""
-    return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
+    return _ENVIRONMENTS.names()
 
 
 def is_env(env_id: str) -> bool:
@@ -115,21 +187,16 @@ def find_env(env_id: str) -> Factory:
         MissingExtra: it needs an optional dependency.
         ConfigError: a package offers it that cannot be imported, or two packages do.
     """
-    if env_id in _registered:
-        return _registered[env_id]
-    if env_id in BUILTIN:
-        module, _, attribute = BUILTIN[env_id].partition(":")
-        factory: Factory = getattr(import_module(module), attribute)
-        return factory
-    offered_factory: Factory | None = load_offered(ENTRY_POINT_GROUP, env_id)
-    if offered_factory is not None:
-        _check_id(env_id)
-        return offered_factory
-    if is_outside(env_id) or is_bare_kind(env_id):
+    if (is_outside(env_id) or is_bare_kind(env_id)) and env_id not in env_ids():
         return outside_factory(env_id)
-    raise UnknownEnv.near(
-        env_id, env_ids(), hint="ludus list; a file of yours is named by --import"
-    )
+    factory = _ENVIRONMENTS.find(env_id)
+    _check_id(env_id)
+    return factory
+
+
+def describe_envs() -> list[Description]:
+    """Describe all environments by id; those that ludus ships are not imported."""
+    return _ENVIRONMENTS.descriptions()
 
 
 def build_env(env_id: str, **arguments: Any) -> TextEnv:
@@ -162,7 +229,7 @@ def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
         raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
     if not isinstance(env, TextEnv):
         raise ConfigError(
-            f"{env_id} is registered to {_origin(factory)}, which made {type(env).__name__}, not "
+            f"{env_id} is registered to {origin(factory)}, which made {type(env).__name__}, not "
             "a TextEnv"
         )
     return env
@@ -173,7 +240,7 @@ def _misfit(env_id: str, factory: Factory, arguments: dict[str, Any], error: Typ
     if inspect.isabstract(factory):
         names: frozenset[str] = getattr(factory, "__abstractmethods__", frozenset())
         missing = ", ".join(f"{name}()" for name in sorted(names))
-        return f"{env_id} is registered to {_origin(factory)}, which does not define {missing}"
+        return f"{env_id} is registered to {origin(factory)}, which does not define {missing}"
     if arguments:
         return f"{env_id} does not take these arguments {arguments!r}: {error}"
     return f"{env_id} needs arguments, '{env_id}?name=value', or defaults for them: {error}"
@@ -188,7 +255,3 @@ def _check_id(env_id: object) -> None:
         raise ConfigError(
             f"environment id {env_id!r} is not 'name-vN' or 'owner/name-vN', such as 'me/echo-v0'"
         )
-
-
-def _origin(target: Factory) -> str:
-    return f"{target.__module__}.{target.__qualname__}"

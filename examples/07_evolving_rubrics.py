@@ -48,7 +48,7 @@ from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.sft import run_sft
 from ludus.trainer.train import run_training
-from ludus.wire.arguments import format_served, parse_served
+from ludus.wire.address import format_served, parse_served
 
 PEOPLE = 60
 ENV = f"ludus/research-v0?pages=1&topk=2&people={PEOPLE}"

@@ -19,8 +19,9 @@ from ludus.contract import Finding, NotApplicable, Report, Rule, RuleOutcome, ex
 from ludus.errors import CheckFailed, InvalidScore
 from ludus.verdict import Verdict
 
+from .functions import FunctionVerifier, ScoreFunction
 from .protocol import GroupVerifier, Sample, Verifier
-from .registry import FunctionVerifier, ScoreFunction, make_verifier
+from .registry import make_verifier
 from .score import score_sample
 
 __all__ = ["Finding", "Report", "RuleOutcome", "check_verifier", "examine_verifier"]

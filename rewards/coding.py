@@ -25,8 +25,8 @@ import msgspec
 
 from ludus.errors import ConfigError
 from ludus.sandboxes import GradeOptions, grade_async
-from ludus.sandboxes.grading.compare import Comparison
 from ludus.sandboxes.grading.hidden_tests import KINDS
+from ludus.sandboxes.grading.outputs import Comparison
 from ludus.sandboxes.languages import ALIASES, UnknownLanguage, find_language
 from ludus.verdict import Verdict
 

@@ -35,7 +35,7 @@ import msgspec
 
 from ludus.errors import ConfigError
 from ludus.verdict import Verdict
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from .learned.text.policy_text import PolicyText, ReadsPolicy
 from .measured import KnownJudge, judges_of

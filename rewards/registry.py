@@ -10,90 +10,112 @@ entry point:
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Awaitable, Callable
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from ludus.arguments import check_plain, options_of
-from ludus.errors import ConfigError, InvalidScore, LudusError, UnknownVerifier
-from ludus.offered import load_offered, offered_names
-from ludus.verdict import Verdict
+from ludus.errors import ConfigError, LudusError, UnknownVerifier
+from ludus.registry import Description, Registry, Shipped, check_plain, options_of
 
+from .functions import FunctionVerifier, ScoreFunction, name_of
+from .learned.batching import Batched
 from .protocol import BatchVerifier, Sample, Verifier
 
-ENTRY_POINT_GROUP = "ludus.verifiers"
-
-Scored = Verdict | float | bool
-ScoreFunction = Callable[[Sample], Scored | Awaitable[Scored]]
 VerifierFactory = Callable[..., Any]
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-BUILTIN: dict[str, str] = {
-    "coding": "ludus.rewards.coding:CodingVerifier",
-    "maths": "ludus.rewards.maths:MathsVerifier",
-    "exact": "ludus.rewards.exact:exact",
-    "evolving-rubric": "ludus.rewards.judge.evolving:EvolvingJudge",
-    "compose": "ludus.rewards.compose:composed",
-    "judge": "ludus.rewards.judge:RubricJudge",
-    "preference": "ludus.rewards.judge:PreferenceJudge",
-    "image-reward": "ludus.rewards.learned.images.named:ImageRewardVerifier",
-    "clip-score": "ludus.rewards.learned.images.named:ClipScoreVerifier",
-    "pick-score": "ludus.rewards.learned.images.named:PickScoreVerifier",
-    "hps-v2": "ludus.rewards.learned.images.named:HpsV2Verifier",
-    "aesthetic-score": "ludus.rewards.learned.images.named:AestheticVerifier",
-    "vision-judge": "ludus.rewards.learned.images.vision_judge:VisionJudge",
-    "generative-reward": "ludus.rewards.learned.text.generative:GenerativeReward",
-    "probability-reward": "ludus.rewards.learned.text.probability:ProbabilityReward",
-    "process-reward": "ludus.rewards.learned.text.process_reward:ProcessRewardModel",
-    "ranking-agreement": "ludus.rewards.learned.text.self_grading:RankingAgreement",
-    "reward-model": "ludus.rewards.learned.text.reward_model:RewardModel",
-    "self-aligned-reward": "ludus.rewards.learned.text.probability:SelfAlignedReward",
-    "self-grading": "ludus.rewards.learned.text.self_grading:SelfGrading",
+BUILTIN: dict[str, Shipped] = {
+    "coding": Shipped(
+        "ludus.rewards.coding:CodingVerifier",
+        "Grades the last block of code in a response by hidden tests",
+    ),
+    "maths": Shipped("ludus.rewards.maths:MathsVerifier", "Checks final answers in mathematics"),
+    "exact": Shipped(
+        "ludus.rewards.exact:exact",
+        "1 if the response equals the gold up to case and white space, else 0",
+    ),
+    "evolving-rubric": Shipped(
+        "ludus.rewards.judge.evolving:EvolvingJudge",
+        "Scores groups by a rubric that changes with what the policy does",
+    ),
+    "compose": Shipped("ludus.rewards.compose:composed", "Composes verifiers, as a file says"),
+    "judge": Shipped(
+        "ludus.rewards.judge:RubricJudge",
+        "Scores a response by a rubric that a language model reads",
+    ),
+    "preference": Shipped(
+        "ludus.rewards.judge:PreferenceJudge",
+        "Compares the answers of a group; a reward is a share of wins",
+    ),
+    "image-reward": Shipped(
+        "ludus.rewards.learned.images.named:ImageRewardVerifier",
+        "ImageReward: how much people would prefer an image for a prompt, about -2 to 2",
+        extra="image",
+    ),
+    "clip-score": Shipped(
+        "ludus.rewards.learned.images.named:ClipScoreVerifier",
+        "CLIPScore: the cosine of image and prompt under CLIP, or with `scaled` 2.5 max(cosine, 0)",
+        extra="image",
+    ),
+    "pick-score": Shipped(
+        "ludus.rewards.learned.images.named:PickScoreVerifier",
+        "PickScore: preference of people for an image, by a CLIP ViT-H/14 trained on Pick-a-Pic",
+        extra="image",
+    ),
+    "hps-v2": Shipped(
+        "ludus.rewards.learned.images.named:HpsV2Verifier",
+        "HPSv2 or HPSv2.1: preference of people for an image, by a CLIP ViT-H/14",
+        extra="image",
+    ),
+    "aesthetic-score": Shipped(
+        "ludus.rewards.learned.images.named:AestheticVerifier",
+        "LAION's aesthetic predictor, version 2: how an image looks, from 1 to 10; reads no prompt",
+        extra="image",
+    ),
+    "vision-judge": Shipped(
+        "ludus.rewards.learned.images.vision_judge:VisionJudge",
+        "Scores an image by a rubric that a vision model reads, over an OpenAI-compatible server",
+        extra="image",
+    ),
+    "generative-reward": Shipped(
+        "ludus.rewards.learned.text.generative:GenerativeReward",
+        "Scores responses by judgements that a model writes",
+    ),
+    "probability-reward": Shipped(
+        "ludus.rewards.learned.text.probability:ProbabilityReward",
+        "Scores how probable the reference is after the policy's reasoning (RLPR)",
+    ),
+    "process-reward": Shipped(
+        "ludus.rewards.learned.text.process_reward:ProcessRewardModel",
+        "Scores every step of a response with a trained process reward model",
+        extra="train",
+    ),
+    "ranking-agreement": Shipped(
+        "ludus.rewards.learned.text.self_grading:RankingAgreement",
+        "Scores a judgement by Kendall's tau with the true ranking (URPO)",
+    ),
+    "reward-model": Shipped(
+        "ludus.rewards.learned.text.reward_model:RewardModel",
+        "Scores responses with a trained scalar reward model",
+        extra="train",
+    ),
+    "self-aligned-reward": Shipped(
+        "ludus.rewards.learned.text.probability:SelfAlignedReward",
+        "Scores by how much the question lowers the response's perplexity (SAR)",
+    ),
+    "self-grading": Shipped(
+        "ludus.rewards.learned.text.self_grading:SelfGrading",
+        "Has the policy itself score the answers of a group against each other (URPO)",
+    ),
 }
-"""name -> "module:attribute"; imported when first asked for."""
+"""The verifiers ludus ships, by name."""
 
-_registered: dict[str, VerifierFactory] = {}
-
-
-class FunctionVerifier:
-    """A plain function as a verifier. A number or a bool becomes an ok verdict."""
-
-    def __init__(self, function: ScoreFunction) -> None:
-        self.function = function
-        self.__doc__ = function.__doc__
-        self.never_blocks = never_blocks(function)
-
-    def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
-        """Call the score function."""
-        scored = self.function(sample)
-        name = _name_of(self.function)
-        return (
-            _await_score(scored, name) if inspect.isawaitable(scored) else as_verdict(scored, name)
-        )
-
-
-async def _await_score(scored: Awaitable[Scored], name: str) -> Verdict:
-    return as_verdict(await scored, name)
-
-
-def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
-    """Read what the verifier function `name` returned.
-
-    Raises:
-        InvalidScore: the function returned neither a verdict nor a number.
-
-    >>> as_verdict(True).reward
-    1.0
-    """
-    if isinstance(scored, Verdict):
-        return scored
-    if isinstance(scored, (bool, int, float)):
-        return Verdict.of(float(scored))
-    raise InvalidScore(
-        f"{name} must return a Verdict, a number or a bool, got {type(scored).__name__}: "
-        f"{scored!r:.80}"
-    )
+_VERIFIERS: Registry[VerifierFactory] = Registry(
+    "verifier",
+    BUILTIN,
+    group="ludus.verifiers",
+    unknown=UnknownVerifier,
+    hint="ludus list; a file of yours is named by --import",
+)
 
 
 def verifier(name: str) -> Callable[[Decorated], Decorated]:
@@ -128,26 +150,13 @@ def register_verifier(name: str, target: VerifierFactory) -> None:
         raise ConfigError(
             f"verifier name {name!r} ends in -vN, which names an environment; drop the version"
         )
-    # Nothing is imported to compare with the verifier that ludus ships under this name: if `target`
-    # is that verifier, its module has been imported.
-    module, _, attribute = BUILTIN.get(name, "").partition(":")
-    if name in BUILTIN and getattr(sys.modules.get(module), attribute, None) is not target:
-        raise ConfigError(
-            f"verifier {name!r} is one ludus ships ({BUILTIN[name]}); register "
-            f"{_origin(target)} under another name"
-        )
-    present = _registered.get(name)
-    if present is not None and _origin(present) != _origin(target):
-        raise ConfigError(
-            f"verifier {name!r} is already registered by {_origin(present)}; register "
-            f"{_origin(target)} under another name"
-        )
-    _registered[name] = target
+    _VERIFIERS.check_free(name, target)
+    _VERIFIERS.registered[name] = target
 
 
 def verifier_names() -> list[str]:
     """Return all names: shipped, registered, and offered by installed packages."""
-    return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
+    return _VERIFIERS.names()
 
 
 def make_verifier(name: str, **options: Any) -> Verifier:
@@ -188,11 +197,6 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
     return as_verifier(name, target)
 
 
-def never_blocks(target: object) -> bool:
-    """Return whether a verifier or its factory declares that it never blocks."""
-    return bool(getattr(target, "never_blocks", False))
-
-
 def _takes_nothing(target: VerifierFactory) -> bool:
     """Return whether `target` can be called without arguments, as a factory can and a score
     function cannot.
@@ -213,15 +217,13 @@ def as_verifier(name: str, candidate: object) -> Verifier:
     if isinstance(candidate, Verifier):
         return candidate
     if isinstance(candidate, BatchVerifier):
-        from .learned.batching import Batched  # imported late: that module imports this one
-
         return Batched(candidate, name)
     if callable(candidate):
         function = cast("ScoreFunction", candidate)
         try:
             inspect.signature(function).bind(Sample(response=""))
         except TypeError as error:
-            example = f"def {_name_of(function)}(sample)"
+            example = f"def {name_of(function)}(sample)"
             raise ConfigError(
                 f"verifier {name!r} must take one Sample, such as {example}: {error}"
             ) from None
@@ -235,10 +237,6 @@ def as_verifier(name: str, candidate: object) -> Verifier:
     )
 
 
-def _name_of(function: object) -> str:
-    return getattr(function, "__name__", type(function).__name__)
-
-
 def find_verifier(name: str) -> VerifierFactory:
     """Return the function or class behind `name`.
 
@@ -247,19 +245,9 @@ def find_verifier(name: str) -> VerifierFactory:
         ConfigError: the package that offers the verifier cannot be imported, or two packages offer
             a verifier of this name.
     """
-    if name in _registered:
-        return _registered[name]
-    if name in BUILTIN:
-        module, _, attribute = BUILTIN[name].partition(":")
-        factory: VerifierFactory = getattr(import_module(module), attribute)
-        return factory
-    offered_factory: VerifierFactory | None = load_offered(ENTRY_POINT_GROUP, name)
-    if offered_factory is not None:
-        return offered_factory
-    raise UnknownVerifier.near(
-        name, verifier_names(), hint="ludus list; a file of yours is named by --import"
-    )
+    return _VERIFIERS.find(name)
 
 
-def _origin(target: VerifierFactory) -> str:
-    return f"{getattr(target, '__module__', '?')}.{getattr(target, '__qualname__', '?')}"
+def describe_verifiers() -> list[Description]:
+    """Describe all verifiers by name; those that ludus ships are not imported."""
+    return _VERIFIERS.descriptions()

@@ -11,8 +11,8 @@ from ludus.errors import RemoteError, RewardUnavailable
 from ludus.verdict import Verdict
 from ludus.wire.codec import encode
 
+from .functions import FunctionVerifier, as_verdict
 from .protocol import Verifier
-from .registry import FunctionVerifier, as_verdict
 
 
 def failed(name: str, error: BaseException) -> Verdict:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from .local.slot_sandbox import SlotSandbox
     from .network import NetworkNotAllowed, NetworkPolicy
     from .open import TIERS, TierFinding, examine, open_sandbox
-    from .over_http.blocking import BlockingSandbox
-    from .over_http.service import SandboxService
     from .protocol import Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
     from .remote import RemoteSandbox
     from .repl.session import Session, Snapshot
     from .repl.snapshot_client import NotSnapshotable
+    from .serving.blocking import BlockingSandbox
+    from .serving.server import SandboxService
 
 __all__ = [
     "LANGUAGES",
@@ -70,8 +70,8 @@ __getattr__, __dir__ = lazy_exports(
         ".local.slot_sandbox": "SlotSandbox",
         ".network": "NetworkNotAllowed NetworkPolicy",
         ".open": "TIERS TierFinding examine open_sandbox",
-        ".over_http.blocking": "BlockingSandbox",
-        ".over_http.service": "SandboxService",
+        ".serving.blocking": "BlockingSandbox",
+        ".serving.server": "SandboxService",
         ".protocol": "Execution ExecutionStatus Limits Program Sandbox Usage",
         ".remote": "RemoteSandbox",
         ".repl.session": "Session Snapshot",

@@ -19,8 +19,7 @@ from typing import Any, TypeVar, Unpack
 from ludus.background import background_loop, run_on_loop
 from ludus.verdict import Verdict
 
-from .grading.anywhere import grade_with
-from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions
+from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, grade_with
 from .grading.options import GradingOptions
 from .open import open_with
 from .protocol import Execution, Program, RunOptions, Sandbox, program_of

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from ludus.errors import ConfigError, LudusError, RequestRejected
-from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.client import AsyncTransport
 
 from .fusion.fusion_sandbox import FusionSandbox, pings
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
 from .open import REMOTE
-from .over_http.client import Answer, SandboxCalls
-from .over_http.remote_repl import RemoteRepl
-from .over_http.sandbox_wire import ExecuteBody, GradeBody, ReplOptions, SandboxCard
 from .protocol import Execution, Program, Sandbox
+from .serving.client import Answer, SandboxCalls
+from .serving.remote_repl import RemoteRepl
+from .serving.sandbox_wire import ExecuteBody, GradeBody, ReplOptions, SandboxCard
 
 
 class RemoteSandbox(Sandbox):

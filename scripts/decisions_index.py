@@ -3,7 +3,7 @@
     python scripts/decisions_index.py
 
 A decision is a page of docs/decisions that begins with `# NNNN Title`, or a paragraph of a chapter
-that begins with `<a id="NNNN"></a>**NNNN. Title.**`. A test compares the index with what this
+that begins with `<a id="NNNN"></a>**NNNN.**`. A test compares the index with what this
 writes.
 """
 
@@ -24,17 +24,20 @@ AREAS = {
     "07": "Engines",
     "08": "Code and command line",
 }
-ENTRY = re.compile(r'^<a id="(\d{4})"></a>\*\*\1\. (.+?)\.\*\*', re.MULTILINE)
+ENTRY = re.compile(r'^<a id="(\d{4})"></a>\*\*\1\.\*\* ', re.MULTILINE)
 
 
 def decisions() -> dict[str, tuple[str, str]]:
-    """Title and place of each decision by number; the place is relative to docs/decisions."""
+    """What to show of each decision and its place, by number; places are relative to this folder.
+
+    Of a page its title is shown, and of a paragraph the name of its chapter.
+    """
     places: dict[str, tuple[str, str]] = {}
 
-    def add(number: str, title: str, place: str) -> None:
+    def add(number: str, shown: str, place: str) -> None:
         if number in places:
             raise SystemExit(f"decision {number} is in {places[number][1]} and in {place}")
-        places[number] = title, place
+        places[number] = shown, place
 
     for page in sorted((DOCS / "decisions").glob("[0-9]*.md")):
         title = re.match(r"# (\d{4}) (.+)\n", page.read_text("utf-8"))
@@ -42,8 +45,8 @@ def decisions() -> dict[str, tuple[str, str]]:
             raise SystemExit(f"{page.name}: needs '# NNNN Title', with the number of its name")
         add(title[1], title[2], page.name)
     for page in sorted(DOCS.glob("*.md")):
-        for number, title in ENTRY.findall(page.read_text("utf-8")):
-            add(number, title, f"../{page.name}#{number}")
+        for number in ENTRY.findall(page.read_text("utf-8")):
+            add(number, page.stem, f"../{page.name}#{number}")
     return places
 
 
@@ -56,11 +59,10 @@ def index() -> str:
         '"Why" of a chapter. Code and pages cite the numbers.',
     ]
     area = ""
-    for number, (title, place) in sorted(decisions().items()):
+    for number, (shown, place) in sorted(decisions().items()):
         if area != (area := number[:2]):
-            lines += ["", f"## {AREAS[area]}", "", "| decision | where |", "|---|---|"]
-        chapter = place.split("#")[0].removeprefix("../") if "#" in place else "a page"
-        lines.append(f"| {number} {title} | [{chapter}]({place}) |")
+            lines += ["", f"## {AREAS[area]}", ""]
+        lines.append(f"- [{number}]({place}) {shown}")
     return "\n".join(lines) + "\n"
 
 

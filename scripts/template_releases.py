@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ludus.agent.templates.releases import ReleasedTemplate, digest_of, short_digest, statements_of
+from ludus.agent.templates.choice import ReleasedTemplate, digest_of, short_digest, statements_of
 
 OUT = Path(__file__).parent.parent / "agent" / "templates" / "releases.json"
 

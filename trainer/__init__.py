@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .learning.update import Updater
     from .models.tiny import write_tiny_policy
     from .recipes import Algorithm, Inputs, Recipe, UnknownRecipe, load_recipe, recipe_names
-    from .recipes.resolve import resolve
+    from .recipes.resolution import resolve
     from .rollout import Collector, EnvSource, EpisodeScorer, Group, open_source
     from .rollout.batch import Batch
     from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
@@ -92,7 +92,7 @@ __getattr__, __dir__ = lazy_exports(
         ".learning.learner": "Learner",
         ".learning.update": "Updater",
         ".recipes": "Algorithm Inputs Recipe UnknownRecipe load_recipe recipe_names",
-        ".recipes.resolve": "resolve",
+        ".recipes.resolution": "resolve",
         ".rollout": "Collector EnvSource EpisodeScorer Group open_source",
         ".run.checkpoint": "load_state newest_checkpoint save_checkpoint",
         ".run.folder": "RunFolder",

@@ -30,7 +30,7 @@ from .models.model_paths import locate_model
 from .plan.idle import idle_settings
 from .ranks import current_ranks, make_learner, make_updater, opening
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
-from .recipes.resolve import corrected, told_correction
+from .recipes.resolution import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
 from .rollout.context_check import check_context
 from .rollout.scoring import open_verifiers

@@ -26,7 +26,7 @@ from ludus.agent.images import refuse_unseen
 from ludus.envs import EnvSession, make_async
 from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from .config import SFTConfig
 from .engines import load_images, load_tokenizer

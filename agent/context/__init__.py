@@ -1,24 +1,40 @@
 """Context managers: how an episode continues after outgrowing the context window."""
 
-from .agent_fold import FoldSteps
-from .clear import ClearToolResults
-from .compose import Composed
-from .decisions import Decision, Delegate, Handled, Reopen, WriteSummary, WriteText
-from .fold import Fold
-from .history import Exchange, History, add_to_prompt
-from .keep import Discard, KeepEverything, KeepLast
+from .fold import Fold, FoldSteps, InternalState
+from .keep import ClearToolResults, Discard, KeepEverything, KeepLast, Records
 from .memagent import MemAgent
-from .memory import MemoryTool
-from .memory_folder import MemoryFolder
-from .protocol import ContextManager, Sizes
-from .records import Records
-from .registry import UnknownContext, context_names, find_context, register_context
-from .resum import ReSum
-from .settings import ContextSettings, make_context
-from .sizes import TokenBounds, measure_sizes
-from .state import InternalState
-from .summariser import EngineSummariser, ServerSummariser, Summariser
-from .summarize import Summarize, read_summary
+from .memory import MemoryFolder, MemoryTool
+from .protocol import (
+    ContextManager,
+    Decision,
+    Delegate,
+    Exchange,
+    Handled,
+    History,
+    Reopen,
+    Sizes,
+    TokenBounds,
+    WriteSummary,
+    WriteText,
+    add_to_prompt,
+    measure_sizes,
+)
+from .registry import (
+    UnknownContext,
+    context_names,
+    describe_contexts,
+    find_context,
+    register_context,
+)
+from .settings import Composed, ContextSettings, make_context
+from .summarize import (
+    EngineSummariser,
+    ReSum,
+    ServerSummariser,
+    Summariser,
+    Summarize,
+    read_summary,
+)
 
 __all__ = [
     "ClearToolResults",
@@ -53,6 +69,7 @@ __all__ = [
     "WriteText",
     "add_to_prompt",
     "context_names",
+    "describe_contexts",
     "find_context",
     "make_context",
     "measure_sizes",

@@ -1,5 +1,4 @@
-"""The manager `fold`: the policy opens a branch for a sub-task, and the branch is folded away on
-return.
+"""Managers with which the policy itself folds steps into what it keeps.
 
     main       ... branch(prompt)                       | result of the branch ...
     branch                        work ... return(message)
@@ -7,20 +6,54 @@ return.
 After "Scaling Long-Horizon LLM Agent via Context-Folding" (arXiv 2510.11967): the content of a
 branch leaves the window on return; the call that opened the branch and the returned message
 stay. Each return begins a new segment. Branches do not nest.
+
+    window t     s_1, blocks of the steps before, step t-1 in full
+             ->  <compress>{"compress_range": [k, t-1], "compress_text": "..."}</compress> action t
+
+After "AgentFold: Long-Horizon Web Agents with Proactive Context Management" (arXiv 2510.24699): a
+directive covers a range that ends with the newest step. Where the range is that step alone, one
+block is added; where it begins with an earlier block, that block and all later ones become one. The
+paper trains by imitation; here the directive is sampled and trained with the action.
+
+What the paper leaves open: a directive that is missing or cannot be read folds the newest step into
+a block without a text, so that a policy pays for it and the window stays bounded.
+
+    window t     s_1, state t-1, the newest exchange      ->  <IS>state t</IS> action t
+
+After "MEM1: Learning to Synergize Memory and Reasoning for Efficient Long-Horizon Agents" (arXiv
+2506.15841): before each turn everything is removed but the state and the newest action with its
+answer, so the window stays as long whatever the episode's length. Each turn is a segment. The paper
+packs the turns of a rollout into one sequence with a two-dimensional attention mask; rows of their
+own give every token the same context, and so the same gradient.
+
+The state is taken out of the action before the environment hears the action. An action without a
+state leaves none: what the policy does not write down is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
 
 from ludus.messages import Message, Role, ToolCall, tool_result
 
 from ..trajectory import Stop
-from .decisions import Handled
-from .history import History
-from .protocol import ContextManager
-from .tools import REFUSED, own_calls, refuse, text_missing, tool_spec
+from .keep import last_exchanges
+from .protocol import (
+    REFUSED,
+    ContextManager,
+    Handled,
+    History,
+    Reopen,
+    add_to_prompt,
+    own_calls,
+    refuse,
+    text_missing,
+    tool_spec,
+)
 
 OPENED = "You are in a branch now. Work on its prompt only, then call return_branch."
 
@@ -108,3 +141,160 @@ def _open_branch(view: Sequence[Message]) -> int | None:
         if _is_result(message) and message.text == OPENED:
             return index
     return None
+
+
+FOLD_INSTRUCTION = (
+    'Begin every reply after the first with <compress>{"compress_range": [k, t], "compress_text": '
+    '"..."}</compress>, then act. Step t is the newest; k is t, or the first step of a block that '
+    "is to be joined with all after it. Only the blocks and the newest step stay in view."
+)
+NOTHING = "(nothing was kept)"
+_DIRECTIVE = re.compile(r"<compress>(.*?)</compress>\s*", re.DOTALL)
+
+
+class Directive(msgspec.Struct, frozen=True):
+    """A policy's order to fold a span of steps."""
+
+    compress_range: tuple[int, int]
+    compress_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Steps that were folded into a text."""
+
+    first: int
+    last: int
+    text: str
+
+    def __str__(self) -> str:
+        """Return the block as the policy reads it."""
+        steps = (
+            f"Step {self.first}"
+            if self.first == self.last
+            else f"Steps {self.first} to {self.last}"
+        )
+        return f"{steps}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSteps(ContextManager):
+    """Keeps blocks that the policy writes, and the newest step.
+
+    Args:
+        instruction: the text after the first prompt that asks for directives.
+    """
+
+    instruction: str = FOLD_INSTRUCTION
+    name = "agent_fold"
+    needs_window = False
+    _folded: list[Block] = field(init=False, repr=False, default_factory=list[Block])
+
+    def begin(self) -> FoldSteps:
+        """Return a manager without blocks."""
+        return FoldSteps(self.instruction)
+
+    def before_turn(self, history: History) -> Reopen | None:
+        """Open a window with the blocks and the newest step."""
+        if not history.actions:
+            return None
+        return Reopen(last_exchanges(history, 1), self.name)
+
+    def when_full(self, history: History) -> Stop:
+        """End the episode: the blocks and one step do not fit."""
+        return Stop.CONTEXT_FULL
+
+    def opens(self, opening: list[Message], history: History) -> list[Message]:
+        """Add the instruction and the blocks."""
+        return add_to_prompt(opening, "\n".join([self.instruction, *map(str, self._folded)]))
+
+    def hear(self, text: str, history: History) -> str:
+        """Take the directive out and carry it out."""
+        steps = len(history.actions)
+        if steps:
+            self._fold(_DIRECTIVE.findall(text), steps)
+        return _DIRECTIVE.sub("", text)
+
+    def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
+        """Fold all steps into one block with what the expert knows."""
+        steps = len(history.actions)
+        if not steps:
+            return action
+        directive_text = msgspec.json.encode(Directive((1, steps), summarise())).decode()
+        return msgspec.structs.replace(
+            action, content=f"<compress>{directive_text}</compress>{action.text}"
+        )
+
+    def _fold(self, directives: list[str], steps: int) -> None:
+        """Fold the newest step as the last directive says, or without a text."""
+        blocks = self._folded
+        first, last, text = _read(directives[-1]) if directives else (0, 0, "")
+        if last == steps and first in {steps, *(block.first for block in blocks)}:
+            kept_blocks = [block for block in blocks if block.last < first]
+            self._folded[:] = [*kept_blocks, Block(first, steps, text)]
+        elif not blocks or blocks[-1].last < steps:
+            blocks.append(Block(steps, steps, NOTHING))
+
+
+def _read(text: str) -> tuple[int, int, str]:
+    """Return the first step, the last step and the text of a directive; zeros if unreadable."""
+    try:
+        read = msgspec.json.decode(text, type=Directive)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0, 0, ""
+    return *read.compress_range, read.compress_text
+
+
+STATE_INSTRUCTION = (
+    "Begin every reply with <IS>, all that you need to remember, and </IS>; then act. You will see "
+    "the task, that text and the answer to your last action, and nothing older."
+)
+_STATE = re.compile(r"<IS>(.*?)</IS>\s*", re.DOTALL)
+
+
+@dataclass(slots=True)
+class _Written:
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalState(ContextManager):
+    """Keeps the policy's own state between turns, and nothing else.
+
+    Args:
+        instruction: the text after the first prompt that asks for the state.
+    """
+
+    instruction: str = STATE_INSTRUCTION
+    name = "mem1"
+    needs_window = False
+    _written: _Written = field(init=False, repr=False, default_factory=_Written)
+
+    def begin(self) -> InternalState:
+        """Return a manager without a state."""
+        return InternalState(self.instruction)
+
+    def before_turn(self, history: History) -> Reopen | None:
+        """Open a window with the state and the newest exchange."""
+        if not history.actions:
+            return None
+        return Reopen(last_exchanges(history, 1), self.name)
+
+    def when_full(self, history: History) -> Stop:
+        """End the episode: the state and one exchange do not fit."""
+        return Stop.CONTEXT_FULL
+
+    def opens(self, opening: list[Message], history: History) -> list[Message]:
+        """Add the instruction and the state."""
+        state = self._written.state
+        instruction = f"{self.instruction}\n\n<IS>{state}</IS>" if state else self.instruction
+        return add_to_prompt(opening, instruction)
+
+    def hear(self, text: str, history: History) -> str:
+        """Take the state out; several are joined."""
+        self._written.state = "\n".join(state.strip() for state in _STATE.findall(text))
+        return _STATE.sub("", text)
+
+    def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
+        """Put what the expert knows in front of the action."""
+        return msgspec.structs.replace(action, content=f"<IS>{summarise()}</IS>{action.text}")

@@ -1,4 +1,4 @@
-"""The manager `memagent`: a long document is read in chunks into a memory that is written anew.
+"""Splitting of long texts at spaces, by length in tokens.
 
     window 1     problem, chunk 1, instruction               ->  memory 1
     window 2     problem, memory 1, chunk 2, instruction     ->  memory 2
@@ -27,11 +27,61 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, user
 
-from .chunks import split_text
-from .decisions import Reopen, WriteSummary, WriteText
-from .history import History, add_to_prompt
-from .protocol import ContextManager, Sizes, require_room_to_act
+from .protocol import (
+    ContextManager,
+    History,
+    Reopen,
+    Sizes,
+    WriteSummary,
+    WriteText,
+    add_to_prompt,
+    require_room_to_act,
+)
 from .summarize import written_overrun
+
+
+def split_text(
+    text: str, max_tokens: int, measure: Callable[[Sequence[Message]], int]
+) -> list[str]:
+    """Split a text into chunks of at most `max_tokens` tokens, as long as possible, at spaces.
+
+    Joined, the chunks are the text again. A single word of more than `max_tokens` tokens is split
+    inside; a chunk has at least one character, whatever its length in tokens.
+
+    Args:
+        text: the text.
+        max_tokens: the most tokens of a chunk, as a message.
+        measure: returns the length of messages in tokens.
+
+    >>> split_text("one two three", 9, lambda messages: len(messages[0].text))
+    ['one two ', 'three']
+    """
+    chunks: list[str] = []
+    while text:
+        end = _fitting(text, max_tokens, measure)
+        if end < len(text):
+            space = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
+            end = space or end
+        chunks.append(text[:end])
+        text = text[end:]
+    return chunks
+
+
+def _fitting(text: str, max_tokens: int, measure: Callable[[Sequence[Message]], int]) -> int:
+    """Return the most characters of the text's beginning that have at most `max_tokens` tokens."""
+    fits, too_many = 1, len(text) + 1
+    # Begin with a guess, since measuring a whole book many times is slow.
+    guess = 4 * max_tokens
+    while too_many - fits > 1:
+        middle = min(guess, too_many - 1) if guess > fits else (fits + too_many) // 2
+        if measure([user(text[:middle])]) <= max_tokens:
+            fits = middle
+            guess = 2 * middle
+        else:
+            too_many = middle
+            guess = 0
+    return fits
+
 
 UPDATE = (
     "Write the memory anew, so that it holds all that the problem may need: what the memory held "

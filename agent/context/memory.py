@@ -1,4 +1,9 @@
-"""The manager `memory`: a tool with which the policy keeps notes in files.
+"""A memory of files that outlives windows, and the manager that offers it as a tool.
+
+The commands and their arguments are those of the memory tool in the public API of a large vendor
+(`memory_20250818`): view, create, str_replace, insert, delete and rename, below `/memories`.
+Nothing touches a disk. Paths that lead out of the folder are refused all the same, so that a policy
+does not learn to try. The number of files and of their characters is bounded.
 
     window 1   ... memory(command="create", path="/memories/notes", file_text="a = 5") ...   full
     window 2   s_1, the list of files, the newest exchange, ...
@@ -11,17 +16,241 @@ window that opens; a full window is theirs as long as any of them can help.
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
+
+import msgspec
 
 from ludus.errors import ConfigError, ToolError
 from ludus.messages import Message, ToolCall, tool_result
 
-from .decisions import Handled, Reopen
-from .history import History, add_to_prompt
 from .keep import last_exchanges
-from .memory_folder import ROOT, MemoryFolder
-from .protocol import ContextManager, Sizes, require_room_to_act
-from .tools import REFUSED, own_calls, refuse, tool_spec
+from .protocol import (
+    REFUSED,
+    ContextManager,
+    Handled,
+    History,
+    Reopen,
+    Sizes,
+    add_to_prompt,
+    own_calls,
+    refuse,
+    require_room_to_act,
+    tool_spec,
+)
+
+ROOT = "/memories"
+
+
+class _Command(msgspec.Struct, frozen=True, tag_field="command", forbid_unknown_fields=True):
+    pass
+
+
+class ViewFile(_Command, frozen=True, tag="view"):
+    """Shows a file with line numbers, or lists a folder."""
+
+    path: str
+    view_range: tuple[int, int] | None = None
+
+
+class CreateFile(_Command, frozen=True, tag="create"):
+    """Writes a file, in place of one that is there."""
+
+    path: str
+    file_text: str
+
+
+class ReplaceText(_Command, frozen=True, tag="str_replace"):
+    """Replaces a text that occurs once in a file."""
+
+    path: str
+    old_str: str
+    new_str: str = ""
+
+
+class InsertText(_Command, frozen=True, tag="insert"):
+    """Inserts a text after a line of a file; line 0 is the beginning."""
+
+    path: str
+    insert_line: int
+    insert_text: str
+
+
+class DeleteFile(_Command, frozen=True, tag="delete"):
+    """Deletes a file, or a folder with everything below."""
+
+    path: str
+
+
+class RenameFile(_Command, frozen=True, tag="rename"):
+    """Moves a file or a folder to a path where nothing is yet."""
+
+    old_path: str
+    new_path: str
+
+
+Command = ViewFile | CreateFile | ReplaceText | InsertText | DeleteFile | RenameFile
+
+
+class MemoryFolder:
+    """Text files by path, all below `/memories`; a folder is there while it holds a file.
+
+    Args:
+        max_files: the most files.
+        max_chars: the most characters in all files and their paths together.
+    """
+
+    def __init__(self, *, max_files: int, max_chars: int) -> None:
+        self.files: dict[str, str] = {}
+        self.max_files, self.max_chars = max_files, max_chars
+
+    def run(self, arguments: dict[str, object]) -> str:
+        """Carry out a command, given as the arguments of a call, and return the answer.
+
+        Raises:
+            ToolError: the arguments are not a command, the path cannot be used, or a limit is
+                reached. The files are then as they were.
+        """
+        try:
+            command: Command = msgspec.convert(arguments, Command)
+        except msgspec.ValidationError as error:
+            raise ToolError(f"this is not a memory command: {error}") from None
+        match command:
+            case ViewFile():
+                return self._view(command)
+            case CreateFile(path, text):
+                return self._write(_inside(path), text, "was written")
+            case ReplaceText():
+                return self._replace(command)
+            case InsertText():
+                return self._insert(command)
+            case DeleteFile(path):
+                return self._delete(_inside(path))
+            case RenameFile(old, new):
+                return self._rename(_inside(old), _inside(new))
+
+    def listing(self) -> str:
+        """Return the paths of all files with their lengths, a line each."""
+        return "\n".join(f"{path} ({len(text)} characters)" for path, text in self._sorted())
+
+    def _sorted(self) -> list[tuple[str, str]]:
+        return sorted(self.files.items())
+
+    def _view(self, command: ViewFile) -> str:
+        path = _folder_or_file(command.path)
+        if path not in self.files:
+            entries = [line for line in self.listing().splitlines() if _is_below(line, path)]
+            if not entries and path != ROOT:
+                raise ToolError(f"there is nothing at {path}")
+            return "\n".join([f"{path}:", *entries]) if entries else f"{path} is empty"
+        lines = self.files[path].split("\n")
+        first, last = command.view_range or (1, len(lines))
+        last = len(lines) if last == -1 else last
+        if not 1 <= first <= last <= len(lines):
+            raise ToolError(
+                f"view_range must be within 1 and {len(lines)}, the lines of {path}, got "
+                f"[{first}, {last}]"
+            )
+        return "\n".join(
+            f"{number:>4}\t{line}"
+            for number, line in enumerate(lines, 1)
+            if first <= number <= last
+        )
+
+    def _replace(self, command: ReplaceText) -> str:
+        path, text = self._read(command.path)
+        occurrences = text.count(command.old_str) if command.old_str else 0
+        if occurrences != 1:
+            raise ToolError(f"old_str must occur once in {path}, but occurs {occurrences} times")
+        return self._write(path, text.replace(command.old_str, command.new_str), "was edited")
+
+    def _insert(self, command: InsertText) -> str:
+        path, text = self._read(command.path)
+        lines = text.split("\n") if text else []
+        if not 0 <= command.insert_line <= len(lines):
+            raise ToolError(
+                f"insert_line must be from 0 to {len(lines)}, the lines of {path}, got "
+                f"{command.insert_line}"
+            )
+        lines[command.insert_line : command.insert_line] = command.insert_text.split("\n")
+        return self._write(path, "\n".join(lines), "was edited")
+
+    def _delete(self, path: str) -> str:
+        for deleted_path in self._paths_below(path):
+            del self.files[deleted_path]
+        return f"{path} was deleted"
+
+    def _rename(self, old: str, new: str) -> str:
+        new_paths = {path: new + path.removeprefix(old) for path in self._paths_below(old)}
+        if self._find(new) or _is_below(new, old):
+            raise ToolError(f"cannot move {old} to {new}: something is there already")
+        self._keep({new_paths.get(path, path): text for path, text in self.files.items()})
+        return f"{old} is {new} now"
+
+    def _paths_below(self, path: str) -> list[str]:
+        """Return the file at `path`, or all files below."""
+        paths = self._find(path)
+        if not paths:
+            raise ToolError(f"there is nothing at {path}")
+        return paths
+
+    def _find(self, path: str) -> list[str]:
+        return [
+            candidate for candidate in self.files if candidate == path or _is_below(candidate, path)
+        ]
+
+    def _read(self, path: str) -> tuple[str, str]:
+        place = _inside(path)
+        if place not in self.files:
+            raise ToolError(f"there is no file {place}")
+        return place, self.files[place]
+
+    def _write(self, path: str, text: str, message: str) -> str:
+        if any(_is_below(existing, path) for existing in self.files):
+            raise ToolError(f"{path} is a folder")
+        if any(_is_below(path, existing) for existing in self.files):
+            raise ToolError(f"a part of the path {path} is a file")
+        self._keep({**self.files, path: text})
+        return f"{path} {message}"
+
+    def _keep(self, files: dict[str, str]) -> None:
+        """Take over `files` if they are within the bounds."""
+        chars = sum(len(path) + len(text) for path, text in files.items())
+        if len(files) > self.max_files or chars > self.max_chars:
+            raise ToolError(
+                f"the memory holds at most {self.max_files} files and {self.max_chars} characters, "
+                f"this would be {len(files)} and {chars}; shorten or delete some"
+            )
+        self.files = files
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/")
+
+
+def _folder_or_file(path: str) -> str:
+    """Return the normal form of a path inside the folder, or of the folder.
+
+    Raises:
+        ToolError: the path leads elsewhere.
+    """
+    normal_path = posixpath.normpath(path)
+    if (normal_path != ROOT and not _is_below(normal_path, ROOT)) or "\0" in path or "\n" in path:
+        raise ToolError(f"paths must be below {ROOT}, such as {ROOT}/notes.txt, got {path!r}")
+    return normal_path
+
+
+def _inside(path: str) -> str:
+    """Return the normal form of a path inside the folder.
+
+    Raises:
+        ToolError: the path is the folder, or leads elsewhere.
+    """
+    normal_path = _folder_or_file(path)
+    if normal_path == ROOT:
+        raise ToolError(f"{ROOT} is the folder itself; name a file in the folder")
+    return normal_path
+
 
 _LINES = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
 MEMORY = tool_spec(

@@ -1,4 +1,4 @@
-"""The interface of context managers, which decide what the policy sees of a long episode.
+"""What a context manager is asked, what it sees, and what it may decide.
 
     before_turn(history)   is called before each turn: a decision, or None to play on
     when_full(history)     is called once the window is full: a decision, or None to use the room
@@ -11,20 +11,29 @@ Most managers override `when_full` alone and keep no state: every decision is a 
 history, so that the same rollout is always cut in the same way. A manager with state (files,
 memories) returns a fresh one for each episode from `begin`. Managers know nothing of tokens
 beyond `History.measure`: `TokenPlayer` and `ChatPlayer` measure, render and cut.
+
+Reopen          a new window opens with given messages, and the policy acts
+WriteSummary    the policy writes a summary at the end of the window, then a window opens
+WriteText       a window opens in which the policy writes a text and nothing else
+Delegate        somebody else than the policy writes the text, then a window opens
+Stop            the episode ends
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message
+from ludus.messages import Message, Part, Role, TextPart, ToolCall, tool_result
 
-from .decisions import Decision, Handled
-from .history import History
+from ..images import ESTIMATED_TOKENS, images_of
+from ..trajectory import Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +176,258 @@ def require_room_to_act(
             "(max_tokens): no window would hold a step; make the window (rollout.window, or "
             "--window of eval and sft) larger, or those smaller"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """A decision to continue in a new window."""
+
+    messages: list[Message]
+    """The new window's prompt; the policy speaks next."""
+    reason: str
+    """The value for `Segment.break_reason`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteText:
+    """A decision to open a window in which the policy writes a text, which no environment hears."""
+
+    messages: list[Message]
+    """The new window's prompt, with the request for the text."""
+    max_tokens: int
+    reason: str
+    """The value for `Segment.break_reason`."""
+    resume: Callable[[str], Reopen | WriteText]
+    """Returns the window that follows, given the text."""
+    trained: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSummary:
+    """A decision to let the policy write a summary at the end of the current window."""
+
+    instruction: Message
+    max_tokens: int
+    drop_last: bool
+    """Whether the last action and its answer leave the window before the instruction."""
+    show_newest: bool
+    """Whether the newest answer is shown before the instruction."""
+    trained: bool
+    resume: Callable[[str], Reopen]
+    """Returns the window that follows, given the summary's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """A decision to let another model write the summary.
+
+    No turn is recorded, since the policy samples nothing: the text is in the prompt of the next
+    window, and the break reason says where it came from.
+    """
+
+    write: Callable[[], Awaitable[str]]
+    """Writes the summary.
+
+    Raises:
+        LudusError: the other model cannot answer; the episode is then left out of the training.
+    """
+    resume: Callable[[str], Reopen]
+    """Returns the window that follows, given the summary's text."""
+
+
+Decision = Reopen | WriteText | WriteSummary | Delegate | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """The answer to an action that was meant for the manager and not for the environment."""
+
+    messages: list[Message]
+    """The manager's answer to the policy; with `reopen`, the messages of the new window."""
+    reopen: bool = False
+
+
+LETTERS_PER_TOKEN = 3
+"""Characters per token where nothing better is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An action and the messages that answered."""
+
+    action: Message
+    answer: list[Message]
+
+
+def estimate_tokens(messages: Sequence[Message]) -> int:
+    """Return an estimate of a prompt's length in tokens, from characters and a fixed price of
+    images.
+    """
+    letters = sum(len(message.text) for message in messages)
+    return letters // LETTERS_PER_TOKEN + ESTIMATED_TOKENS * len(images_of(messages))
+
+
+def _as_it_is(opening: list[Message], _: object) -> list[Message]:
+    return opening
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """An episode so far, across all windows.
+
+    Exchanges are computed on access: episodes are long, and most managers look at the end only.
+    """
+
+    messages: tuple[Message, ...]
+    actions: tuple[int, ...] = ()
+    """Indices of the policy's actions in `messages`. Calls that a context manager answered are not
+    actions and are not in `messages`.
+    """
+    summaries: int = 0
+    """How many summaries have been written so far, by whomever."""
+    view: tuple[Message, ...] = ()
+    """The messages that the current window shows, calls answered by a context manager included;
+    empty before the first window.
+    """
+    opens: Callable[[list[Message], History], list[Message]] = _as_it_is
+    """Returns the first prompt as a new window shows it now; see `ContextManager.opens`."""
+    window: int = 0
+    """W in tokens; 0 if unknown."""
+    length: int = 0
+    """The length of the current window in tokens; 0 before a window is measured."""
+    measure: Callable[[Sequence[Message]], int] = estimate_tokens
+    """Returns the length of a prompt in tokens."""
+
+    @property
+    def opening(self) -> list[Message]:
+        """The messages before the first action (s_1), as a new window shows them now."""
+        first = self.actions[0] if self.actions else len(self.messages)
+        return self.opens(list(self.messages[:first]), self)
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """Return every action with the messages that answered."""
+        exchange_ends = [*self.actions, len(self.messages)][1:]
+        return [
+            Exchange(self.messages[start], list(self.messages[start + 1 : end]))
+            for start, end in zip(self.actions, exchange_ends, strict=True)
+        ]
+
+    def last(self, count: int) -> list[Message]:
+        """Return the messages of the last `count` exchanges, or of all if fewer exist."""
+        kept_positions = self.actions[max(0, len(self.actions) - count) :]
+        return list(self.messages[kept_positions[0] :]) if kept_positions else []
+
+
+def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return `messages` with `text` appended to the last user message, or as a new user message.
+
+    The templates of some models refuse two user messages in a row.
+    """
+    last = messages[-1] if messages else None
+    if last is None or last.role is not Role.USER:
+        return [*messages, Message(role=Role.USER, content=text)]
+    content: str | list[Part] = f"{last.content}\n\n{text}" if last.content else text
+    if isinstance(last.content, list):  # parts, among them images
+        content = [*last.content, TextPart(f"\n\n{text}")]
+    return [*messages[:-1], Message(role=Role.USER, content=content, name=last.name)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBounds:
+    """How many tokens the windows, segments and answers of an episode may have."""
+
+    window: int
+    """W: the most tokens that the policy sees at once."""
+    row: int | None = None
+    """The most tokens of a segment; a summary may exceed the window up to this length. None is
+    whatever a summary takes.
+    """
+    answer: int
+    """The most tokens of one action."""
+
+
+def measure_sizes(
+    context: ContextManager,
+    opening: Sequence[Message],
+    bounds: TokenBounds,
+    *,
+    measure: Callable[[Sequence[Message]], int],
+    measure_instruction: Callable[[Message], int],
+) -> Sizes:
+    """Let a manager open the first windows of an episode, and measure these.
+
+    Args:
+        context: the manager; asked as at the beginning of an episode.
+        opening: the first prompt.
+        bounds: the bounds of windows, segments and answers.
+        measure: returns the length of a prompt in tokens, the tools on offer included.
+        measure_instruction: returns the length of a message that is appended to a window.
+    """
+    manager = context.begin()
+    history = History(tuple(opening), opens=manager.opens, measure=measure)
+    first = manager.before_turn(history)
+    reopened_messages = first.messages if isinstance(first, Reopen | WriteText) else history.opening
+    step = manager.when_full(history)
+    reopened, instruction, written_tokens = reopened_messages, 0, 0
+    if isinstance(step, WriteSummary | Delegate):
+        reopened = step.resume("").messages
+    if isinstance(step, WriteSummary):
+        instruction, written_tokens = measure_instruction(step.instruction), step.max_tokens
+    return Sizes(
+        window=bounds.window,
+        row=bounds.window + instruction + written_tokens if bounds.row is None else bounds.row,
+        opening=measure(reopened_messages),
+        reopened=measure(reopened),
+        instruction=instruction,
+        answer=bounds.answer,
+        reading=measure(first.messages) if isinstance(first, WriteText) else 0,
+    )
+
+
+REFUSED = "this call was not executed"
+
+
+def tool_spec(
+    name: str, description: str, arguments: Mapping[str, Any], *, required: Sequence[str]
+) -> ToolSpec:
+    """Return the description of a tool.
+
+    Args:
+        name: the name of the tool.
+        description: what the tool does.
+        arguments: JSON Schema of each argument, or a description of a text.
+        required: the arguments that every call needs.
+    """
+    properties = {
+        key: {"type": "string", "description": schema} if isinstance(schema, str) else schema
+        for key, schema in arguments.items()
+    }
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return ToolSpec(name=name, description=description, parameters=parameters)
+
+
+def own_calls(action: Message, tools: Sequence[ToolSpec]) -> list[ToolCall]:
+    """Return the calls of an action that are for `tools`."""
+    names = {tool.name for tool in tools}
+    return [call for call in action.tool_calls if call.name in names]
+
+
+def text_missing(call: ToolCall, argument: str) -> str:
+    """Return why an argument that must be a non-empty text cannot be used; empty if it can."""
+    value = call.arguments.get(argument)
+    return "" if isinstance(value, str) and value else f"the argument {argument!r} must be text"
+
+
+def spelled_out(message: Message) -> str:
+    """Return a message as text, with its calls."""
+    calls = [
+        f"{call.name}({msgspec.json.encode(call.arguments).decode()})"
+        for call in message.tool_calls
+    ]
+    return " ".join(part for part in (message.text, *calls) if part)
+
+
+def refuse(calls: Sequence[ToolCall], reason: str) -> Handled:
+    """Answer every call with the reason why none was executed."""
+    return Handled([tool_result(f"{REFUSED}: {reason}", call) for call in calls])

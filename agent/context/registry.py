@@ -12,42 +12,73 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, TypeVar
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError, LudusError, UnknownName
-from ludus.offered import load_offered, offered_names
+from ludus.registry import Description, Registry, Shipped, check_plain, origin
 
 from .protocol import ContextManager
 
-ENTRY_POINT_GROUP = "ludus.contexts"
 ContextFactory = Callable[..., ContextManager]
 Decorated = TypeVar("Decorated", bound=Callable[..., ContextManager])
 
-BUILTIN = {
-    "none": ".keep:KeepEverything",
-    "keep_last_k": ".keep:KeepLast",
-    "discard": ".keep:Discard",
-    "summarize": ".summarize:Summarize",
-    "fold": ".fold:Fold",
-    "clear": ".clear:ClearToolResults",
-    "memory": ".memory:MemoryTool",
-    "records": ".records:Records",
-    "mem1": ".state:InternalState",
-    "agent_fold": ".agent_fold:FoldSteps",
-    "memagent": ".memagent:MemAgent",
-    "resum": ".resum:ReSum",
+BUILTIN: dict[str, Shipped] = {
+    "none": Shipped(
+        "ludus.agent.context.keep:KeepEverything",
+        "An episode that outgrows the window ends",
+    ),
+    "keep_last_k": Shipped(
+        "ludus.agent.context.keep:KeepLast",
+        "A new window has the opening and the last `keep` exchanges, unchanged",
+    ),
+    "discard": Shipped(
+        "ludus.agent.context.keep:Discard",
+        "A new window has the opening alone, plus the newest exchange if `carry`",
+    ),
+    "summarize": Shipped(
+        "ludus.agent.context.summarize:Summarize",
+        "Summaries of the context that the policy writes and is trained on",
+    ),
+    "fold": Shipped("ludus.agent.context.fold:Fold", "Lets the policy open branches and return"),
+    "clear": Shipped(
+        "ludus.agent.context.keep:ClearToolResults", "Clears the results of old tool calls"
+    ),
+    "memory": Shipped(
+        "ludus.agent.context.memory:MemoryTool", "Offers the tool `memory`, and clears full windows"
+    ),
+    "records": Shipped(
+        "ludus.agent.context.keep:Records",
+        "Replaces old exchanges by an index, from which the policy can fetch them",
+    ),
+    "mem1": Shipped(
+        "ludus.agent.context.fold:InternalState",
+        "Keeps the policy's own state between turns, and nothing else",
+    ),
+    "agent_fold": Shipped(
+        "ludus.agent.context.fold:FoldSteps",
+        "Keeps blocks that the policy writes, and the newest step",
+    ),
+    "memagent": Shipped(
+        "ludus.agent.context.memagent:MemAgent",
+        "Reads long documents chunk by chunk into an overwritten memory",
+    ),
+    "resum": Shipped(
+        "ludus.agent.context.summarize:ReSum", "Continues from summaries that another model writes"
+    ),
 }
 """The managers of ludus."""
 _NAME = re.compile(r"(?:[A-Za-z0-9_\-.]+/)?[A-Za-z0-9_\-.]+")
-_registered: dict[str, ContextFactory] = {}
 
 
 class UnknownContext(UnknownName):
     """No context manager has this name."""
 
     kind = "context manager"
+
+
+_CONTEXTS: Registry[ContextFactory] = Registry(
+    "context manager", BUILTIN, group="ludus.contexts", unknown=UnknownContext
+)
 
 
 def register_context(name: str) -> Callable[[Decorated], Decorated]:
@@ -67,14 +98,8 @@ def register_context(name: str) -> Callable[[Decorated], Decorated]:
     def decorate(target: Decorated) -> Decorated:
         _check_name(name)
         _check_target(name, target)
-        present = _registered.get(name)
-        if name in BUILTIN or (present is not None and _origin(present) != _origin(target)):
-            owner = "ludus" if present is None else _origin(present)
-            raise ConfigError(
-                f"context manager {name!r} is already registered by {owner}; register "
-                f"{_origin(target)} under another name"
-            )
-        _registered[name] = target
+        _CONTEXTS.check_free(name, target)
+        _CONTEXTS.registered[name] = target
         return target
 
     return decorate
@@ -82,7 +107,7 @@ def register_context(name: str) -> Callable[[Decorated], Decorated]:
 
 def context_names() -> list[str]:
     """Return all names: those of ludus, registered ones, and those that packages offer."""
-    return sorted({*BUILTIN, *_registered, *offered_names(ENTRY_POINT_GROUP)})
+    return _CONTEXTS.names()
 
 
 def find_context(name: str) -> ContextFactory:
@@ -92,17 +117,14 @@ def find_context(name: str) -> ContextFactory:
         UnknownContext: nobody registered the name; the message has the nearest one.
         ConfigError: a package offers the name and cannot be imported, or two packages do.
     """
-    if name in _registered:
-        return _registered[name]
-    if name in BUILTIN:
-        module, _, attribute = BUILTIN[name].partition(":")
-        factory: ContextFactory = getattr(import_module(module, __package__), attribute)
-        return factory
-    offered_factory: ContextFactory | None = load_offered(ENTRY_POINT_GROUP, name)
-    if offered_factory is None:
-        raise UnknownContext.near(name, context_names())
+    factory = _CONTEXTS.find(name)
     _check_name(name)
-    return offered_factory
+    return factory
+
+
+def describe_contexts() -> list[Description]:
+    """Describe all managers by name; those that ludus ships are not imported."""
+    return _CONTEXTS.descriptions()
 
 
 def build_context(name: str, options: dict[str, Any], shared: dict[str, Any]) -> ContextManager:
@@ -134,7 +156,7 @@ def build_context(name: str, options: dict[str, Any], shared: dict[str, Any]) ->
         raise ConfigError(f"context manager {name!r} cannot be made: {error}") from error
     if not isinstance(manager, ContextManager):
         raise ConfigError(
-            f"{name!r} is registered to {_origin(factory)}, which made {type(manager).__name__}, "
+            f"{name!r} is registered to {origin(factory)}, which made {type(manager).__name__}, "
             "not a ContextManager"
         )
     return manager
@@ -160,7 +182,3 @@ def _check_target(name: str, target: object) -> None:
             f"cannot register {target!r:.80} as {name!r}: hand in a subclass of ContextManager, "
             "or a function that makes one"
         )
-
-
-def _origin(target: Callable[..., object]) -> str:
-    return f"{target.__module__}.{target.__qualname__}"

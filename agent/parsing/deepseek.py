@@ -1,4 +1,4 @@
-"""The formats of DeepSeek: V3 and R1 with a Markdown block, V3.1 without.
+"""The formats of DeepSeek: V3, V3.1, and the marked-up calls of V3.2 and V4.
 
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>search
     ```json
@@ -9,6 +9,18 @@
     <｜tool▁calls▁end｜>
 
 Both formats read both ways, because models of the one are served with templates of the other.
+
+    <｜DSML｜function_calls>
+    <｜DSML｜invoke name="search">
+    <｜DSML｜parameter name="query" string="true">x</｜DSML｜parameter>
+    <｜DSML｜parameter name="count" string="false">3</｜DSML｜parameter>
+    </｜DSML｜invoke>
+    </｜DSML｜function_calls>
+
+V4 writes `tool_calls` in the place of `function_calls`. Both formats read either name of the block,
+calls without the block, which V4 models write too, and `|` in the place of the wide `｜`. The
+attribute `string` decides whether a value is text or JSON, whatever the tool's schema says. The
+module `tag_arguments` explains where a value ends.
 """
 
 from __future__ import annotations
@@ -17,12 +29,15 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
+from .arguments import as_text
 from .marked_json import JsonGrammar
 from .scan import scan
+from .tag_arguments import TagGrammar
 
 _ALL, _ALL_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _ONE, _ONE_END, _SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
@@ -71,3 +86,58 @@ class DeepSeekV31Format(DeepSeekV3Format):
 
 def _arguments(call: ToolCall) -> str:
     return json.dumps(call.arguments, ensure_ascii=False)
+
+
+_MARK = r"[｜|]DSML[｜|]"
+_OUTER = rf"{_MARK}(?:function_calls|tool_calls)"
+_QUOTED = r"\"[^\"<>\n]{0,256}\"|'[^'<>\n]{0,256}'|[^\"'<>\s]{1,256}"
+_INVOKE = rf"(?:<{_OUTER}>\s*)?<{_MARK}invoke\s+name=(?P<name>{_QUOTED})\s*>"
+_DSML_GRAMMAR = TagGrammar(
+    beginning=re.compile(rf"{_INVOKE}|<{_OUTER}>(?:\s*<{_MARK}invoke)?|<{_MARK}invoke\s+name="),
+    function=re.compile(_INVOKE),
+    parameter=re.compile(
+        rf"<{_MARK}parameter\s+name=(?P<key>{_QUOTED})"
+        r"(?:\s+string=[\"']?(?P<string>true|false)[\"']?)?\s*>"
+    ),
+    closing=re.compile(rf"</{_MARK}parameter>"),
+    end=re.compile(rf"</{_MARK}invoke>(?:\s*</{_OUTER}>)?|</{_OUTER}>"),
+    follows=re.compile(
+        rf"\s*(?:<{_MARK}parameter\s+name=|</{_MARK}invoke>|(?:</{_OUTER}>\s*)?(?:\Z|<{_OUTER}>))"
+    ),
+    inner=str,
+    form='a call is <｜DSML｜invoke name="name">, then <｜DSML｜parameter name="key" '
+    'string="true">value</｜DSML｜parameter> for each argument',
+)
+
+
+class DeepSeekV32Format:
+    """Calls of DeepSeek V3.2, in a block named `function_calls`."""
+
+    name = "deepseek_v32"
+    block: ClassVar[str] = "function_calls"
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        return scan(
+            text, _DSML_GRAMMAR.find, partial(_DSML_GRAMMAR.read, complete=complete, tools=tools)
+        )
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would."""
+        written: list[str] = []
+        for call in calls:
+            parameters = "".join(
+                f'<｜DSML｜parameter name="{name}" string="{str(isinstance(value, str)).lower()}">'
+                f"{as_text(value)}</｜DSML｜parameter>\n"
+                for name, value in call.arguments.items()
+            )
+            written.append(f'<｜DSML｜invoke name="{call.name}">\n{parameters}</｜DSML｜invoke>\n')
+        block = f"｜DSML｜{self.block}"
+        return f"<{block}>\n{''.join(written)}</{block}>" if calls else ""
+
+
+class DeepSeekV4Format(DeepSeekV32Format):
+    """Calls of DeepSeek V4, in a block named `tool_calls`."""
+
+    name = "deepseek_v4"
+    block = "tool_calls"

@@ -21,11 +21,10 @@ from typing import Any
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .json_calls import CUT, MAX_NESTED, after_space, decoder, fault_of
-from .pythonic import Llama3PythonicFormat
+from .arguments import CUT, MAX_NESTED, after_space, decoder, fault_of, read_value, schemas_of
+from .llama import Llama3PythonicFormat
 from .scan import scan
 from .thoughts import GEMMA
-from .typed import read_value, schemas_of
 
 _FORM = "a call is call:name{key:value}"
 

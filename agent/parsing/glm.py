@@ -17,7 +17,7 @@ from functools import partial
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .json_calls import as_text
+from .arguments import as_text
 from .scan import scan
 from .tag_arguments import TagGrammar, unwrapped, wrapped
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ludus.messages import ToolCall
 
-from .json_calls import CUT, after_space, decoder, fault_of, read_arguments
+from .arguments import CUT, after_space, decoder, fault_of, read_arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from functools import partial
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .hermes import HermesFormat
-from .json_calls import as_json, as_text
+from .arguments import as_json, as_text
+from .qwen import HermesFormat
 from .scan import scan
 from .tag_arguments import TagGrammar, unwrapped, wrapped
 

@@ -20,7 +20,7 @@ import msgspec
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .json_calls import CUT, after_space, decoder, numbered
+from .arguments import CUT, after_space, decoder, numbered
 from .marked_json import JsonGrammar
 from .scan import scan
 from .thoughts import MISTRAL

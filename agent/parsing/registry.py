@@ -12,21 +12,18 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ludus.errors import ConfigError, UnknownName
-from ludus.offered import load_offered, offered_names
+from ludus.registry import load_offered, offered_names
 
-from .deepseek import DeepSeekV3Format, DeepSeekV31Format
-from .dsml import DeepSeekV4Format, DeepSeekV32Format
+from .deepseek import DeepSeekV3Format, DeepSeekV4Format, DeepSeekV31Format, DeepSeekV32Format
 from .gemma import FunctionGemmaFormat, Gemma3Format, Gemma4Format
 from .glm import Glm4Format
 from .harmony import HarmonyFormat
-from .hermes import HermesFormat
 from .kimi import KimiK2Format
-from .llama3 import Llama3JsonFormat
+from .llama import Llama3JsonFormat, Llama3PythonicFormat
 from .minimax import MiniMaxM1Format, MiniMaxM2Format
 from .mistral import MistralV3Format, MistralV11Format
 from .protocol import ToolFormat
-from .pythonic import Llama3PythonicFormat
-from .qwen3_coder import Qwen3CoderFormat
+from .qwen import HermesFormat, Qwen3CoderFormat
 from .tags import TagFormat
 
 ENTRY_POINT_GROUP = "ludus.tool_formats"

@@ -26,9 +26,8 @@ from typing import Any
 from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
 
-from .json_calls import CUT, fault_of
+from .arguments import CUT, fault_of, read_value, schemas_of
 from .thoughts import closing as find_thought_end
-from .typed import read_value, schemas_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from typing import Any
 from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
 
-from .json_calls import CUT, decoder, fault_of
+from .arguments import CUT, decoder, fault_of, read_value, schemas_of
 from .scan import scan
-from .typed import read_value, schemas_of
 
 _ANSWER, _ANSWERED = "<answer>", "</answer>"
 

@@ -1,4 +1,17 @@
-"""Decides between a model's own chat template and one for training, and opens a chat format.
+"""Recognises the chat templates of released models by digest, and tells near misses.
+
+Templates are compared after normalisation. For each released template the project keeps its digest
+and a digest of each of its statements, and not its text (decision 0520). A template that differs in
+a few statements is thereby known as a near miss, and the statements that differ can be named.
+
+A template is good for training if every message that can follow a turn leaves the text before as
+it was. These write the policy's turns exactly as sampled, thoughts included, so that an episode
+stays one row of the trainer where a release that drops earlier thoughts begins a new row at each
+of the user's messages. The first prompt of a conversation is that of the release: the sentences
+about tools in it are the models' own format.
+
+A policy that is trained with kept thoughts reads longer contexts than a server shows it that drops
+them. `--model.template stock` trains as the release shows.
 
 auto            the model's own template if it loses nothing and rewrites no turn; else the training
                 template that belongs to it; else the model's own template with repairs
@@ -13,23 +26,288 @@ none, because the edit is somebody's decision (decision 0520).
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UnknownName
 
 from ..chat import ChatFormat, Tokenizer
 from ..images import ImageFormat
 from ..parsing import TOOL_FORMATS, tool_format
+from .fallbacks import Origin, Outcome, TemplateReport
 from .probe import AUTO, probe
-from .releases import digest_of, recognise
-from .report import Origin, Outcome, TemplateReport
 from .text import TEMPLATE_SUFFIX, TemplateRefused, TemplateTokenizer, source_of
-from .training import TRAINING, TrainingTemplate, own_template, training_template, with_identity
+
+NEAR = 0.7
+"""Share of statements in common from which a template is a near miss of a released one."""
+SHOWN = 3
+"""How many of the differing statements are quoted."""
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+_STATEMENT = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
+
+
+class ReleasedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A released template."""
+
+    name: str
+    """The models that bring the template."""
+    family: str
+    """The training template of the project for these models."""
+    digest: str
+    statements: list[str]
+    """A short digest of each statement and each text between statements."""
+    brief_tools: bool = False
+    """Whether the template lists the names of tools and parameters alone, by design."""
+
+
+class Recognition(msgspec.Struct, frozen=True):
+    """The facts that the digests tell about a model's template."""
+
+    digest: str
+    said: str
+    """The result in words for a person: a release, a near miss with the difference, or unknown."""
+    family: str = ""
+    """The training template for this very template; empty for a near miss."""
+    brief_tools: bool = False
+    """See `ReleasedTemplate.brief_tools`."""
+
+
+def normalised(template: str) -> str:
+    """Return a template without comments, and without white space at the ends of lines."""
+    lines = _COMMENT.sub("", template.replace("\r\n", "\n")).split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def digest_of(template: str) -> str:
+    """Return the digest of a normalised template: 16 hexadecimal digits of SHA-256."""
+    return hashlib.sha256(normalised(template).encode()).hexdigest()[:16]
+
+
+def statements_of(template: str) -> list[str]:
+    """Return the statements of a template and the texts between, without white space around."""
+    text, parts, end = normalised(template), list[str](), 0
+    for statement in _STATEMENT.finditer(text):
+        parts += [text[end : statement.start()].strip(), " ".join(statement[0].split())]
+        end = statement.end()
+    parts.append(text[end:].strip())
+    return [part for part in parts if part]
+
+
+def short_digest(statement: str) -> str:
+    """Return the digest of a statement: six hexadecimal digits."""
+    return hashlib.sha256(statement.encode()).hexdigest()[:6]
+
+
+@cache
+def releases() -> tuple[ReleasedTemplate, ...]:
+    """Return all released templates that are known."""
+    path = Path(__file__).with_name("releases.json")
+    return tuple(msgspec.json.decode(path.read_bytes(), type=list[ReleasedTemplate]))
+
+
+def recognise(template: str) -> Recognition:
+    """Return which release brings a template, or which comes near."""
+    digest = digest_of(template)
+    same = next((release for release in releases() if release.digest == digest), None)
+    if same is not None:
+        return Recognition(digest, f"the template of {same.name}", same.family, same.brief_tools)
+    statements = {short_digest(part): part for part in statements_of(template)}
+    own_counts = Counter(short_digest(part) for part in statements_of(template))
+    shares: list[tuple[float, ReleasedTemplate]] = []
+    for release in releases():
+        # Counters, so that a statement which is repeated counts as often as it occurs.
+        counts = Counter(release.statements)
+        common, all_counts = own_counts & counts, own_counts | counts
+        shares.append((common.total() / max(all_counts.total(), 1), release))
+    share, nearest = max(shares, key=lambda pair: pair[0])
+    if share < NEAR:
+        return Recognition(digest, "no template that ludus knows")
+    release_counts = Counter(nearest.statements)
+    differences: list[str] = []
+    if added := [statements[unknown] for unknown in (own_counts - release_counts)]:
+        quoted = ", ".join(repr(part[:80]) for part in added[:SHOWN])
+        rest = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+        differences.append(f"{len(added)} of its statements are other: {quoted}{rest}")
+    if missing := (release_counts - own_counts).total():
+        differences.append(f"{missing} of the released statements are missing")
+    difference = " and ".join(differences) or "its statements are in another order"
+    return Recognition(digest, f"near {nearest.name} ({nearest.family}), but {difference}")
+
+
+_IDENTITY = re.compile(r"""set model_identity = ("[^"]*"|'[^']*')""")
+"""The sentence by which a released template introduces the model, with its quotation marks."""
+
+FOLDER = Path(__file__).with_name("families")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTemplate:
+    """A template of the project's own, put together from files of `families`."""
+
+    name: str
+    parts: tuple[str, ...]
+    tool_format: str
+    """The tool format that reads the calls."""
+    models: str
+    """The models that the template is for."""
+    verified: bool
+    """Whether a test compares the first prompt with the released template, where a peer's package
+    brings that.
+    """
+
+    @property
+    def source(self) -> str:
+        """The source of the template, for transformers."""
+        return "".join(_part(name).rstrip("\n") for name in self.parts)
+
+
+@cache
+def _part(name: str) -> str:
+    return (FOLDER / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+def _chatml(name: str, *before: str, calls: str = "part_hermes") -> tuple[str, ...]:
+    return ("part_spoken", calls, *before, name)
+
+
+_OFFER = ("part_hermes", "part_offer")
+
+TRAINING: dict[str, TrainingTemplate] = {
+    template.name: template
+    for template in (
+        TrainingTemplate(
+            "qwen2_5",
+            (*_chatml("qwen2_5", "part_qwen_tools"), "part_chatml"),
+            "hermes",
+            "Qwen2.5",
+            verified=True,
+        ),
+        TrainingTemplate(
+            "qwen3",
+            (*_chatml("qwen3", "part_qwen_tools"), "part_chatml"),
+            "hermes",
+            "Qwen3, Qwen3-Instruct-2507, Qwen3-VL",
+            verified=True,
+        ),
+        TrainingTemplate(
+            "qwen3_5_think",
+            (
+                *_chatml("qwen3_5_think", calls="part_xml"),
+                "part_qwen3_5_system",
+                "part_chatml",
+            ),
+            "qwen3_coder",
+            "Qwen3.5 and 3.6 that think",
+            verified=True,
+        ),
+        TrainingTemplate(
+            "qwen3_5_nothink",
+            (
+                *_chatml("qwen3_5_nothink", calls="part_xml"),
+                "part_qwen3_5_system",
+                "part_chatml",
+            ),
+            "qwen3_coder",
+            "Qwen3.5 that does not think by itself",
+            verified=True,
+        ),
+        TrainingTemplate("llama3", (*_OFFER, "llama3"), "hermes", "Llama 3", verified=True),
+        TrainingTemplate(
+            "llama3_1",
+            ("part_llama", "llama3_1", "part_llama_tools"),
+            "llama3_json",
+            "Llama 3.1 and 3.3",
+            verified=True,
+        ),
+        TrainingTemplate(
+            "llama3_2",
+            ("part_llama", "llama3_2", "part_llama_tools"),
+            "llama3_json",
+            "Llama 3.2",
+            verified=True,
+        ),
+        TrainingTemplate(
+            "smollm2",
+            (*_chatml("smollm2", "part_offer"), "part_chatml"),
+            "hermes",
+            "SmolLM2-Instruct",
+            verified=True,
+        ),
+        TrainingTemplate(
+            "smollm3",
+            (*_chatml("smollm3", "part_offer"), "part_chatml"),
+            "hermes",
+            "SmolLM3",
+            verified=False,
+        ),
+        TrainingTemplate("gemma", (*_OFFER, "gemma"), "hermes", "Gemma 1 to 3", verified=True),
+        TrainingTemplate("phi3", (*_OFFER, "phi3"), "hermes", "Phi-3 and 3.5", verified=True),
+        TrainingTemplate("gpt_oss", ("gpt_oss",), "harmony", "gpt-oss", verified=True),
+        TrainingTemplate(
+            "deepseek",
+            ("part_spoken", "deepseek"),
+            "deepseek_v3",
+            "DeepSeek-V3 and the distilled R1 models",
+            verified=True,
+        ),
+        TrainingTemplate("glm4", ("glm4",), "glm4", "GLM-4.5 and 4.6", verified=True),
+        TrainingTemplate(
+            "kimi_k2", ("part_spoken", "kimi_k2"), "kimi_k2", "Kimi K2", verified=False
+        ),
+        TrainingTemplate(
+            "mistral", ("mistral",), "mistral_v3", "Mistral Small 3 and its like", verified=False
+        ),
+    )
+}
+"""The training templates by name."""
+
+
+def training_template(name: str) -> TrainingTemplate:
+    """Return the training template called `name`.
+
+    Raises:
+        UnknownName: there is none; the message suggests a near miss.
+    """
+    if name not in TRAINING:
+        raise UnknownName.near(name, TRAINING, hint="training templates")
+    return TRAINING[name]
+
+
+def with_identity(source: str, released: str) -> str:
+    """Return a training template that introduces the model by the sentence of the released one.
+
+    The sentence is the release's own (`model_identity` in gpt-oss), so it is read there and not
+    kept here. A source or a release without it stays unchanged.
+
+    >>> with_identity("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
+    "{%- set model_identity = 'You are X.' -%}{{ model_identity }}"
+    """
+    identity = _IDENTITY.search(released)
+    if identity is None or "model_identity" not in source:
+        return source
+    return f"{{%- set model_identity = {identity[1]} -%}}{source}"
+
+
+def own_template(template: str) -> TrainingTemplate | None:
+    """Return the training template whose source `template` is; None for any other text."""
+    digest = digest_of(template)
+    return next(
+        (
+            known_template
+            for known_template in TRAINING.values()
+            if digest_of(known_template.source) == digest
+        ),
+        None,
+    )
+
 
 STOCK, TRAIN = "stock", "training"
 _NAMED = f"{TRAIN}:"

@@ -1,4 +1,7 @@
-"""A probe of a chat template: what the template shows, and which repairs it needs.
+"""Texts about the findings of a probe: roles, lost words, errors and changes.
+
+An episode appends the ids of new messages to the ids of a prompt and a sampled turn. The result is
+compared with the ids that the chat template gives for the whole conversation.
 
 The probe renders conversations made of marker words and looks for these words in the text. Where
 words are missing it tries repairs, the mildest first; a feature that no repair shows is refused,
@@ -22,12 +25,124 @@ from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
 from ..parsing.protocol import WritesTurns
 from . import cases
-from .cases import Case
-from .continuing import continued
-from .fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
-from .report import Origin, Outcome, TemplateFinding, TemplateReport
-from .telling import kinds_of, roles_of, short_reason
+from .cases import Case, Continuation
+from .fallbacks import (
+    NO_FALLBACKS,
+    Fallbacks,
+    Origin,
+    Outcome,
+    TemplateFinding,
+    TemplateReport,
+    as_template_message,
+)
 from .text import FROZEN, TemplateRefused, apply_template
+
+
+def roles_of(case: Case) -> str:
+    """Return the roles of a conversation, or how many messages a long one has."""
+    roles = [str(message.role) for message in case.messages]
+    return ", ".join(roles) if len(roles) <= 6 else f"{len(roles)} messages"
+
+
+KINDS = {
+    cases.SYSTEM: "the system message",
+    cases.LATER: "the later system message",
+    cases.USER: "the question",
+    cases.SECOND: "the next user message",
+    cases.SUMMARY: "the request for a summary",
+    cases.ANSWER: "the answer",
+    cases.SPOKEN: "text beside a call",
+    cases.VALUE: "the call's arguments",
+    cases.OTHER_VALUE: "the second call",
+    cases.RESULT: "the result",
+    cases.OTHER_RESULT: "the second result",
+    cases.NAMES[0]: "the tool's name",
+    cases.NAMES[1]: "the parameter's name",
+    cases.DESCRIPTIONS[0]: "the tool's description",
+    cases.DESCRIPTIONS[1]: "the parameter's description",
+}
+"""What each marker word stands for."""
+
+
+def kinds_of(words: Sequence[str]) -> str:
+    """Return what marker words of the cases stand for, such as "the question, the answer"."""
+    return ", ".join(KINDS[word] for word in words)
+
+
+def short_reason(error: Exception) -> str:
+    """Return the words of the error behind a refusal, at most 120 characters."""
+    cause = error.__cause__ or error
+    return f"{str(cause).strip()[:120]!r}"
+
+
+def first_change(sampled: str, rendered: str) -> str:
+    """Return short quotations of both texts around the first character in which they differ."""
+    index = next(
+        (
+            position
+            for position, (a, b) in enumerate(zip(sampled, rendered, strict=False))
+            if a != b
+        ),
+        min(len(sampled), len(rendered)),
+    )
+    near = slice(max(0, index - 12), index + 24)
+    return f"{rendered[near]!r} for {sampled[near]!r}"
+
+
+def continued(
+    chat: ChatFormat, step: Continuation, *, apart: bool
+) -> tuple[Outcome, str, Sequence[str]]:
+    """Append messages to a turn as an episode does, and compare with the whole conversation.
+
+    Args:
+        chat: the chat format, with the repairs found so far.
+        step: the turn, and what is appended to it.
+        apart: whether thoughts stand in a field of their own, as in formats that mark whole turns.
+
+    Returns:
+        the outcome, a detail, and the repairs.
+    """
+    message = cases.thinking(step.said, apart=apart) if step.thought else step.said
+    answer = message
+    if step.thought and not apart and chat.opening.rstrip().endswith("<think>"):
+        # The policy would sample the turn without the tag that the template opened.
+        sampled_text = message.text[len("<think>\n") :]
+        answer = Message(role=message.role, content=sampled_text, tool_calls=message.tool_calls)
+    try:
+        prompt = chat.prompt([cases.ASKED], [])
+        sampled_ids = chat.answer(answer, [cases.TOOL])
+        if not step.ended:  # a turn that was cut lacks the token that ends turns
+            sampled_ids = sampled_ids[:-1]
+        added = chat.extension(
+            step.new,
+            ended=step.ended,
+            thought=step.thought,
+            last=sampled_ids[-1] if sampled_ids else None,
+        )
+        full_prompt = chat.prompt([cases.ASKED, message, *step.new], [])
+    except TemplateRefused as error:
+        return Outcome.REFUSED, short_reason(error), []
+    if added is None:
+        reason = "the template rewrites the turn, so that a new segment (row) begins"
+        return Outcome.REPAIRED, reason, ["new segment"]
+    extended = [*prompt, *sampled_ids, *added]
+    extended_text = chat.tokenizer.decode(extended, skip_special_tokens=False)
+    full_text = chat.tokenizer.decode(full_prompt, skip_special_tokens=False)
+    # None of these differences is a fault: what the policy sampled is never rewritten, and the
+    # detail tells how the template's own text differs.
+    if extended_text != full_text:
+        change = first_change(extended_text, full_text)
+        detail = f"the turn stays as sampled; the template would write {change}"
+    elif not getattr(chat.tokenizer, "verified", True):
+        detail = "text alike; tokens unverified: no tokenizer"
+    elif extended == full_prompt:
+        detail = "text and tokens alike"
+    else:
+        # The tokenizer would join characters across the border of two pieces that were encoded
+        # apart.
+        detail = "text alike; tokens split otherwise at a seam"
+    return Outcome.SUPPORTED, detail, []
+
 
 AUTO = "auto"
 """In place of a format's name: the format in which the template itself writes calls."""

@@ -8,7 +8,6 @@ def test_echo_keeps_the_contract() -> None:
 
 from ludus.contract import Finding, Report, RuleOutcome
 
-from .leaks import leaks
-from .suite import check_env, examine_env
+from .rules import check_env, examine_env, leaks
 
 __all__ = ["Finding", "Report", "RuleOutcome", "check_env", "examine_env", "leaks"]

@@ -1,22 +1,103 @@
-"""The environment under check, made from any handle, with a second instance to compare with."""
+"""The environment under check: made from any handle, played within a time limit, and recorded."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, repeat
+from types import FrameType
+from typing import Any
+
+import msgspec
 
 from ludus.contract import NotApplicable
-from ludus.errors import ConfigError, UnknownTask
-from ludus.wire.arguments import parse_served
+from ludus.errors import CheckFailed, ConfigError, RewardUnavailable, UnknownTask
+from ludus.messages import Message, Observation
+from ludus.verdict import Status
+from ludus.wire.address import parse_served
 
 from ..gym import GymEnv, make
-from ..protocol import TextEnv
+from ..protocol import Info, TextEnv
 from ..serving.connect import connect
-from ..session import EnvSession
+from ..session import EnvSession, Stepped
 from ..tasks import SPLITS, Task, TaskSet
-from .patience import STEP_TIMEOUT_S, PatientEnv
+
+STEP_TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 5.0
+
+
+class PatientEnv(GymEnv):
+    """A view of `gym` with a time limit on every call; after a late call, no further call is made.
+
+    The limit works on the main thread alone, where a signal (SIGALRM) interrupts the waiting call.
+    """
+
+    def __init__(self, gym: GymEnv, timeout_s: float, late: list[str]) -> None:
+        """Bound `gym`; instances of an environment share `late`, the calls given up."""
+        self.__dict__.update(gym.__dict__)
+        self._timeout_s, self._late = timeout_s, late
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Begin an episode; raises CheckFailed if `reset` takes longer than the limit."""
+        with self._bounded("reset()", self._timeout_s):
+            return super().reset(seed=seed, options=options)
+
+    def step(self, action: str | Message) -> Stepped:
+        """Play an action; raises CheckFailed if `step` takes longer than the limit."""
+        with self._bounded(f"step({action!r:.60})", self._timeout_s):
+            return super().step(action)
+
+    def close(self) -> None:
+        """Release the environment, unless an earlier call is stuck."""
+        with self._bounded("close()", CLOSE_TIMEOUT_S):
+            super().close()
+
+    @contextmanager
+    def _bounded(self, call: str, timeout_s: float) -> Generator[None]:
+        if self._late:
+            raise CheckFailed(self._late[0])
+        try:
+            with _alarm(timeout_s):
+                yield
+        except _Late as late:
+            self._late.append(
+                f"{call} did not come back within {timeout_s:g} s ({late}); bound what it waits "
+                "for: every episode that gets there would hang"
+            )
+            raise CheckFailed(self._late[0]) from None
+
+
+class _Late(BaseException):
+    """Interrupts a late call. The class is not an Exception, so that no handler of the environment
+    stops it.
+    """
+
+
+@contextmanager
+def _alarm(timeout_s: float) -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        assert frame is not None  # the signal interrupted some frame
+        raise _Late(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
 
 Checkable = str | type[TextEnv] | TextEnv | GymEnv
 LOOKED_AT = 12
@@ -115,3 +196,106 @@ def subject_of(env: Checkable) -> EnvUnderCheck:
     raise ConfigError(
         f"cannot check {env!r:.80}: hand in an id, 'URL#ID', or a TextEnv class or object"
     )
+
+
+MAX_STEPS = 256
+"""An episode that has not ended after this many steps is abandoned."""
+
+Choose = Callable[[], str | Message | None]
+
+
+@dataclass
+class Played:
+    """The record of an episode."""
+
+    seen: list[tuple[Observation, float, bool, bool]] = field(
+        default_factory=list[tuple[Observation, float, bool, bool]]
+    )
+    """The first observation with reward 0, then what each step returned."""
+    infos: list[Info] = field(default_factory=list[Info])
+    actions: list[str | Message] = field(default_factory=list[str | Message])
+
+    @property
+    def total(self) -> float:
+        """The return: the sum of the rewards."""
+        return sum(reward for _, reward, _, _ in self.seen)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the environment itself ended the episode."""
+        return self.seen[-1][2]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the episode was terminated or truncated."""
+        return self.seen[-1][2] or self.seen[-1][3]
+
+    def lines(self) -> list[bytes]:
+        """Return each step as JSON, so that two episodes can be compared."""
+        return [msgspec.json.encode(step) for step in self.seen]
+
+
+def play(gym: GymEnv, task_id: str, choose: Choose, *, seed: int = 0) -> Played:
+    """Play `task_id` until the episode ends or `choose` returns None.
+
+    Raises:
+        NotApplicable: a judge or a server that the reward needs is not available now.
+        CheckFailed: the reward could not be computed for another reason.
+    """
+    episode = Played()
+    observation, info = gym.reset(seed=seed, options={"task": task_id})
+    episode.seen.append((observation, 0.0, False, False))
+    episode.infos.append(info)
+    for _ in range(MAX_STEPS):
+        action = choose()
+        if action is None:
+            break
+        episode.actions.append(action)
+        observation, reward, terminated, truncated, info = _step(gym, action)
+        episode.seen.append((observation, reward, terminated, truncated))
+        episode.infos.append(info)
+        if episode.ended:
+            break
+    return episode
+
+
+def _step(gym: GymEnv, action: str | Message) -> tuple[Observation, float, bool, bool, Info]:
+    try:
+        return gym.step(action)
+    except RewardUnavailable as error:
+        if error.verdict.status is Status.UNAVAILABLE:
+            raise NotApplicable(str(error)) from None
+        raise CheckFailed(
+            f"the action {action!r:.60} led to {error}; if the policy is at fault, give it a low "
+            "reward; if step() or its scorer is, repair that"
+        ) from None
+
+
+def expert(env: TextEnv) -> Choose:
+    """Return the policy that says what `env.demonstrate()` says.
+
+    Raises:
+        CheckFailed: what `demonstrate` returns is not an action.
+    """
+
+    def choose() -> str | Message | None:
+        answer: object = env.demonstrate()
+        if answer is None or isinstance(answer, (str, Message)):
+            return answer
+        raise CheckFailed(
+            "demonstrate() must return what the expert says as a str, a Message, or None, got "
+            f"{type(answer).__name__}: {answer!r:.80}"
+        )
+
+    return choose
+
+
+def scripted(actions: Iterable[str | Message]) -> Choose:
+    """Return a policy that plays `actions` in order, then stops."""
+    remaining = chain(actions, repeat(None))
+    return lambda: next(remaining)
+
+
+def always(action: str | Message) -> Choose:
+    """Return a policy that repeats `action`."""
+    return lambda: action

@@ -9,7 +9,7 @@ from importlib.resources import files
 import msgspec
 
 from ludus.errors import ConfigError, UnknownEnv
-from ludus.offered import load_offered, offered_names
+from ludus.registry import load_offered, offered_names
 
 ENTRY_POINT_GROUP = "ludus.env_kinds"
 """The entry points by which a package offers a `EnvKind` of its own."""

@@ -1,4 +1,4 @@
-"""A `TextEnv` whose episodes are played in the interpreter of another project's environments."""
+"""Runs the programs of a policy for a peer's environment, in the sandbox of ludus."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from ludus import sandboxes
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, Observation
+from ludus.sandboxes.protocol import ExecutionStatus
 from ludus.verdict import Verdict
 
 from ..protocol import Briefing, Info, TextEnv
@@ -18,7 +20,27 @@ from ..tools import ToolSpec
 from .home import python_of
 from .kinds import EnvKind
 from .process import START_TIMEOUT_S, Child, PeerFailed, PeerLost, interpreter
-from .programs import run_program
+
+
+def run_program(question: dict[str, Any], left_s: float) -> dict[str, Any]:
+    """Run the Python program that a peer's environment asks to be run.
+
+    Args:
+        question: `run`, the program; `stdin`; `timeout_s`, the peer's own limit.
+        left_s: the seconds that are left of the step.
+
+    Returns:
+        `ok`, `stdout` and `stderr`.
+
+    Raises:
+        RuntimeError: the sandbox failed, so that nothing is known of the program.
+    """
+    limit = max(0.1, min(float(question["timeout_s"]), left_s))
+    ran = sandboxes.execute(str(question["run"]), stdin=str(question["stdin"]), timeout_s=limit)
+    if ran.status is ExecutionStatus.INFRA_ERROR:
+        raise RuntimeError(f"the sandbox failed: {ran.stderr[-300:]}")
+    return {"ok": ran.status is ExecutionStatus.OK, "stdout": ran.stdout, "stderr": ran.stderr}
+
 
 SEEDS_PER_SPLIT = 1 << 30
 """The generated tasks of a split: peers take seeds of 32 bits, of which each split has a range."""

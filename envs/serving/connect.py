@@ -14,18 +14,16 @@ from ludus.rewards.serving.client import RemoteGroupVerifier, RemoteVerifier, se
 from ludus.rewards.serving.reward_wire import Score, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
-from ludus.wire.affinity import choose
-from ludus.wire.async_transport import AsyncTransport
+from ludus.wire.address import choose
 from ludus.wire.carrier import Carrier
-from ludus.wire.client import Client, RetryPolicy, Traffic, run_blocking
+from ludus.wire.client import AsyncTransport, Client, RetryPolicy, Traffic, run_blocking
 from ludus.wire.codec import Format
 from ludus.wire.stream_client import ClientStream
 from ludus.wire.sync_transport import SyncTransport
 
 from ..gym import GymEnv
-from .client import BlockingSession, RemoteSession, card_of
+from .client import BlockingSession, OneByOne, RemoteSession, card_of, send_batch
 from .env_wire import EnvCard, EnvList, Operation, Reply
-from .operators import OneByOne, send_batch
 
 
 class RemoteServer:

@@ -27,7 +27,7 @@ from ludus.messages import (
     refuse_images,
 )
 from ludus.wire.faults import Fault, fault_of
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Context
 
 from ..protocol import Briefing

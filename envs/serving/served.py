@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ludus.errors import UnknownTask
-from ludus.wire.arguments import parse_served, told_arguments
+from ludus.wire.address import parse_served, told_arguments
 
 from ..gym import is_async_env
 from ..protocol import TextEnv

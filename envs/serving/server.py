@@ -12,9 +12,9 @@ import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
 from ludus.isolation import WorkerLimits
-from ludus.wire.arguments import refuse_repeated
+from ludus.wire.address import refuse_repeated
 from ludus.wire.faults import Fault, fault_of, status_of
-from ludus.wire.metrics import ServerMetrics
+from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
 from ludus.wire.strict import read_item
 

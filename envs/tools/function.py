@@ -1,4 +1,4 @@
-"""Tools made from typed Python functions: JSON Schema, validation, and the call.
+"""Reads what a docstring says about a function and its arguments (Google, NumPy or reST style).
 
     @tool
     def calculator(self, expression: str) -> str:
@@ -20,19 +20,22 @@ that cannot be computed).
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+import re
+import typing
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar, overload
+from typing import Annotated, Any, Literal, TypeVar, overload
 
 import msgspec
 
 from ludus.errors import InvalidTool, LudusError, ToolError
 from ludus.messages import ImagePart
 
-from .docstrings import read_docstring
-from .signature import Arguments, arguments_of, call_with, name_of, schema_of
+from .running import Late, Threads
 from .spec import (
     DEFAULT_TIMEOUT_S,
     MAX_ARGUMENT_BYTES,
@@ -42,7 +45,218 @@ from .spec import (
     ToolSpec,
     bounded,
 )
-from .threads import Late, Threads
+
+_GOOGLE_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
+_GOOGLE_ENTRY = re.compile(r"^\s+\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+_SECTION = re.compile(
+    r"^(?:Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?|See Also|"
+    r"References|Warnings?|Attributes|Keyword Args):?\s*$"
+)
+_REST_ARGUMENT = re.compile(
+    r"^\s*:(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)$"
+)
+_REST_FIELD = re.compile(r"^\s*:\w[^:]*:")
+_NUMPY_ENTRY = re.compile(r"^(\w+)(?:\s*:.*)?$")
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    r"""Return the description, without the sections, and the description of each argument.
+
+    >>> read_docstring("Add.\n\nArgs:\n    a: the first\n        number\n")
+    ('Add.', {'a': 'the first number'})
+    """
+    lines = text.expandtabs().splitlines()
+    end = next((i for i in range(len(lines)) if _begins_section(lines, i)), len(lines))
+    descriptions: dict[str, str] = {}
+    for index, line in enumerate(lines):
+        if _GOOGLE_HEADING.match(line):
+            descriptions |= _google(lines[index + 1 :])
+        elif line.strip() == "Parameters" and _is_rule(lines, index + 1):
+            descriptions |= _numpy(lines[index + 2 :])
+        elif match := _REST_ARGUMENT.match(line):
+            more_lines = _continuation(lines[index + 1 :])
+            descriptions[match[1]] = _join_lines(match[2], more_lines)
+    return "\n".join(lines[:end]).strip(), descriptions
+
+
+def _begins_section(lines: Sequence[str], index: int) -> bool:
+    """Return whether a line is the heading of a section, in any of the three styles."""
+    line = lines[index]
+    if _REST_FIELD.match(line):
+        return True
+    if not _SECTION.match(line):
+        return False
+    return line.rstrip().endswith(":") or _is_rule(lines, index + 1)
+
+
+def _is_rule(lines: Sequence[str], index: int) -> bool:
+    """Return whether a line is the row of hyphens under a heading of NumPy's style."""
+    return index < len(lines) and re.fullmatch(r"\s*-{3,}\s*", lines[index]) is not None
+
+
+def _google(lines: Sequence[str]) -> dict[str, str]:
+    """Return the descriptions of arguments in the lines after the heading `Args:`."""
+    descriptions: dict[str, str] = {}
+    # The argument whose description goes on, and the indent of its entry: a line with a deeper
+    # indent belongs to the description, also if it looks like an entry ("note: ...").
+    last, depth = "", 0
+    for line in lines:
+        if line.strip() and not line[0].isspace():
+            break
+        indent = len(line) - len(line.lstrip())
+        match = _GOOGLE_ENTRY.match(line)
+        if match and (not last or indent <= depth):
+            last, depth = match[1], indent
+            descriptions[last] = match[2].strip()
+        elif last and line.strip():
+            descriptions[last] = _join_lines(descriptions[last], [line])
+    return descriptions
+
+
+def _numpy(lines: Sequence[str]) -> dict[str, str]:
+    """Return the descriptions of arguments in the lines after `Parameters` and its rule."""
+    descriptions: dict[str, str] = {}
+    last = ""
+    for index, line in enumerate(lines):
+        if _begins_section(lines, index):
+            break
+        match = _NUMPY_ENTRY.match(line)
+        if match:
+            last = match[1]
+            descriptions[last] = ""
+        elif last and line.strip():
+            descriptions[last] = _join_lines(descriptions[last], [line])
+    return descriptions
+
+
+def _continuation(lines: Sequence[str]) -> list[str]:
+    """Return the lines that continue a reST field: the indented ones before the next field."""
+    continuation: list[str] = []
+    for line in lines:
+        if not line.strip() or not line[0].isspace() or _REST_FIELD.match(line):
+            break
+        continuation.append(line)
+    return continuation
+
+
+def _join_lines(first: str, more_lines: Sequence[str]) -> str:
+    stripped_lines = [line.strip() for line in (first, *more_lines)]
+    return " ".join(line for line in stripped_lines if line)
+
+
+_UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+Arguments = type[msgspec.Struct]
+T = TypeVar("T")
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function, a partial function, or a callable object."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def arguments_of(function: Callable[..., Any], described: dict[str, str]) -> Arguments:
+    """Return a struct with a field for each argument of `function`.
+
+    Args:
+        function: a function with annotations; an argument without annotation is text.
+        described: what the docstring says about each argument.
+
+    Raises:
+        InvalidTool: the signature cannot be described to a policy; the message says why.
+    """
+    name = name_of(function)
+    hints = _hints(function, name)
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError as error:
+        missing = "; a method takes self first" if inspect.ismethod(function) else ""
+        raise InvalidTool(f"tool {name!r}: {error}{missing}") from error
+    fields: list[Any] = []
+    for key, parameter in parameters.items():
+        if parameter.kind in _UNNAMED:
+            raise InvalidTool(
+                f"tool {name!r}: *{key} cannot be described to a policy; name each argument"
+            )
+        hint = hints.get(key, str)
+        if key in described:
+            hint = Annotated[hint, msgspec.Meta(description=described[key])]
+        fields.append((key, hint, *_default(parameter.default)))
+    try:
+        return _struct(name, fields)
+    except (TypeError, NameError) as error:
+        raise InvalidTool(
+            f"tool {name!r}: its arguments cannot be validated{_culprit(fields)}: {error}"
+        ) from error
+
+
+def _struct(name: str, fields: list[Any]) -> Arguments:
+    struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    msgspec.json.schema(struct)
+    msgspec.json.Decoder(struct)
+    return struct
+
+
+def _culprit(fields: list[Any]) -> str:
+    """Name the argument at fault, if a single argument alone is."""
+    for key, *rest in fields:
+        try:
+            _struct("Argument", [(key, *rest)])
+        except (TypeError, NameError):
+            return f", because of {key!r}"
+    return ""
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    target = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not inspect.isroutine(target) and not isinstance(target, type):
+        target = type(target).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except NameError as error:
+        raise InvalidTool(
+            f"tool {name!r}: an annotation cannot be resolved: {error}; define the type at the top "
+            "of its module"
+        ) from error
+
+
+def _default(value: Any) -> tuple[Any, ...]:
+    """Return a field's default, if any; each call gets a fresh copy of a mutable default."""
+    if value is inspect.Parameter.empty:
+        return ()
+    if isinstance(value, (list, dict, set, bytearray)):
+        return (msgspec.field(default_factory=functools.partial(copy.deepcopy, value)),)
+    return (value,)
+
+
+def schema_of(struct: Arguments, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the JSON Schema of the arguments, an object with referenced types under `$defs`."""
+    (reference,), components = msgspec.json.schema_components(
+        [struct], ref_template="#/$defs/{name}"
+    )
+    name = reference["$ref"].rpartition("/")[2]
+    schema = components.pop(name)
+    schema.pop("title", None)
+    for key, parameter in inspect.signature(function).parameters.items():
+        if isinstance(parameter.default, (list, dict, set)):
+            schema["properties"][key]["default"] = msgspec.to_builtins(parameter.default)
+    return {**schema, "$defs": components} if components else schema
+
+
+def call_with(function: Callable[..., T], arguments: dict[str, Any]) -> T:
+    """Call `function` with named arguments, even if some parameters are positional-only."""
+    parameters = inspect.signature(function).parameters.values()
+    by_position = [
+        parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY
+    ]
+    if not by_position:
+        return function(**arguments)
+    by_name = {key: value for key, value in arguments.items() if key not in by_position}
+    return function(*[arguments[key] for key in by_position], **by_name)
+
 
 logger = logging.getLogger(__name__)
 OnCrash = Literal["tell", "raise"]

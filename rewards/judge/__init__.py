@@ -1,12 +1,11 @@
 """Rubric judges: language models that grade what rules cannot, with every guard a reward needs."""
 
-from .aggregate import aggregate
 from .caller import Effort, JudgeCaller
 from .judge import RubricJudge, data_of, failure
 from .preference import PreferenceJudge
 from .prompt import about_item
 from .reading import read_item
-from .rubric import Aggregation, ItemKind, Rubric, RubricItem, load_rubric, read_rubric
+from .rubric import Aggregation, ItemKind, Rubric, RubricItem, aggregate, load_rubric, read_rubric
 from .settings import JudgeSettings, open_judge
 
 __all__ = [

@@ -1,9 +1,14 @@
-"""The rubric judge: a verifier whose criteria are read by a language model."""
+"""The rubric judge: a verifier whose criteria are read by a language model.
+
+Some judges pay texts such as ":" or "Solution" (the "master keys" of arXiv 2507.08794). A response
+without a single content word is worth 0 without a question.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
@@ -13,13 +18,33 @@ from ludus.verdict import Verdict
 
 from ..measured import KnownJudge
 from ..protocol import Sample
-from .aggregate import aggregate, fails_gate
 from .caller import Effort
 from .prompt import about_digit, about_item, about_items, about_whole
 from .reading import UnreadableVerdict, read_holistic, read_item, read_items
-from .rubric import Aggregation, Rubric, RubricItem, load_rubric, read_rubric
+from .rubric import Aggregation, Rubric, RubricItem, aggregate, fails_gate, load_rubric, read_rubric
 from .settings import JudgeSettings, open_judge
-from .shortcut import empty_answer
+
+_OPENERS = frozenset({
+    "a", "an", "and", "answer", "by", "conclusion", "explanation", "final", "here", "is", "let",
+    "let's", "okay", "problem", "process", "reasoning", "response", "result", "so", "solution",
+    "solve", "step", "sure", "the", "this", "thought", "us", "well",
+})  # fmt: skip
+"""Words that open an answer and say nothing by themselves."""
+
+
+def empty_answer(text: str) -> str:
+    """Return why a response needs no judge; "" if a judge is needed.
+
+    >>> empty_answer("Solution:")
+    'the response holds nothing to grade'
+    >>> empty_answer("Paris.")
+    ''
+    """
+    words = re.findall(r"[^\W_]+(?:'[^\W_]+)?", text.casefold())
+    if all(word in _OPENERS for word in words):
+        return "the response holds nothing to grade"
+    return ""
+
 
 T = TypeVar("T")
 Mode = Literal["hard", "samples", "logprobs"]

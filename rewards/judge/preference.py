@@ -17,11 +17,10 @@ from ludus.verdict import Verdict
 from ..measured import KnownJudge
 from ..protocol import Sample
 from .caller import Effort
-from .judge import data_of, failure
+from .judge import data_of, empty_answer, failure
 from .prompt import about_list, about_pair
 from .reading import UnreadableVerdict, read_choice, read_ranking
 from .settings import JudgeSettings, open_judge
-from .shortcut import empty_answer
 
 Scheme = Literal["all_pairs", "circular", "listwise"]
 Rating = Literal["win_rate", "bradley_terry"]

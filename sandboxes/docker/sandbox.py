@@ -28,12 +28,11 @@ from ..local.supervisor import PYTHON
 from ..local.user_ids import IDS_OF_PROCESS, user_ids
 from ..network import NetworkPolicy
 from ..protocol import MIB
-from . import host_image
+from . import roots
 from .config import Container, guest_mount, line_mount
 from .engine import DockerEngine, EngineFault
-from .interpreter import Interpreter, of_image
-from .slot import ContainerSlot
-from .suspects import Suspects
+from .roots import Interpreter, of_image
+from .slot import ContainerSlot, Suspects
 
 _PREFIX = "ludus-docker-"
 # Programs run as user ids of these ranges, above those of people and services. Where the engine
@@ -163,12 +162,12 @@ class DockerSandbox(SlotSandbox):
             own_packages=self._image.has_own_python,
         )
         if self._image.is_host:
-            host_image.write_etc(folder / "etc", plan.uid, plan.gid)
+            roots.write_etc(folder / "etc", plan.uid, plan.gid)
         image = self._image
         mounts = [*image.interpreter.mounts, guest_mount(), line_mount(folder)]
         if image.is_host:
             readable = self._readable(NETWORK if plan.network else LIGHT)
-            mounts += host_image.mounts(readable, self._packages, folder / "etc")
+            mounts += roots.mounts(readable, self._packages, folder / "etc")
         container = Container(
             image=image.id,
             python=image.interpreter.command,
@@ -201,7 +200,7 @@ def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> I
     """
     environment = {**policy.ENVIRONMENT, "LD_BIND_NOW": "1"}
     if name is None:
-        return Image(host_image.ensure_image(engine), "", Interpreter((PYTHON,)), environment)
+        return Image(roots.ensure_image(engine), "", Interpreter((PYTHON,)), environment)
     details = engine.image(name)
     if details is None:
         raise ConfigError(f"the Docker engine has no image {name!r}; try: docker pull {name}")

@@ -1,30 +1,35 @@
 """A slot in a container: started through the engine, reached over a Unix socket.
 
 Once it has connected to the driver, it is a slot like any other (decision 0416).
+
+Under gVisor the host's limits end the kernel that serves the container, perhaps a moment after the
+run that used them up, in the middle of the next run. So the first time a program is tried again
+elsewhere; the second time the program is blamed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import select
 import signal
 import socket
 import struct
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..guest.run import emptying
 from ..guest.run.plan import JailPlan
-from ..guest.run.request import Request
+from ..guest.run.request import Request, encode
 from ..local import process_tree
 from ..local.control_groups import BorrowedGroup, group_of
 from ..local.slots import START_TIMEOUT_S, RunOutcome, Slot, SlotLost
 from ..protocol import ExecutionStatus, Limits, Usage
 from .config import LINE_FOLDER, SOCKET, Container
 from .engine import DockerEngine, EngineFault
-from .suspects import Suspects
 
 _LOOK_EVERY_S = 0.25
 # `struct ucred` of a peer: pid, uid and gid.
@@ -252,3 +257,33 @@ def _listen(folder: Path) -> socket.socket:
     (folder / SOCKET).chmod(0o666)
     listener.listen(2)
     return listener
+
+
+_MOST = 1024
+
+
+class Suspects:
+    """Programs that were running when a container ended at a bound."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+
+    def is_second_time(self, request: Request) -> bool:
+        """Return whether this has happened to the program before; if not, remember the program."""
+        key = _key(request)
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        self._seen[key] = None
+        while len(self._seen) > _MOST:
+            self._seen.popitem(last=False)
+        return False
+
+    def clear(self, request: Request) -> None:
+        """Forget a program that has run to an end: what happened before was another's doing."""
+        if self._seen:
+            self._seen.pop(_key(request), None)
+
+
+def _key(request: Request) -> bytes:
+    return hashlib.sha256(encode(request, 0)).digest()

@@ -10,8 +10,8 @@ import msgspec
 
 from ludus.wire.faults import Refused
 
-from ..over_http.runner import Runner
 from ..protocol import MIB, ExecutionStatus, Limits, Program
+from ..serving.runner import Runner
 from .extraction import JOB_FILE, CodeBlock
 
 LIMITS = Limits(timeout_s=10, cpu_s=10, memory_bytes=512 * MIB, output_bytes=4 * MIB)

@@ -12,15 +12,14 @@ import binascii
 import math
 
 from ludus.errors import ConfigError, LudusError, RemoteError, RequestRejected, ServerFault
-from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client, RetryPolicy
+from ludus.wire.client import AsyncTransport, Client, RetryPolicy
 from ludus.wire.codec import Format
 
 from ..languages import find_language
 from ..open import REMOTE
-from ..over_http.client import try_patiently
 from ..paths import as_bytes, check_fetch, check_files
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
+from ..serving.client import try_patiently
 from . import fusion_wire as wire
 
 CLIENT_EXTRA_S = 10.0

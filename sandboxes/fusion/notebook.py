@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..over_http.runner import Runner
 from ..protocol import Execution, Program
+from ..serving.runner import Runner
 from .fusion_wire import CellResult
 from .notebook_kernel import CELLS_FILE
 

@@ -8,10 +8,12 @@ before; where they might, a new process is started.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from ..guest.run.request import PROVE, PROVE_PYTEST, SERVE, Request
 from ..local.runs import RunOutcome, SlotLost
@@ -19,9 +21,32 @@ from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
 from .options import GradeOptions, GradingFault, TestResult, UnusableTests
-from .reports import read_rows
 from .runners import GradingRunners
 from .sources import function_name, test_sources
+
+
+def read_rows(report: int, limit_bytes: int) -> list[dict[str, Any]]:
+    """Return the lines of the report that were written to their end, of its first `limit_bytes`.
+
+    The last line may be cut off, by the end of its writer or by the limit. What shows that is the
+    line break that it lacks, since a cut line may end with any character that the solution likes.
+    """
+    data = os.pread(report, min(os.fstat(report).st_size, limit_bytes), 0)
+    complete = data[: data.rfind(b"\n") + 1]
+    return [
+        {key: _sendable(value) for key, value in json.loads(line).items()}
+        for line in complete.splitlines()
+    ]
+
+
+def _sendable(value: object) -> object:
+    """Return a text without lone surrogates. A solution can put them into the text of an error, and
+    a verdict with them could not be encoded to be sent.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
 
 _REPORT_BYTES = 4 * MIB
 _GRACE_S = 0.05

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -24,9 +24,8 @@ from ..local.runs import SlotLost
 from ..local.slot_sandbox import SlotSandbox
 from ..protocol import ExecutionStatus, Sandbox
 from .calls import grade_calls
-from .compare import Comparison
 from .options import DEFAULT_OPTIONS, GradeOptions, GradingFault, TestResult, UnusableTests
-from .outputs import grade_outputs
+from .outputs import Comparison, grade_outputs
 
 __all__ = ["DEFAULT_OPTIONS", "GradeOptions", "Grading", "TestResult", "grade", "grade_in_detail"]
 
@@ -204,3 +203,39 @@ async def _grade(
     if KINDS[kind] == "pytest":
         verdict = msgspec.structs.replace(verdict, detail=f"proxied: {verdict.detail}")
     return Grading(verdict, tuple(results))
+
+
+@runtime_checkable
+class Grader(Protocol):
+    """A sandbox that grades by itself, such as a remote sandbox, whose server grades."""
+
+    async def grade_in_detail(
+        self,
+        solution: str,
+        tests: Sequence[object],
+        *,
+        kind: str = "assert",
+        options: GradeOptions = DEFAULT_OPTIONS,
+    ) -> Grading:
+        """Grade `solution` and return the result of each test; see
+        `ludus.sandboxes.grade_in_detail`.
+        """
+        ...
+
+
+async def grade_with(
+    sandbox: Sandbox,
+    solution: str,
+    tests: Sequence[object],
+    *,
+    kind: str = "assert",
+    options: GradeOptions = DEFAULT_OPTIONS,
+) -> Grading:
+    """Grade `solution` with whatever `sandbox` offers; see `ludus.sandboxes.grade_in_detail`.
+
+    Raises:
+        ConfigError: the kind or the comparison is unknown, or is not possible in this sandbox.
+    """
+    if isinstance(sandbox, Grader):
+        return await sandbox.grade_in_detail(solution, tests, kind=kind, options=options)
+    return await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)

@@ -24,9 +24,9 @@ from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_sandbox import SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, ExecutionStatus
+from .calls import read_rows
 from .hidden_tests import Grading, on_tier
 from .options import DEFAULT_OPTIONS, GradeOptions, TestResult
-from .reports import read_rows
 
 # Files with which a repository would configure pytest or the interpreter, or run code at its start.
 _LEFT_OUT = frozenset(

@@ -36,12 +36,11 @@ from ..protocol import (
     ProgramInputs,
     Sandbox,
 )
-from .companions import Companions
 from .control_groups import ControlGroups
 from .fetching import fetch_back
 from .missing_tools import blame_missing_tool
 from .mounts import certificate_places, package_folders, readable_places
-from .slot_pool import SlotPool, default_size
+from .slot_pool import Companions, SlotPool, default_size
 from .slots import Slot, SlotLost
 from .user_ids import first_user_id, user_ids
 

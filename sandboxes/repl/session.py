@@ -32,9 +32,8 @@ from ..guest.run.repl import LENGTH
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox, Usage
-from .cell_output import CellOutput
 from .frozen_snapshot import FrozenSnapshot, copyable, others_in
-from .session_processes import FirstSessionProcess
+from .session_processes import CellOutput, FirstSessionProcess
 from .session_tree import ProcessTree, SessionProcess
 from .snapshot_client import NotSnapshotable, SnapshotClient
 

@@ -1,4 +1,4 @@
-"""The processes that can be behind a session: the run of a slot, or a copy made from a snapshot.
+"""The processes that can be behind a session, and their output, read cell by cell.
 
 The first process of a session is the run of a slot. A *branch* is a running copy of a frozen
 snapshot, with a control group, files and descriptors of its own. `session_tree` has what they have
@@ -22,6 +22,44 @@ from ..local.process_tree import children_of
 from ..local.runs import RunOutcome
 from ..protocol import ExecutionStatus, Limits, Usage
 from .session_tree import ProcessTree, kill
+
+_READ_BYTES = 1 << 16
+
+
+class CellOutput:
+    """An output pipe of the session, of which at most `limit` bytes are kept for each cell."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.limit = self.size = 0
+        self._parts: list[bytes] = []
+        os.set_blocking(descriptor, False)
+
+    def drain(self) -> None:
+        """Read what the pipe holds now, and drop the bytes beyond the limit.
+
+        After 64 times the limit the call returns, so that the event loop can interrupt the cell.
+        """
+        with suppress(BlockingIOError):
+            while data := os.read(self.descriptor, _READ_BYTES):
+                self._parts.append(data[: max(0, self.limit - self.size)])
+                self.size += len(data)
+                # A cell that writes faster than this loop reads would hold the event loop here.
+                if self.size > 64 * self.limit:
+                    return
+
+    def start(self, limit: int) -> None:
+        """Set the limit for the next cell, and drop what was written between cells."""
+        self.limit = limit
+        self.drain()
+        self.size, self._parts = 0, []
+
+    def text(self) -> str:
+        """Return the kept output of the cell as text; bytes that are not valid UTF-8 are
+        replaced.
+        """
+        return b"".join(self._parts).decode("utf-8", "replace")
+
 
 _LOOK_EVERY_S = 0.25
 

@@ -24,9 +24,21 @@ def install() -> None:
 
 
 def _register() -> None:
-    from ludus.envs.gymnasium_ids import register_in_gymnasium
+    import gymnasium
 
-    register_in_gymnasium()
+    from ludus.envs.registry import on_register
+
+    def register(env_id: str) -> None:
+        if env_id not in gymnasium.registry:
+            gymnasium.register(
+                env_id,
+                entry_point="ludus.envs.gym:make",
+                kwargs={"env": env_id},
+                disable_env_checker=True,
+                order_enforce=False,
+            )
+
+    on_register(register)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

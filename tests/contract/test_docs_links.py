@@ -88,7 +88,7 @@ def test_every_page_that_code_names_is_there() -> None:
 
 def test_every_decision_that_is_cited_has_a_place() -> None:
     index = (ROOT / "docs" / "decisions" / "README.md").read_text("utf-8")
-    numbers = set(re.findall(r"^\| (\d{4}) ", index, re.MULTILINE))
+    numbers = set(re.findall(r"^- \[(\d{4})\]", index, re.MULTILINE))
     assert len(numbers) > 100
     missing = {
         (path.name, number)

@@ -6,8 +6,7 @@ from ludus.envs import env_ids
 from ludus.envs.checks import check_env
 from ludus.envs.serving.server import EnvService
 from ludus.errors import MissingExtra
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 SHIPPED = [env_id for env_id in env_ids() if env_id.startswith("ludus/")]
 

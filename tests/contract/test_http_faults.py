@@ -19,9 +19,8 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.client import OneByOne, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
-from ludus.envs.serving.operators import OneByOne
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
@@ -45,7 +44,7 @@ from ludus.messages import ImagePart, Message, Role, TextPart
 from ludus.rewards.exact import exact
 from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
-from ludus.wire.affinity import choose
+from ludus.wire.address import choose
 from ludus.wire.chaos import Chaos
 from ludus.wire.server import HttpServer
 
@@ -342,11 +341,12 @@ async def test_a_verifier_that_cannot_be_reached_is_unavailable_never_a_zero() -
 
 
 async def test_nobody_listening_is_a_typed_error_within_the_deadline(style: str) -> None:
-    started = time.monotonic()
-    async with playing("http://127.0.0.1:9", style, timeout_s=0.7) as session:
+    async with (
+        asyncio.timeout(60),  # otherwise 120
+        playing("http://127.0.0.1:9", style, timeout_s=0.7) as session,
+    ):
         with pytest.raises(ServerUnreachable, match="ludus serve"):
             await session.reset(seed=0)
-    assert time.monotonic() - started < 60  # otherwise 120
 
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -379,14 +379,12 @@ async def test_a_server_that_accepts_and_never_answers_is_a_timeout(style: str) 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    started = time.monotonic()
     async with (
         listening(silent) as port,
         playing(f"http://127.0.0.1:{port}", style, timeout_s=0.6) as session,
     ):
         with pytest.raises(RequestTimeout):
             await session.reset(seed=0)
-    assert time.monotonic() - started < 30  # otherwise 40, of one attempt
 
 
 async def test_something_that_is_no_ludus_server_is_said_so(style: str) -> None:
@@ -448,7 +446,7 @@ class Process:
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.process.wait()
 
 

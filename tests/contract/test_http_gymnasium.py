@@ -16,8 +16,7 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import LudusError, MissingExtra, UnknownEnv, UnknownTask
 from ludus.rewards.serving.server import ScoreService
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 SHIPPED = [env_id for env_id in env_ids() if env_id.startswith("ludus/")]
 

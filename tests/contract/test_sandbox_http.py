@@ -16,9 +16,9 @@ import pytest_asyncio
 
 from ludus.errors import ConfigError
 from ludus.sandboxes import open_sandbox
-from ludus.sandboxes.over_http.runner import Runner
-from ludus.sandboxes.over_http.sandbox_wire import Bounds
-from ludus.sandboxes.over_http.service import SandboxService
+from ludus.sandboxes.serving.runner import Runner
+from ludus.sandboxes.serving.sandbox_wire import Bounds
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

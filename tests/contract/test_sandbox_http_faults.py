@@ -22,11 +22,11 @@ import pytest
 
 from ludus.errors import ConfigError, ServerUnreachable, SessionGone, Unauthorized
 from ludus.sandboxes import Execution, ExecutionStatus, GradeOptions, Limits, open_sandbox
-from ludus.sandboxes.over_http.blocking import connect
-from ludus.sandboxes.over_http.runner import Runner
-from ludus.sandboxes.over_http.sandbox_wire import Bounds, ExecuteBody
-from ludus.sandboxes.over_http.service import SandboxService
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.blocking import connect
+from ludus.sandboxes.serving.runner import Runner
+from ludus.sandboxes.serving.sandbox_wire import Bounds, ExecuteBody
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.server import HttpServer
 
 SECRET = "s3cret/+ ü"
@@ -130,7 +130,7 @@ async def test_killed_its_slots_die_with_it() -> None:
             processes = descendants(server.process.pid)
             assert processes
             server.kill()
-            ends = time.monotonic() + 5
+            ends = time.monotonic() + 60
             while any(Path(f"/proc/{pid}").exists() for pid in processes):
                 assert time.monotonic() < ends, "slots outlived their server"
                 await asyncio.sleep(0.02)
@@ -217,6 +217,7 @@ async def test_two_sandboxes_of_one_process_share_nothing_and_end_apart() -> Non
 # --- overload -----------------------------------------------------------------------------------
 
 SLEEP = "import time; time.sleep(1)"
+LONG_SLEEP = "import time; time.sleep(4)"
 
 
 async def test_a_full_line_is_429_with_its_length_in_seconds() -> None:
@@ -250,13 +251,12 @@ async def test_a_full_line_is_429_with_its_length_in_seconds() -> None:
 async def test_who_waits_no_longer_than_it_wants_is_429() -> None:
     async with in_process(Bounds()) as server, aiohttp.ClientSession(server.url) as http:
         running = [
-            asyncio.create_task(_post(http, "/v1/execute", {"code": SLEEP})) for _ in range(2)
+            asyncio.create_task(_post(http, "/v1/execute", {"code": LONG_SLEEP})) for _ in range(2)
         ]
         await asyncio.sleep(0.3)
-        started = time.monotonic()
         status, reply = await _post(http, "/v1/execute", {"code": "1", "queue_timeout_s": 0.1})
         assert (status, "within 0.1 s" in reply["error"]["message"]) == (429, True)
-        assert time.monotonic() - started < 0.8
+        assert not any(task.done() for task in running)
         await asyncio.gather(*running)
 
 
@@ -334,7 +334,6 @@ async def test_a_request_that_is_wrong_raises_and_is_not_sent_again() -> None:
         in_process(Bounds(max_timeout_s=5)) as server,
         remote(server.url) as sandbox,
     ):
-        started = time.monotonic()
         with pytest.raises(ConfigError, match="timeout_s is 6; this server grants at most 5"):
             await sandbox.execute("1", limits=Limits(timeout_s=6, cpu_s=1, compile_s=1))
         with pytest.raises(ConfigError, match="is not 'exact'"):
@@ -346,7 +345,6 @@ async def test_a_request_that_is_wrong_raises_and_is_not_sent_again() -> None:
         )
         assert isinstance(answers[0], Execution)
         assert isinstance(answers[1], ConfigError)
-        assert time.monotonic() - started < 60
 
 
 async def test_an_oversized_batch_is_sent_in_pieces_and_an_oversized_program_raises() -> None:

@@ -12,10 +12,10 @@ import pytest_asyncio
 
 from ludus.errors import ConfigError, SessionGone
 from ludus.sandboxes import NotSnapshotable, open_sandbox
-from ludus.sandboxes.over_http.runner import Runner
-from ludus.sandboxes.over_http.sandbox_wire import Bounds
-from ludus.sandboxes.over_http.service import SandboxService
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.runner import Runner
+from ludus.sandboxes.serving.sandbox_wire import Bounds
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

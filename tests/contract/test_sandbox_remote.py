@@ -33,10 +33,10 @@ from ludus.sandboxes import (
 )
 from ludus.sandboxes.fusion.fusion_sandbox import FusionSandbox
 from ludus.sandboxes.fusion.routes import FusionService
-from ludus.sandboxes.grading.anywhere import grade_with
-from ludus.sandboxes.over_http.runner import Runner
-from ludus.sandboxes.over_http.service import SandboxService
+from ludus.sandboxes.grading.hidden_tests import grade_with
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.runner import Runner
+from ludus.sandboxes.serving.server import SandboxService
 from ludus.wire.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -38,11 +38,11 @@ def judge_url() -> Iterator[str]:
     loop, mock = asyncio.new_event_loop(), MockJudge()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    asyncio.run_coroutine_threadsafe(mock.start(), loop).result(timeout=30)
+    asyncio.run_coroutine_threadsafe(mock.start(), loop).result(timeout=60)
     yield mock.url
-    asyncio.run_coroutine_threadsafe(mock.stop(), loop).result(timeout=30)
+    asyncio.run_coroutine_threadsafe(mock.stop(), loop).result(timeout=60)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     loop.close()
 
 

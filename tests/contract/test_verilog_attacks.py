@@ -12,10 +12,16 @@ import shutil
 
 import pytest
 
-from ludus.envs.families.verilog.clauses import total
 from ludus.envs.families.verilog.modules import Module, draw_stimuli
-from ludus.envs.families.verilog.screening import RefusedDesign, screened
-from ludus.envs.families.verilog.simulation import bench_of, expected_output, graded, simulated
+from ludus.envs.families.verilog.problems import total
+from ludus.envs.families.verilog.simulation import (
+    RefusedDesign,
+    bench_of,
+    expected_output,
+    graded,
+    screened,
+    simulated,
+)
 from ludus.errors import ConfigError
 from ludus.sandboxes import execute
 from ludus.verdict import Status, Verdict

@@ -14,9 +14,14 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.families.verilog.clauses import COMBINATIONAL, total
-from ludus.envs.families.verilog.clocked import CLOCKED, accumulated, run_of_ones
 from ludus.envs.families.verilog.modules import Module, draw_stimuli
+from ludus.envs.families.verilog.problems import (
+    CLOCKED,
+    COMBINATIONAL,
+    accumulated,
+    run_of_ones,
+    total,
+)
 from ludus.envs.families.verilog.simulation import graded
 from ludus.errors import ConfigError, MissingExtra
 from ludus.sandboxes import execute

@@ -54,7 +54,7 @@ async def test_an_episode_whose_server_is_killed_is_excluded(env_id: str) -> Non
             turns += 1
             if turns == 2:
                 process.kill()
-                process.wait(timeout=10)
+                process.wait(timeout=60)
             return LOOK[env_id]
 
         episode = await asyncio.wait_for(play(env, ScriptedPolicy(act)), 60)

@@ -56,11 +56,13 @@ def pid() -> str:
     """Who is it."""
     return str(os.getpid())
 
+meeting = asyncio.Barrier(8)
+
 @server.tool()
-async def wait(seconds: float) -> str:
-    """Wait."""
-    await asyncio.sleep(seconds)
-    return "waited"
+async def meet() -> str:
+    """Wait for seven others."""
+    await meeting.wait()
+    return "met"
 
 @server.tool()
 async def freeze() -> str:
@@ -105,7 +107,7 @@ def http_server(script: Path) -> Generator[tuple[str, "subprocess.Popen[bytes]"]
         yield f"http://127.0.0.1:{port}/mcp", process
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 async def opened(server: McpServer, *, within_s: float = 30.0) -> dict[str, Tool]:
@@ -163,9 +165,8 @@ async def test_a_megabyte_is_not_even_sent(server: McpServer) -> None:
 
 async def test_calls_run_at_the_same_time(server: McpServer) -> None:
     tools = await opened(server)
-    started = time.monotonic()
-    await asyncio.gather(*[tools["wait"].call({"seconds": 4.0}) for _ in range(8)])
-    assert time.monotonic() - started < 24  # 32 one after the other
+    results = await asyncio.gather(*[tools["meet"].call({}) for _ in range(8)])
+    assert [result.content for result in results] == ["met"] * 8
 
 
 async def test_kill_9_in_the_middle_of_a_call_costs_that_call_and_no_more(script: Path) -> None:
@@ -201,7 +202,7 @@ async def test_a_server_that_hangs_is_given_up_and_started_again(script: Path) -
         first = (await tools["pid"].call({})).content
         late = await tools["freeze"].call({})
         assert (late.fault, late.content) == (ToolFault.TIMEOUT, "freeze: no answer within 2 s")
-        ends = time.monotonic() + 40
+        ends = time.monotonic() + 60
         while (again := await tools["pid"].call({})).error and time.monotonic() < ends:
             assert again.fault is ToolFault.TIMEOUT
         assert not again.error
@@ -220,12 +221,11 @@ async def test_a_server_that_starts_slower_than_a_call_may_take_comes_up(script:
 
 
 async def test_a_server_may_be_closed_while_it_starts() -> None:
-    async with McpServer([sys.executable, "-c", "import time; time.sleep(60)"]) as server:
+    async with McpServer([sys.executable, "-c", "import time; time.sleep(600)"]) as server:
         asking = asyncio.create_task(server.tools())
         await asyncio.sleep(0.5)
-        started = time.monotonic()
-        await server.close()
-        assert time.monotonic() - started < 25
+        async with asyncio.timeout(60):
+            await server.close()
         with pytest.raises((ServerUnreachable, asyncio.CancelledError)):
             await asking
 
@@ -281,7 +281,7 @@ async def test_an_episode_whose_server_cannot_be_had_counts_for_nothing(script: 
         async with McpServer(url) as server:
             tools = await opened(server)
             process.kill()
-            process.wait(10)
+            process.wait(60)
             env = AddedTools(build_env("ludus/arithmetic-v0"), list(tools.values()))
             lost = [ToolCall(name="add", arguments={"a": 1}, id="1")] * 2
             made = (await play(EnvSession(env), calling(*lost))).trajectories[0]
@@ -341,7 +341,7 @@ def our_http() -> Iterator[Callable[..., str]]:
     yield start
     for process in started:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         process.stderr.close()
 

@@ -23,8 +23,7 @@ from ludus.envs.serving.server import EnvService
 from ludus.errors import RewardUnavailable
 from ludus.messages import ToolCall, assistant
 from ludus.verdict import Status
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 pytest.importorskip("bm25s", reason="the extra 'search' is not installed")
 DATA = os.environ.get("LUDUS_DATA_DIR", "")
@@ -50,7 +49,7 @@ def post(url: str, body: object) -> Any:
     """As `requests.post(url, json=body).json()` sends it."""
     headers = {"Content-Type": "application/json", "Accept": "*/*"}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)
 
 
@@ -137,11 +136,11 @@ async def test_an_episode_whose_retriever_is_killed_is_excluded() -> None:
         await made.reset(seed=0)
         await made.step(SEARCH)
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
         with pytest.raises(RewardUnavailable) as caught:
             await made.step(SEARCH)
         assert caught.value.verdict.status is Status.UNAVAILABLE
-        episode = await asyncio.wait_for(play(made, ScriptedPolicy(lambda _: SEARCH)), 30)
+        episode = await asyncio.wait_for(play(made, ScriptedPolicy(lambda _: SEARCH)), 60)
         (trajectory,) = episode.trajectories
         assert trajectory.verdict.status is Status.UNAVAILABLE
         assert trajectory.verdict.reward is None
@@ -156,8 +155,8 @@ async def test_a_retriever_killed_while_an_episode_waits_is_no_reward_either() -
         made = make_async("ludus/search-v0", retriever=url, people=60, timeout_s=2.0)
         process.send_signal(signal.SIGSTOP)  # takes the request, and never answers
         asyncio.get_running_loop().call_later(0.5, process.kill)
-        episode = await asyncio.wait_for(play(made, ScriptedPolicy(lambda _: SEARCH)), 30)
-        assert process.wait(timeout=10) == -signal.SIGKILL
+        episode = await asyncio.wait_for(play(made, ScriptedPolicy(lambda _: SEARCH)), 60)
+        assert process.wait(timeout=60) == -signal.SIGKILL
         (trajectory,) = episode.trajectories
         assert trajectory.verdict.status is Status.UNAVAILABLE
         assert trajectory.verdict.reward is None
@@ -182,7 +181,7 @@ def test_a_token_in_the_path_serves_clients_and_episodes() -> None:
 def test_a_dead_retriever_is_no_reward_over_http_either() -> None:
     with retriever() as (url, process):
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
         service = EnvService([f"ludus/search-v0?retriever={url}&timeout_s=1"])
         with BackgroundServer(HttpServer([service])) as served:
             server = ludus.connect(served)
@@ -198,7 +197,7 @@ def test_a_dead_retriever_is_no_reward_over_http_either() -> None:
 def test_it_stops_on_sigterm_and_says_what_cannot_be() -> None:
     with retriever("--people", "60") as (_, process):
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     for arguments, words in [
         (["none.json"], "cannot read 'none.json'"),
         (["--topk", "0"], "--topk must be from 1"),

@@ -258,7 +258,7 @@ for _ in range(5): tunnel('127.0.0.2:{allowed.port}')
 print('open', flush=True); time.sleep(60)"""
     done = await sandbox.execute(code, network=True, limits=Limits(timeout_s=1.0))
     assert (done.status, done.stdout) == (ExecutionStatus.TIMEOUT, "open\n")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while allowed.open:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)

@@ -86,7 +86,7 @@ async def test_a_name_that_is_no_text_does_not_outlive_the_limit(sandbox: SlotSa
     code = (
         r"import ctypes, time; ctypes.CDLL(None).prctl(15, b'\xff) R (', 0, 0, 0); time.sleep(60)"
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         done = await sandbox.execute(code, limits=Limits(timeout_s=0.3))
     assert done.status is ExecutionStatus.TIMEOUT
 
@@ -115,7 +115,7 @@ async def test_a_slot_whose_waiting_child_was_killed_is_replaced(sandbox: SlotSa
     if sandbox.tier != "slots-root":
         pytest.skip("what waits in a container is not told from what guards it")
     async with sandbox.pool().take() as (slot,):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not slot.processes():  # on a busy machine it is still to be forked
                 await asyncio.sleep(0.01)
             (waiting,) = slot.processes()
@@ -146,11 +146,12 @@ async def test_output_beyond_the_limit_is_cut_there(sandbox: SlotSandbox) -> Non
 async def test_a_background_child_that_holds_stdout_does_not_delay_the_answer(
     sandbox: SlotSandbox,
 ) -> None:
-    code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(30)\nprint('done')"
-    started = time.monotonic()
-    done = await sandbox.execute(code)
+    code = (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\nprint('done')"
+    )
+    async with asyncio.timeout(120):
+        done = await sandbox.execute(code)
     assert done.stdout == "done\n"
-    assert time.monotonic() - started < 25  # the child sleeps 30
 
 
 async def test_nothing_of_one_run_is_left_for_the_next(sandbox: SlotSandbox) -> None:
@@ -316,7 +317,7 @@ async def test_slots_die_with_their_driver_and_leave_nothing_that_stays() -> Non
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
     pid = int((driver.communicate(timeout=30)[0] or "0").split()[0])
     assert driver.returncode == -signal.SIGKILL
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (left := _supervisors_of(pid)) and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     assert left == []
@@ -363,7 +364,7 @@ async def test_a_slot_whose_guardian_is_killed_while_it_starts_ends_too(tier: st
             if slots:
                 os.kill(supervisor, signal.SIGKILL)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while _lives(slots[0]):
                 await asyncio.sleep(0.01)
             assert (await asked).stdout == "1\n", "another slot has been started"

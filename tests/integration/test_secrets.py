@@ -21,8 +21,7 @@ from ludus.secret import Secret, without_credentials
 from ludus.trainer.config import RewardConfig, TrainConfig, VLLMConfig
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.folder import referring
-from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client
+from ludus.wire.client import AsyncTransport, Client
 
 PLANTED = "planted-5ecret-f00d"
 ENV = "ludus/arithmetic-v0"

@@ -282,7 +282,7 @@ async def test_the_probe_finds_a_head_that_was_left_behind(folder, learner, tmp_
 @pytest.fixture
 def reward(monkeypatch):
     """A verifier that a random policy gets something from now and then."""
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry._VERIFIERS, "registered", {})
     registry.register_verifier("test/letters", letters)
 
 

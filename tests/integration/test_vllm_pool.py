@@ -81,14 +81,14 @@ class ByHand:
     def kill(self):
         """Kill the server and its workers."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def until_ready(self):
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log.read_text()[-3000:]
             try:
-                with urllib.request.urlopen(f"{self.url}/health", timeout=5):
+                with urllib.request.urlopen(f"{self.url}/health", timeout=60):
                     return
             except OSError:
                 time.sleep(0.5)
@@ -150,7 +150,7 @@ class KillsOne:
 async def test_a_run_on_two_servers_outlives_one_and_takes_it_back(
     model, servers, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry._VERIFIERS, "registered", {})
     registry.register_verifier("test/letters", letters)
     config = TrainConfig(
         env="ludus/arithmetic-v0",

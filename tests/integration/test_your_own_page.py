@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.envs.checks.suite import RULES
+from ludus.envs.checks.rules import RULES
 from ludus.rewards.score import close_verifier, score_sample
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your_own.md").read_text()
@@ -65,7 +65,7 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)
-            server.wait(20)
+            server.wait(60)
     assert (tmp_path / "codes.html").stat().st_size > 1000
 
 

@@ -44,7 +44,7 @@ def serving() -> Serving:
             yield line.split(" at ")[1].strip()
         finally:
             server.terminate()
-            server.wait(timeout=30)
+            server.wait(timeout=60)
             server.stdout.close()
 
     return served

@@ -149,7 +149,7 @@ class NemoGym:
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def _answers(host: str, port: int) -> bool:

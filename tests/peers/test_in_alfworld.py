@@ -12,7 +12,7 @@ import pytest
 from ludus.envs import EnvSession, find_env
 from ludus.envs.checks import check_env
 from ludus.errors import ConfigError
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 from .in_pythons import python_with
 

@@ -8,7 +8,7 @@ import pytest
 import ludus
 from ludus.envs.checks import check_env
 from ludus.errors import ConfigError
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 from .in_pythons import python_with
 

@@ -40,7 +40,7 @@ def server() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.mark.filterwarnings("default")

@@ -13,7 +13,7 @@ from ludus.envs import GymEnv
 from ludus.envs.checks import check_env, examine_env
 from ludus.envs.outside.kinds import catalogue
 from ludus.errors import ConfigError
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 from .in_pythons import python_with
 

@@ -20,7 +20,7 @@ from ludus.envs.outside import Match
 from ludus.errors import ConfigError
 from ludus.messages import Message
 from ludus.verdict import Status
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 from .in_pythons import python_with
 

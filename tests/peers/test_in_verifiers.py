@@ -8,7 +8,7 @@ import ludus
 from ludus.envs.checks import check_env
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Status
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 from .in_pythons import python_with
 

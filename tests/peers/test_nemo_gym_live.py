@@ -21,7 +21,7 @@ from ludus.errors import RewardUnavailable
 from ludus.integrations.nemo_gym import rows
 from ludus.messages import ToolCall, assistant
 from ludus.verdict import Status
-from ludus.wire.arguments import format_served
+from ludus.wire.address import format_served
 
 from . import games
 from .conftest import Serving

@@ -22,8 +22,7 @@ from rich.console import Console
 from ludus.agent import Episode, Turn
 from ludus.agent.episodes import read_episodes
 from ludus.envs import make_async
-from ludus.envs.families.arithmetic.arithmetic_env import MISTAKEN_FOR
-from ludus.envs.families.arithmetic.expressions import OPERATORS
+from ludus.envs.families.arithmetic import MISTAKEN_FOR, OPERATORS
 from ludus.errors import ConfigError
 
 from ..config import (
@@ -38,6 +37,7 @@ from ..config import (
 from ..models.tiny import briefing_phrases, write_tiny_policy
 from ..run.journal import ProgressWatcher, sft_progress
 from ..run.report import write_report
+from ..settings.demos import DemoConfig
 from ..sft import run_sft
 from ..train import run_training
 
@@ -50,23 +50,6 @@ SERVER_STOP_S = 15.0
 MARKER = ".ludus-demo"
 """File name that marks a folder written by the demo; only such a folder is overwritten."""
 WRITTEN = ("model", "warm-start", "grpo", "server.log", "report.html")
-
-
-@dataclass(frozen=True, slots=True)
-class DemoConfig:
-    """The sizes of the demo."""
-
-    folder: str = "runs/demo"
-    """Folder to write, overwritten each time; must be missing, empty, or the folder of an earlier
-    demo.
-    """
-    seed: int = 0
-    warm_start_steps: int = 260
-    steps: int = 40
-    tasks_per_step: int = 16
-    group_size: int = 8
-    held_out_tasks: int = 256
-    """Number of held-out tasks, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)

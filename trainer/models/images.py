@@ -150,7 +150,7 @@ class ImageReader:
 
     def _decoded(self, image: ImagePart) -> Any:
         try:
-            from ludus.rewards.learned.images.decoding import BadImage, ImageLimits, decode_image
+            from ludus.rewards.learned.images.pixels import BadImage, ImageLimits, decode_image
             from ludus.rewards.learned.images.reading import read_image
         except MissingExtra:
             raise MissingExtra.of("image", needed_for="showing images to a model") from None

@@ -24,7 +24,7 @@ from ..models.loading import outline_model
 from ..models.model_paths import locate_model
 from ..ranks.group import place_of
 from ..recipes import plan_updates
-from ..recipes.resolve import told_correction
+from ..recipes.resolution import told_correction
 from ..rollout import Collector, open_source
 from ..rollout.context_check import check_context, row_length
 from ..rollout.scoring import open_verifiers

@@ -11,7 +11,7 @@ from ludus.envs import make_async
 from ludus.envs.protocol import Briefing
 from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from ..config import TrainConfig
 from ..recipes import Algorithm, UpdatePlan

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from ..config import TrainConfig
 from ..recipes.algorithm import Algorithm
 from ..recipes.conflicts import GROUP_ESTIMATORS
-from ..recipes.resolve import UpdatePlan, clip_rests
+from ..recipes.resolution import UpdatePlan, clip_rests
 
 
 @dataclass(frozen=True, slots=True)

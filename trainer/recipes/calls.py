@@ -18,8 +18,8 @@ from importlib import import_module
 
 from torch import Tensor
 
-from ludus.arguments import check_plain
 from ludus.errors import ConfigError
+from ludus.registry import check_plain
 
 from .. import algorithms
 from ..algorithms.aggregation import Sum

@@ -235,6 +235,14 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sampling: SamplingSettings = SamplingSettings()
     shaping: tuple[Shaping, ...] = ()
 
+    @property
+    def clip_rests(self) -> bool:
+        """Whether the recipe limits a ratio that is always 1, so that the clip never acts: with a
+        single update, and the learner as the old policy.
+        """
+        clips = "eps_high" in self.algorithm.loss_options
+        return clips and self.algorithm.ratio_to == "learner" and self.updates.count == 1
+
 
 def recipe_names() -> list[str]:
     """Return the names of the recipes that ludus ships.

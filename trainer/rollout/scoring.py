@@ -28,7 +28,7 @@ from ludus.rewards import GroupVerifier, Sample, Verifier, make_verifier
 from ludus.rewards.measured import KnownJudge, judges_of
 from ludus.secret import Secret
 from ludus.verdict import Status, Verdict
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from ..config import RewardConfig
 

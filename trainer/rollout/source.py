@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from ludus.envs import EnvSession, Task, make_async
 from ludus.envs.gym import Playable
 from ludus.envs.serving.connect import RemoteServer, connect
+from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.serving.own_server import OwnServer, may_block
-from ludus.envs.serving.own_threads import OwnThreads
 from ludus.errors import ConfigError
 from ludus.secret import Secret
-from ludus.wire.arguments import format_served, parse_served, told_arguments
+from ludus.wire.address import format_served, parse_served, told_arguments
 
 THREADS = 16
 CALL_S = 120.0

@@ -17,7 +17,7 @@ from ludus.config import as_table, read_toml
 from ludus.errors import ConfigError
 
 from ..recipes.recipe import Recipe
-from ..recipes.resolve import compare
+from ..recipes.resolution import compare
 from .replace_file import replace_file
 
 RECIPE_FILE = "recipe.json"

@@ -16,7 +16,7 @@ import msgspec
 from ludus.agent import Episode, Trajectory
 from ludus.agent.episodes import read_episodes
 from ludus.agent.templates.choice import TABLE_FILE
-from ludus.agent.viewer.rendering import asset, render
+from ludus.agent.viewer.page import asset, render
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall
 from ludus.metrics import read_metrics

@@ -1,4 +1,10 @@
-"""`ludus/calls-v0`: the policy says which functions to call, with which arguments.
+"""Reads function-calling problems from files in the Berkeley Function Calling Leaderboard's layout.
+
+    problems   {"id", "question": [[{"role", "content"}, ...]], "function": [{"name", ...}]}
+    answers    {"id", "ground_truth": [{"name": {"argument": [values that will do]}}]}
+
+Answers are in `possible_answer/` beside the problems, in a file of the same name, or in the rows
+themselves. A problem whose id begins with `irrelevance` needs no answer: no call is right there.
 
     user       Set the light in the hall to 40 per cent, in amber. Also: Track KX204418.
     assistant  set_light(room="hall", brightness=40, colour="amber")
@@ -11,18 +17,214 @@ load as they are. Without a file, requests are generated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ludus.messages import Message, ToolCall, assistant
+import msgspec
+
+from ludus.errors import ConfigError
+from ludus.messages import Message, Role, ToolCall, assistant, user
 from ludus.verdict import Verdict
 
+from ...problem_files import ProblemSet, rows_of, split_of
 from ...protocol import Briefing, Info, TextEnv
-from ...splits import ProblemSet
-from ...tasks import TaskSet
-from .generated import GeneratedCallProblems
-from .matching import example_of, fault_of_calls
-from .rows import CallProblem, load_problems
+from ...tasks import GeneratedTasks, Task, TaskSet, digest_of
+from ...tools import ToolSpec
+from .catalogue import FUNCTIONS, CatalogueFunction
+from .matching import OMITTED, Expected, as_tool, example_of, fault_of_calls
+
+ANSWERS_FOLDER = "possible_answer"
+UNANSWERED = "irrelevance"
+
+
+class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, the offered functions, and the expected calls."""
+
+    id: str
+    messages: list[Message]
+    """The request, as the messages of one turn."""
+    functions: list[ToolSpec]
+    """The functions on offer, as tools."""
+    expected: list[Expected]
+    """The expected calls; empty where no call is right."""
+
+    @property
+    def difficulty(self) -> float:
+        """The number of expected calls."""
+        return float(len(self.expected))
+
+
+def load_problems(sources: Sequence[str], answers: str = "") -> list[CallProblem]:
+    """Load the problems of some files.
+
+    Args:
+        sources: the files of problems, as `rows_of` reads them.
+        answers: the file of their answers; empty looks in `possible_answer/` beside each file.
+
+    Raises:
+        ConfigError: a file cannot be read, or a row is not such a problem; the message names it.
+    """
+    problems: list[CallProblem] = []
+    for source in sources:
+        beside = Path(source).parent / ANSWERS_FOLDER / Path(source).name
+        path = Path(answers) if answers else beside
+        # A file of answers that was named must exist; the one beside the problems need not, since
+        # the rows of problems may have the answers.
+        answer_rows = rows_of(str(path)) if answers or path.is_file() else []
+        answers_by_id = {str(row.get("id")): row.get("ground_truth") for row in answer_rows}
+        problems += [_problem(row, answers_by_id, source) for row in rows_of(source)]
+    if not problems:
+        raise ConfigError(f"no problems in {', '.join(map(repr, sources))}")
+    return problems
+
+
+def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) -> CallProblem:
+    """Convert a row of the file `source`, with the ground truth of each problem by id."""
+    identity = str(row.get("id", ""))
+    place = f"{source}, problem {identity!r}"
+    functions = row.get("function", [])
+    function_rows = functions if isinstance(functions, list) else [functions]
+    try:
+        # Of a conversation only the first turn is asked. A text becomes a user message.
+        question = row.get("question")
+        if isinstance(question, str):
+            messages = [Message(role=Role.USER, content=question)]
+        else:
+            if not isinstance(question, list) or not question:
+                raise ConfigError(f"there is no question: {str(question)[:80]!r}")
+            turn = question[0] if isinstance(question[0], list) else question
+            messages = [
+                Message(role=Role(message["role"]), content=str(message["content"]))
+                for message in turn
+            ]
+        truth = row.get("ground_truth", answers.get(identity))
+        if truth is None and not identity.startswith((UNANSWERED, f"live_{UNANSWERED}")):
+            raise ConfigError(
+                f"it has no answer; name the file of answers, or put it in {ANSWERS_FOLDER}/"
+            )
+        return CallProblem(
+            id=identity,
+            messages=messages,
+            functions=[as_tool(function) for function in function_rows],
+            expected=[
+                Expected(
+                    name,
+                    {
+                        key: value if isinstance(value, list) else [value]
+                        for key, value in arguments.items()
+                    },
+                )
+                for call in truth or []
+                for name, arguments in call.items()
+            ],
+        )
+    except (ConfigError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{place}: {error}") from None
+
+
+MAX_DRAWS = 5_000
+OPTION_RATE = 0.4
+"""The probability that a request asks for an optional argument."""
+_JOINED = ("Then: ", "Also: ", "And: ", "Besides: ")
+
+
+class GeneratedCallProblems:
+    """An endless supply of problems drawn from the catalogue.
+
+    Args:
+        calls: the fewest and the most calls a request asks for.
+        functions: how many functions a problem offers, the needed ones included.
+        irrelevant: the share of requests that no offered function can meet.
+    """
+
+    def __init__(self, calls: tuple[int, int], functions: int, irrelevant: float) -> None:
+        if not 1 <= calls[0] <= calls[1] <= 8:
+            raise ConfigError(f"need 1 <= min_calls <= max_calls <= 8, got {calls[0]}, {calls[1]}")
+        if not calls[1] <= functions <= len(FUNCTIONS) - calls[1]:
+            raise ConfigError(
+                f"functions must be from max_calls ({calls[1]}) to {len(FUNCTIONS) - calls[1]}, "
+                f"got {functions}"
+            )
+        if not 0 <= irrelevant <= 1:
+            raise ConfigError(f"irrelevant is a share, got {irrelevant}")
+        self._calls, self._functions, self._irrelevant = calls, functions, irrelevant
+
+    def tasks(self, split: str) -> GeneratedTasks:
+        """Return an endless task set; the difficulty of a task is the number of expected calls."""
+        return _Tasks(split, self)
+
+    def problem(self, task: Task) -> CallProblem:
+        """Return the first problem drawn from the task's seed that is of the task's split."""
+        rng = random.Random(f"calls/{task.seed}")
+        for _ in range(MAX_DRAWS):
+            count = rng.randint(*self._calls)
+            kinds = rng.sample(FUNCTIONS, self._functions + count)
+            requests = [_ask(kind, rng) for kind in rng.choices(kinds[:count], k=count)]
+            texts = [text for text, _ in requests]
+            question = texts[0] + "".join(f" {rng.choice(_JOINED)}{text}" for text in texts[1:])
+            is_irrelevant = rng.random() < self._irrelevant
+            offered_kinds = kinds[count:] if is_irrelevant else kinds[: self._functions]
+            rng.shuffle(offered_kinds)
+            # The split depends on the text alone, so the same request never occurs in two splits.
+            if split_of(question) != task.split:
+                continue
+            return CallProblem(
+                id=task.id,
+                messages=[user(question)],
+                functions=[_tool(kind) for kind in offered_kinds],
+                expected=[] if is_irrelevant else [expected for _, expected in requests],
+            )
+        raise AssertionError("one request in ten falls into the smallest split")
+
+
+class _Tasks(GeneratedTasks):
+    def __init__(self, split: str, problems: GeneratedCallProblems) -> None:
+        super().__init__(split)
+        self._problems = problems
+
+    def at(self, index: int) -> Task:
+        """Return the task at `index`, with the difficulty and a digest of the problem."""
+        task = super().at(index)
+        problem = self._problems.problem(task)
+        function_names = sorted(function.name for function in problem.functions)
+        return msgspec.structs.replace(
+            task,
+            difficulty=problem.difficulty,
+            problem=digest_of(problem.messages[0].text, *function_names),
+        )
+
+
+def _ask(function: CatalogueFunction, rng: random.Random) -> tuple[str, Expected]:
+    """Draw the sentence that requests a call of `function`, and the expected call."""
+    arguments: dict[str, list[Any]] = {}
+    texts: dict[str, str] = {}
+    added = ""
+    for slot in function.slots:
+        value, words = slot.draw(rng)
+        if not slot.optional:
+            arguments[slot.name], texts[slot.name] = [value], words
+        elif rng.random() < OPTION_RATE:
+            arguments[slot.name] = [value]
+            added += slot.phrase.format(words)
+        else:
+            arguments[slot.name] = [slot.default, OMITTED]
+    # The phrases of optional arguments stand before the closing mark.
+    request = rng.choice(function.requests).format(**texts)
+    text, mark = (request[:-1], "?") if request.endswith("?") else (request, ".")
+    return f"{text}{added}{mark}", Expected(function.name, arguments)
+
+
+def _tool(function: CatalogueFunction) -> ToolSpec:
+    properties = {
+        slot.name: {**slot.schema, "default": slot.default} if slot.optional else slot.schema
+        for slot in function.slots
+    }
+    required = [slot.name for slot in function.slots if not slot.optional]
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return ToolSpec(name=function.name, description=function.description, parameters=parameters)
+
 
 NO_CALL = "None of these functions can do that."
 

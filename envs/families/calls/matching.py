@@ -1,4 +1,4 @@
-"""Compares the calls of a turn with the expected calls, by name and argument by argument.
+"""Converts function descriptions, in the form that data sets use, into tools with JSON Schema.
 
 The rules are those of the Berkeley Function Calling Leaderboard's AST check (bfcl_eval,
 ast_checker), for a single call and for several in any order. What is expected of an argument is a
@@ -15,7 +15,73 @@ from typing import Any
 
 import msgspec
 
+from ludus.errors import ConfigError
 from ludus.messages import ToolCall
+
+from ...tools import ToolSpec
+
+_NAMES = {
+    "dict": "object", "hashmap": "object", "float": "number", "double": "number", "int": "integer",
+    "long": "integer", "short": "integer", "byte": "integer", "bool": "boolean", "str": "string",
+    "char": "string", "list": "array", "tuple": "array", "arraylist": "array",
+}  # fmt: skip
+_KNOWN = {"object", "number", "integer", "boolean", "string", "array", "null"}
+_KEPT = (
+    "description",
+    "enum",
+    "default",
+    "items",
+    "properties",
+    "required",
+    "minItems",
+    "maxItems",
+)
+
+
+def as_tool(function: Mapping[str, Any]) -> ToolSpec:
+    """Convert a function's description into a tool.
+
+    Raises:
+        ConfigError: the function has no name.
+    """
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a function has no name: {str(dict(function))[:120]}")
+    parameters = function.get("parameters")
+    schema = as_schema(parameters if isinstance(parameters, Mapping) else {})
+    described = str(function.get("description") or name)
+    return ToolSpec(
+        name=name,
+        description=described,
+        parameters={"properties": {}, **schema, "type": "object"},
+    )
+
+
+def as_schema(raw_schema: object) -> dict[str, Any]:
+    """Convert a parameter description to JSON Schema, whatever language the type names come from.
+
+    >>> as_schema({"type": "dict", "properties": {"x": {"type": "float", "optional": True}}})
+    {'type': 'object', 'properties': {'x': {'type': 'number'}}}
+    """
+    if not isinstance(raw_schema, Mapping):
+        return {}
+    schema: dict[str, Any] = {}
+    kind = str(raw_schema.get("type", "")).lower()
+    kind = _NAMES.get(kind, kind)
+    if kind in _KNOWN:
+        schema["type"] = kind
+    for key in _KEPT:
+        if key not in raw_schema:
+            continue
+        value = raw_schema[key]
+        if key == "properties" and isinstance(value, Mapping):
+            schema[key] = {name: as_schema(inner) for name, inner in value.items()}
+        else:
+            schema[key] = as_schema(value) if key == "items" else value
+    if kind == "array" and "items" not in schema:
+        schema["items"] = {}
+    return schema
+
 
 OMITTED = ""
 """Among the acceptable values: the argument may be left out."""

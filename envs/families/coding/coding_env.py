@@ -21,9 +21,8 @@ from ludus.rewards import Sample
 from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
 
-from ...problem_files import ProblemFiles
+from ...problem_files import ProblemFiles, ProblemSet
 from ...protocol import Info, TextEnv
-from ...splits import ProblemSet
 from ...tasks import TaskSet
 from .generated import GeneratedCodingProblems
 from .problems import CodingProblem, CodingRows

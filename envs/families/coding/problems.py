@@ -24,7 +24,7 @@ from typing import Any, Never
 import msgspec
 
 from ludus.rewards.coding import GOLD_OPTIONS
-from ludus.sandboxes.grading.literals import literal
+from ludus.sandboxes.grading.sources import literal
 from ludus.sandboxes.guest.testing.harness import PLAIN
 
 from ...problem_files import UnusableRow

@@ -1,4 +1,10 @@
-r"""`ludus/coding-tools-v0`: the policy runs code, reads the error, and submits a program.
+r"""A sandbox session that the tools of an episode share.
+
+The session is opened when it is first needed. It lives on the process-wide background loop,
+whatever loop the environment runs on.
+
+*Who is at fault*: if the code that ran ended the session, the policy is told, and the next call
+begins a new session. If the sandbox is unavailable or breaks, the episode is unusable.
 
     user       Write a Python function `solve(items: list[int]) -> int` that ...
     assistant  run(code="def solve(items): ...\nsolve([1, 2])")
@@ -13,18 +19,208 @@ submission in a separate sandbox. An answer without a call is submitted as it is
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Unpack
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from ludus.errors import ConfigError, RewardUnavailable
+from ludus.background import background_loop
+from ludus.errors import ConfigError, RemoteError, RewardUnavailable, SessionGone, ToolError
 from ludus.messages import Message, ToolCall, assistant
+from ludus.sandboxes import Execution, ExecutionStatus, Limits, Session, SlotSandbox
+from ludus.sandboxes.api import default_sandbox
+from ludus.sandboxes.local.slots import SlotLost
+from ludus.sandboxes.protocol import MIB, Sandbox
+from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.remote_repl import RemoteRepl
 from ludus.verdict import Verdict
 
 from ...protocol import Info
 from ...tools import ToolResult, tool
 from .coding_env import Coding, text_of
-from .workbench import MAX_RUN_S, TOOL_TIMEOUT_S, Workbench, shown
+
+T = TypeVar("T")
+AnySession = Session | RemoteRepl
+
+OPEN_TIMEOUT_S = 60.0
+"""Seconds that an episode waits for a free session before the episode is given up."""
+FILE_TIMEOUT_S = 30.0
+"""Seconds that reading or writing a file may take. Code that ran in a session can keep it from
+answering, so a late answer is charged to the policy; an honest session answers in milliseconds.
+"""
+TOOL_TIMEOUT_S = 180.0
+"""A limit above the time to open a session plus the longest run. The limits that matter are inside
+the tool, where it is known whose fault a delay is.
+"""
+MAX_RUN_S = 60.0
+"""The longest `run_timeout_s` an environment may offer."""
+
+_LIMITS = Limits(timeout_s=6 * 3600, cpu_s=600, memory_bytes=512 * MIB, output_bytes=MIB)
+_IDLE_TTL_S = 3600.0
+
+
+class Workbench:
+    """Holds at most a single open sandbox session.
+
+    Args:
+        files: written into each new session; path -> content.
+        prepare: code that is run in each new session.
+    """
+
+    def __init__(self, files: Mapping[str, str] | None = None, *, prepare: str = "") -> None:
+        self._files = dict(files or {})
+        self._prepare = prepare
+        self._session: AnySession | None = None
+
+    async def run(self, code: str, *, timeout_s: float) -> Execution:
+        """Run a cell of Python.
+
+        Raises:
+            ToolError: the code that ran ended the session; the text tells the policy.
+            RewardUnavailable: there is no sandbox, or it broke.
+        """
+        patience = timeout_s + FILE_TIMEOUT_S
+        return await _on_background(
+            self._within(lambda session: session.run(code, timeout_s=timeout_s), patience)
+        )
+
+    async def write(self, path: str, content: str) -> None:
+        """Write a file.
+
+        Raises:
+            ToolError: the path is not allowed or taken, or the session ended.
+            RewardUnavailable: there is no sandbox, or it broke.
+        """
+        files = {path: content.encode("utf-8", "replace")}
+        await _on_background(self._within(lambda session: session.write(files), FILE_TIMEOUT_S))
+
+    async def read(self, path: str) -> str:
+        """Read a file, as UTF-8 with undecodable bytes replaced.
+
+        Raises:
+            ToolError: there is no such file, or the session ended.
+            RewardUnavailable: there is no sandbox, or it broke.
+        """
+        data = await _on_background(
+            self._within(lambda session: session.read(path), FILE_TIMEOUT_S)
+        )
+        return data.decode("utf-8", "replace")
+
+    async def close(self) -> None:
+        """End the session. The workbench may be used again and then opens a new session."""
+        if self._session is not None:
+            await _on_background(self._drop())
+
+    async def _within(self, work: Callable[[AnySession], Awaitable[T]], timeout_s: float) -> T:
+        session = self._session or await self._open()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await work(session)
+        except SessionGone as error:
+            await self._drop()
+            # Whether the sandbox ended the session, and not the code of the policy.
+            if (
+                session.lost
+                if isinstance(session, Session)
+                else any(words in str(error) for words in _LOST_OVER_THERE)
+            ):
+                raise _unusable(f"the sandbox failed: {error}") from error
+            raise ToolError(f"{error}; the next call begins a new one") from error
+        except RemoteError as error:
+            await self._drop()
+            raise _unusable(f"the sandbox failed: {error}") from error
+        except TimeoutError as error:
+            await self._drop()
+            raise ToolError("the session did not answer and was ended") from error
+        # a late answer would be taken for the answer to the next request
+        except asyncio.CancelledError:
+            await self._drop()
+            raise
+        except (ConfigError, OSError) as error:
+            raise ToolError(str(error)) from error
+
+    async def _open(self) -> AnySession:
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                session = self._session = await _open_session(await default_sandbox())
+                if self._files:
+                    await session.write(self._files)
+                if self._prepare:
+                    await session.run(self._prepare)
+                return session
+        except (ConfigError, SlotLost, RemoteError, OSError) as error:  # OSError: TimeoutError too
+            await self._drop()
+            reason = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"
+            raise _unusable(f"no sandbox session: {reason}") from error
+        except asyncio.CancelledError:  # the session is only half prepared
+            await self._drop()
+            raise
+
+    async def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+async def _open_session(sandbox: Sandbox) -> AnySession:
+    """Open a session in the sandbox. Raises ConfigError: the tier has no sessions."""
+    if isinstance(sandbox, SlotSandbox):
+        return await Session.open(sandbox, limits=_LIMITS, idle_ttl_s=_IDLE_TTL_S)
+    if isinstance(sandbox, RemoteSandbox):
+        return await sandbox.open_repl(cpu_s=_LIMITS.cpu_s)
+    raise ConfigError(f"the tier {sandbox.tier!r} has no sessions")
+
+
+_LOST_OVER_THERE = (
+    "since this server",
+    "the server stopped",
+    "it was idle",
+    "it was older",
+    "slot",
+)
+"""Words by which a server says that a REPL ended for reasons of the server's own.
+
+The messages are written in `sandboxes/serving/repls.py`.
+"""
+
+
+def _unusable(reason: str) -> RewardUnavailable:
+    return RewardUnavailable(Verdict.unavailable(reason))
+
+
+async def _on_background(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` on the background loop, from any event loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
+
+
+def shown(execution: Execution, *, timeout_s: float, max_letters: int) -> str:
+    """Return what a policy is shown of a run: the output, and how the run ended if not normally."""
+    parts = [execution.stdout, execution.stderr]
+    text = "".join(f"{part.rstrip()}\n" for part in parts if part.strip())
+    cut_text = shortened(text, max_letters)
+    ending = _ENDINGS.get(execution.status, "").format(timeout_s=timeout_s)
+    return (cut_text + ending).rstrip() or "(no output)"
+
+
+_ENDINGS = {
+    ExecutionStatus.TIMEOUT: "[stopped after {timeout_s:g} s]",
+    ExecutionStatus.OUTPUT_LIMIT: "[stopped: too much output]",
+    ExecutionStatus.OOM: "[stopped: out of memory]",
+}
+
+
+def shortened(text: str, max_letters: int) -> str:
+    r"""Shorten a text to about `max_letters` characters: the beginning and the end are kept.
+
+    >>> shortened("abcdefgh", 4)
+    'ab\n[... 4 letters left out ...]\ngh'
+    """
+    if len(text) <= max_letters:
+        return text
+    half = max_letters // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[... {left_out} letters left out ...]\n{text[-half:]}"
 
 
 class ProblemSettings(TypedDict, total=False):

@@ -26,14 +26,12 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 
+from ...problem_files import split_of
 from ...protocol import Briefing, Info, TextEnv
-from ...splits import split_of
 from ...tasks import SPLITS, GeneratedTasks, Task
 from ...tools import Tool
-from .game import FunctionGame
-from .lists import LargestRun, Pair, Rising
-from .maps import Islands, Loop, Roads
-from .moves import Merge, Shorten, Sort
+from .moves import FunctionGame, Merge, Shorten, Sort
+from .problems import Islands, LargestRun, Loop, Pair, Rising, Roads
 
 GAMES: dict[str, type[FunctionGame]] = {
     game.name: game

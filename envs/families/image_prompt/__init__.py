@@ -1,6 +1,6 @@
 """`ludus/image-prompt-v0`: write prompts for an image generator."""
 
-from .generator import ImageGenerator, Pixels, ShapeRenderer
 from .image_prompt_env import ImagePrompt
+from .pictures import ImageGenerator, Pixels, ShapeRenderer
 
 __all__ = ["ImageGenerator", "ImagePrompt", "Pixels", "ShapeRenderer"]

@@ -24,15 +24,23 @@ from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, user
 from ludus.rewards import Sample, Verifier, make_verifier
 from ludus.verdict import Verdict
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
+from ...problem_files import split_of
 from ...protocol import Briefing, TextEnv
-from ...splits import split_of
 from ...tasks import GeneratedTasks, Task, digest_of
-from .generator import ImageGenerator, ShapeRenderer, png_of
-from .scenes import Cluster, draw_scene, likeness, prompt_of, request_of, said, told
-from .seeing import seen
-from .words import PLACES, SAID_COUNTS
+from .pictures import ImageGenerator, ShapeRenderer, png_of, seen
+from .scenes import (
+    PLACES,
+    SAID_COUNTS,
+    Cluster,
+    draw_scene,
+    likeness,
+    prompt_of,
+    request_of,
+    said,
+    told,
+)
 
 CHECK = "check"
 MAX_DRAWS = 10_000

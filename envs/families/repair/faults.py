@@ -6,11 +6,10 @@ import random
 from dataclasses import dataclass
 from functools import cache
 
-from ...splits import split_of
+from ...problem_files import split_of
 from ...tasks import Task
 from .cases import LibraryFunction, library
-from .kills import KILLS
-from .mutations import mutants
+from .mutations import KILLS, mutants
 from .survey import ENDLESS
 
 _FEWEST_FAILING = 2

@@ -12,10 +12,9 @@ from ludus.messages import user
 from ludus.verdict import Verdict
 from ludus.wire.client import RetryPolicy
 
-from .answers import normalize
 from .documents import Document, Hit, document
 from .protocol import MAX_DOCUMENTS, Retriever
-from .questions import SearchQuestion
+from .questions import SearchQuestion, normalize
 
 SPARE = 20
 """How many further documents are retrieved in the search for documents that do not help."""

@@ -1,4 +1,7 @@
-"""Makes questions about a theme, each with the right query and queries that are nearly right.
+"""The themes of databases: two kinds of things, and a table of links.
+
+The databases are small, with ties, empty values and rows without any link, so that a query that
+happens to be right on one database is wrong on another.
 
 A mistake is a query that somebody who misread the question would write: the databases a task is
 judged on are chosen so that each mistake gives wrong rows.
@@ -7,10 +10,209 @@ judged on are chosen so that each mistake gives wrong rows.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from .themes import TableKind, Theme
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """A table of things with a unique label, a category and a number."""
+
+    table: str
+    one: str
+    """The singular noun, for questions."""
+    many: str
+    label: str
+    """The column with the unique name of a thing."""
+    category: str
+    values: tuple[str, ...]
+    number: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """A theme: two kinds of things and the links from left to right."""
+
+    left: TableKind
+    right: TableKind
+    links: str
+    """The name of the table of links."""
+    link: str
+    """The singular noun for a link, for questions."""
+    verb: str
+    """What a left thing has done to a right thing: `ordered`."""
+    number: str
+    """The column with the number of a link."""
+    low: int
+    high: int
+
+    @property
+    def left_id(self) -> str:
+        """The column in which a link refers to the left thing."""
+        return f"{self.left.one.replace(' ', '_')}_id"
+
+    @property
+    def right_id(self) -> str:
+        """The column in which a link refers to the right thing."""
+        return f"{self.right.one.replace(' ', '_')}_id"
+
+
+_TOWNS = ("Avel", "Bryn", "Corl", "Dunmar", "Esk", "Falden")
+
+THEMES: tuple[Theme, ...] = (
+    Theme(
+        TableKind("customers", "customer", "customers", "name", "town", _TOWNS, "age", 18, 80),
+        TableKind("products", "product", "products", "title", "category",
+             ("garden", "kitchen", "office", "sport", "toys"), "price", 5, 60),
+        "orders", "order", "ordered", "quantity", 1, 9,
+    ),
+    Theme(
+        TableKind("students", "student", "students", "name", "house",
+             ("Ash", "Birch", "Cedar", "Elm", "Oak"), "height", 150, 195),
+        TableKind("courses", "course", "courses", "title", "faculty",
+             ("arts", "law", "medicine", "music", "physics"), "credits", 2, 12),
+        "enrolments", "enrolment", "enrolled in", "score", 0, 20,
+    ),
+    Theme(
+        TableKind("members", "member", "members", "name", "town", _TOWNS, "visits", 0, 30),
+        TableKind("books", "book", "books", "title", "genre",
+             ("crime", "essays", "history", "poetry", "travel"), "pages", 80, 400),
+        "loans", "loan", "borrowed", "days", 1, 28,
+    ),
+    Theme(
+        TableKind("pilots", "pilot", "pilots", "name", "base", _TOWNS, "experience", 0, 25),
+        TableKind("aircraft", "aircraft", "aircraft", "tail", "maker",
+             ("Arrow", "Comet", "Finch", "Heron", "Swift"), "seats", 2, 40),
+        "flights", "flight", "flown", "hours", 1, 12,
+    ),
+    Theme(
+        TableKind("doctors", "doctor", "doctors", "name", "ward",
+             ("east", "north", "south", "west", "annex"), "salary", 40, 90),
+        TableKind("patients", "patient", "patients", "name", "town", _TOWNS, "age", 1, 95),
+        "visits", "visit", "visited", "minutes", 5, 60,
+    ),
+    Theme(
+        TableKind("restorers", "restorer", "restorers", "name", "studio",
+             ("attic", "cellar", "gallery", "loft"), "rate", 20, 60),
+        TableKind("paintings", "painting", "paintings", "title", "style",
+             ("abstract", "baroque", "cubist", "naive", "realist"), "width", 20, 200),
+        "restorations", "restoration", "restored", "cost", 100, 500,
+    ),
+    Theme(
+        TableKind("growers", "grower", "growers", "name", "valley",
+             ("amber", "green", "long", "stone", "wide"), "fields", 1, 20),
+        TableKind("crops", "crop", "crops", "title", "season",
+             ("autumn", "spring", "summer", "winter"), "weeks", 4, 40),
+        "harvests", "harvest", "harvested", "tonnes", 1, 30,
+    ),
+    Theme(
+        TableKind("players", "player", "players", "name", "country",
+             ("Andra", "Belor", "Cerin", "Dovar", "Estia"), "rating", 50, 99),
+        TableKind("clubs", "club", "clubs", "title", "league",
+             ("first", "second", "third", "youth"), "founded", 1880, 1960),
+        "contracts", "contract", "signed for", "seasons", 1, 6,
+    ),
+)  # fmt: skip
+
+LABELS = (
+    *("Ada", "Bo", "Cai", "Dov", "Eli", "Fay", "Gus", "Hal", "Ines", "Jun", "Kit", "Lea", "Mo"),
+    *("Nia", "Ove", "Pia", "Quin", "Rae", "Sol", "Tam", "Uma", "Vik", "Wyn", "Xen", "Yara", "Zoe"),
+)
+"""Names of things, of either kind; the wording of a question never uses them."""
+
+
+Value = None | int | float | str
+Row = list[Value]
+NO_NUMBER = 0.12
+"""The probability that the number of a row is NULL."""
+
+
+class Database(msgspec.Struct, frozen=True, kw_only=True):
+    """A database's tables as plain data."""
+
+    schema: list[str]
+    """A CREATE TABLE statement per table."""
+    rows: dict[str, list[Row]]
+    """The rows of each table, by table name, with every column in order."""
+
+
+def schema_of(theme: Theme) -> list[str]:
+    """Return the CREATE TABLE statements of a theme."""
+    return [
+        *(
+            f"CREATE TABLE {kind.table} (\n  id INTEGER PRIMARY KEY,\n  {kind.label} TEXT NOT NULL "
+            f"UNIQUE,\n  {kind.category} TEXT NOT NULL,\n  {kind.number} INTEGER\n)"
+            for kind in (theme.left, theme.right)
+        ),
+        f"CREATE TABLE {theme.links} (\n  id INTEGER PRIMARY KEY,\n"
+        f"  {theme.left_id} INTEGER NOT NULL REFERENCES {theme.left.table}(id),\n"
+        f"  {theme.right_id} INTEGER NOT NULL REFERENCES {theme.right.table}(id),\n"
+        f"  {theme.number} INTEGER NOT NULL\n)",
+    ]
+
+
+def draw_database(theme: Theme, rng: random.Random) -> Database:
+    """Draw a database: 3 to 12 rows of each kind, up to 30 links, and sometimes none."""
+    left, right = _draw_rows(theme.left, rng), _draw_rows(theme.right, rng)
+    links = rng.choice((0, rng.randint(1, 8), rng.randint(8, 30), rng.randint(8, 30)))
+    limits = [theme.low, theme.high, rng.randint(theme.low, theme.high)]
+    rows = {
+        theme.left.table: left,
+        theme.right.table: right,
+        theme.links: [
+            [number + 1, rng.choice(left)[0], rng.choice(right)[0],
+             rng.choice(limits) if rng.random() < 0.4 else rng.randint(theme.low, theme.high)]
+            for number in range(links)
+        ],
+    }  # fmt: skip
+    return Database(schema=schema_of(theme), rows=rows)
+
+
+def _draw_rows(kind: TableKind, rng: random.Random) -> list[Row]:
+    count = rng.randint(3, 12)
+    labels = rng.sample(LABELS, count)
+    # Few values make ties; drawing them anew for each database makes averages differ.
+    values = rng.sample(kind.values, rng.randint(2, len(kind.values)))
+    numbers = [rng.randint(kind.low, kind.high) for _ in range(max(2, count * 2 // 3))]
+    return [
+        [
+            index + 1,
+            label,
+            rng.choice(values),
+            None if rng.random() < NO_NUMBER else rng.choice(numbers),
+        ]
+        for index, label in enumerate(labels)
+    ]
+
+
+def fill(connection: sqlite3.Connection, database: Database) -> None:
+    """Create the tables of `database` on `connection` and insert the rows."""
+    for statement in database.schema:
+        connection.execute(statement)
+    for table, rows in database.rows.items():
+        if rows:
+            places = ",".join("?" * len(rows[0]))
+            connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+
+
+@contextmanager
+def opened(database: Database) -> Generator[sqlite3.Connection]:
+    """Open `database` in memory, for queries of ours."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        fill(connection, database)
+        yield connection
+
+
+def run_trusted(database: Database, sql: str) -> list[Row]:
+    """Run a query of ours, and never a query that a policy wrote."""
+    with opened(database) as connection:
+        return [list(row) for row in connection.execute(sql).fetchall()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ludus.errors import RewardUnavailable, ToolError
 from ludus.rewards.pool import Fate, PoolLimits, WorkerPool
 from ludus.verdict import Verdict
 
-from .databases import Database
+from .queries import Database
 from .worker import QueryRequest, QueryResult, Results
 
 TARGET = "ludus.envs.families.sql.worker:run"

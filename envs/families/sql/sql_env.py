@@ -25,11 +25,19 @@ from ...protocol import Briefing, Info, TextEnv
 from ...tasks import SPLITS, GeneratedTasks, Task, TaskSet, digest_of
 from ...tools import tool
 from ..arithmetic import split_of
-from .databases import Database, Value, draw_database, schema_of
-from .queries import MAX_LEVEL, SqlQuestion, draw_question
+from .compare import Suite, build_suite
+from .queries import (
+    MAX_LEVEL,
+    THEMES,
+    Database,
+    SqlQuestion,
+    Theme,
+    Value,
+    draw_database,
+    draw_question,
+    schema_of,
+)
 from .runner import TooCostly, run_untrusted
-from .suite import Suite, build_suite
-from .themes import THEMES, Theme
 from .worker import QueryResult
 
 MAX_DRAWS = 2_000

@@ -19,7 +19,7 @@ from contextlib import closing
 
 import msgspec
 
-from .databases import Database, Row, fill
+from .queries import Database, Row, fill
 
 MAX_STEPS = 2_000_000
 """The budget of a query in steps of SQLite's virtual machine."""

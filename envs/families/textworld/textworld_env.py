@@ -23,9 +23,7 @@ from ludus.messages import Message
 
 from ...protocol import Info, TextEnv
 from ...tasks import TaskSet
-from .engine import TextworldGame
-from .games import GameFolder, Games, MadeGames
-from .view import Situation, View, answer
+from .games import GameFolder, Games, MadeGames, Situation, TextworldGame, View, answer
 
 MAX_COMMAND_CHARS = 200
 

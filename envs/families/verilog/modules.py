@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from ludus.errors import ConfigError
 
-from ...splits import split_of
+from ...problem_files import split_of
 from ...tasks import GeneratedTasks, Task
-from .clauses import COMBINATIONAL, Clause, Inputs, mask
-from .clocked import CLOCKED
+from .problems import CLOCKED, COMBINATIONAL, Clause, Inputs, mask
 
 NAME = "top_module"
 KINDS = ("combinational", "clocked")

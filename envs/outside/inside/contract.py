@@ -8,9 +8,11 @@ A reset and a step are answered with plain dictionaries, which become JSON:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 
 class PeerRefusal(ValueError):
@@ -85,3 +87,21 @@ def refuse_unknown(name: str, known: list[str], what: str) -> None:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"; near: {', '.join(near)}" if near else ""
     raise PeerRefusal(f"no {what} named {name!r}{hint}")
+
+
+SPLITS = ("train", "validation", "test")
+Item = TypeVar("Item")
+
+
+def split(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, list[Item]]:
+    """Return the items of each split: about a tenth for validation, and a tenth for test.
+
+    A list of fewer than three items is all for training. Equal keys are in one split.
+    """
+    listed = list(items)
+    found: dict[str, list[Item]] = {name: [] for name in SPLITS}
+    for item in listed:
+        share = hashlib.blake2b(key(item).encode(), digest_size=4).digest()[0] / 256
+        named = SPLITS[0 if share >= 0.2 else 1 if share >= 0.1 else 2]
+        found[named if len(listed) > 2 else "train"].append(item)
+    return found

@@ -22,8 +22,8 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, Role, ToolCall, tool_result
 from ludus.verdict import Verdict
 
+from ...problem_files import ProblemSet
 from ...protocol import Briefing, Info, TextEnv
-from ...splits import ProblemSet
 from ...tasks import TaskSet
 from ...tools import ToolSpec
 from ..inside.contract import PeerBroken, as_reward

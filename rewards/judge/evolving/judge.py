@@ -17,14 +17,12 @@ from ludus.verdict import Status, Verdict
 
 from ...measured import KnownJudge
 from ...protocol import Sample
-from ..aggregate import aggregate
 from ..caller import Effort
-from ..judge import RubricJudge, data_of, failure
+from ..judge import RubricJudge, data_of, empty_answer, failure
 from ..prompt import VERSION
 from ..reading import UnreadableVerdict
-from ..rubric import Rubric, read_rubric
+from ..rubric import Rubric, aggregate, read_rubric
 from ..settings import JudgeSettings
-from ..shortcut import empty_answer
 from .admit import Rejection, admit
 from .buffer import RubricBuffer, State, TrackedCriterion
 from .propose import about_contrast, read_proposals

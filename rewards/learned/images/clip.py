@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
 
 from .clip_checkpoint import ClipSizes, clip_config, is_openai_format, our_tensors
-from .decoding import Image
-from .pixels import Pixels, clip_pixels, clip_processor_pixels, unit_pixels
+from .pixels import Image, Pixels, clip_pixels, clip_processor_pixels, unit_pixels
 from .scorer import ImageScorer, affine_head, normalised, resized_bicubic, shorter_side_crop
 from .weights import WrongCheckpoint, digest, load_strictly, read_checkpoint
 

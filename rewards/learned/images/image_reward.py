@@ -18,8 +18,7 @@ from transformers import BertTokenizer, BlipVisionConfig, BlipVisionModel
 from transformers.models.blip.configuration_blip import BlipTextConfig
 from transformers.models.blip.modeling_blip_text import BlipTextModel
 
-from .decoding import Image
-from .pixels import Pixels, clip_pixels
+from .pixels import Image, Pixels, clip_pixels
 from .scorer import ImageScorer, affine_head, normalised, shorter_side_crop
 from .weights import WrongCheckpoint, digest, load_strictly, read_checkpoint
 

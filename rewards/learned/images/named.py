@@ -17,8 +17,8 @@ from ludus.errors import ConfigError
 
 from ..batching import MAX_BATCH, MAX_WAIT_MS
 from .clip import Aesthetic, ClipScore, ClipScorer, HpsV2, PickScore
-from .decoding import Image, ImageLimits
 from .image_reward import ImageReward
+from .pixels import Image, ImageLimits
 from .scorer import ImageScorer, ModelInput
 from .verifier import ImageVerifier
 from .weights import Wanted, find_weights

@@ -17,7 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from ludus.messages import ImagePart, Message, Role
 
 from ...protocol import Sample
-from .decoding import BadImage, ImageLimits
+from .pixels import BadImage, ImageLimits
 
 MAX_PROMPT = 100_000
 """Characters of a prompt; every model here reads only its first words."""

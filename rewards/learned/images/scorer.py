@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from ludus.errors import ConfigError
 
-from .decoding import Image
-from .pixels import Pixels
+from .pixels import Image, Pixels
 
 
 @dataclass(frozen=True)

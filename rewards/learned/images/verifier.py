@@ -22,7 +22,7 @@ from ludus.verdict import Verdict
 
 from ...protocol import Sample
 from ..batching import MAX_BATCH, MAX_WAIT_MS
-from .decoding import BadImage, Image, ImageLimits, decode_image
+from .pixels import BadImage, Image, ImageLimits, decode_image
 from .reading import image_of, prompt_of, read_image
 
 

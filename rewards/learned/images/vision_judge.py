@@ -14,7 +14,7 @@ from ludus.verdict import Verdict
 from ...judge import RubricJudge
 from ...judge.prompt import JudgeData
 from ...protocol import Sample
-from .decoding import BadImage, Image, ImageLimits, decode_image
+from .pixels import BadImage, Image, ImageLimits, decode_image
 from .reading import image_of, prompt_of, read_image
 
 

@@ -12,8 +12,8 @@ from ...judge.caller import Effort, JudgeCaller, JudgeServer
 from ...judge.prompt import JudgeQuestion, repaired
 from ...judge.reading import UnreadableVerdict
 from ...judge.store import JudgementStore
+from .head import AskerSettings, HeadSettings
 from .policy_text import NoRoomToAnswer, PolicyText
-from .settings import AskerSettings, HeadSettings
 from .weights import model_folder
 
 T = TypeVar("T")

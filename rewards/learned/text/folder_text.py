@@ -16,6 +16,7 @@ from ludus.messages import Message
 
 from ..batching import MicroBatcher
 from .conversation import Conversations
+from .head import HeadSettings
 from .loading import (
     device_of,
     filler_for,
@@ -26,7 +27,6 @@ from .loading import (
     weight_bytes,
 )
 from .policy_text import NoRoomToAnswer
-from .settings import HeadSettings
 from .weights import text_digest, weights_digest
 
 DEFAULT_SETTINGS = HeadSettings()

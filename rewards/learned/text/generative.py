@@ -11,14 +11,13 @@ from ludus.errors import BudgetExceeded, ConfigError, RemoteError
 from ludus.verdict import Verdict
 
 from ...judge.caller import Effort, JudgeCaller
-from ...judge.judge import data_of, failure
+from ...judge.judge import data_of, empty_answer, failure
 from ...judge.prompt import about_item, about_whole
 from ...judge.reading import UnreadableVerdict, read_holistic, read_item
 from ...judge.rubric import RubricItem
-from ...judge.shortcut import empty_answer
 from ...protocol import Sample
 from .asking import open_asker
-from .settings import AskerOptions, AskerSettings
+from .head import AskerOptions, AskerSettings
 
 Form = Literal["score", "verdict"]
 NAME = "generative-reward"

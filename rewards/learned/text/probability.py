@@ -16,8 +16,8 @@ from ludus.verdict import Verdict
 
 from ...protocol import Sample
 from .conversation import prompt_messages, response_messages
+from .head import FolderOptions, HeadSettings
 from .policy_text import PolicyText
-from .settings import FolderOptions, HeadSettings
 from .weights import model_folder
 
 Mean = Literal["probability", "logprob", "product"]

@@ -17,8 +17,7 @@ from .conversation import (
     response_messages,
     says_nothing,
 )
-from .head import Head, HeadModel
-from .settings import HeadOptions, HeadSettings
+from .head import Head, HeadModel, HeadOptions, HeadSettings
 from .weights import text_digest
 
 Template = Literal["chat", "pair"]

@@ -15,14 +15,13 @@ from ludus.messages import system, user
 from ludus.verdict import Verdict
 
 from ...judge.caller import Effort, JudgeCaller
-from ...judge.judge import data_of, failure
+from ...judge.judge import data_of, empty_answer, failure
 from ...judge.prompt import SYSTEM, JudgeQuestion, marked, object_schema
 from ...judge.reading import UnreadableVerdict, verdict_of
-from ...judge.shortcut import empty_answer
 from ...protocol import Sample
 from .asking import Asker, TextAsker, open_asker
+from .head import AskerOptions, AskerSettings
 from .policy_text import PolicyText
-from .settings import AskerOptions, AskerSettings
 
 NAME = "self-grading"
 LOWEST, HIGHEST = 1, 10

@@ -12,11 +12,11 @@ from contextlib import suppress
 from types import CodeType, ModuleType
 
 from ..run import one_core
-from . import failures, needs, peer, proxies, scopes, value_wire
+from . import failures, peer, proxies, scopes, value_wire
 from .idiom_words import WORDS
 from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass, NamedClass
+from .scopes import ALIASES, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, without_solution
-from .traceless import ALIASES, MODULE_NAMES
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
 
@@ -100,8 +100,8 @@ class TestHarness(TestsLine):
         sources: list[str] = job["tests"]  # type: ignore[assignment]
         if any("import" in source for source in sources):
             with without_solution():
-                if lacking := needs.missing_modules(sources, own={from_module}):
-                    raise BrokenTests(needs.not_installed(lacking))
+                if lacking := scopes.missing_modules(sources, own={from_module}):
+                    raise BrokenTests(scopes.not_installed(lacking))
         classes = any(word[:1].isupper() for word in words - _BUILTIN_NAMES)
         if (
             not classes
@@ -162,7 +162,7 @@ class TestHarness(TestsLine):
             for name in suspects & self._modules_used():
                 self._import(name)
         if self._absent:
-            raise BrokenTests(needs.not_installed(sorted(set(self._absent.values()))))
+            raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
         try:
             self.resolve(sorted({*wanted, entry_point} - set(self.names) - {""}))
         except BaseException as error:

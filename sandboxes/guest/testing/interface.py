@@ -15,9 +15,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterable, Mapping
 
-from .names import NamesOfTests
+from .names import NamesOfTests, last_name
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
-from .syntax import last_name
 
 _CATCHING = (
     "raises", "assertRaises", "assertRaisesRegex", "isinstance", "issubclass", "assertIsInstance",

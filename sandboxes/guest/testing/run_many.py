@@ -16,7 +16,7 @@ from types import CodeType
 
 from ..run.request import Request, receive
 from .run_tests import PEER, Job, TestHarness, write_rows
-from .traceless import leave_no_trace
+from .scopes import leave_no_trace
 
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
 """The words to the driver: the tests run here; they need a fresh process; they are over."""

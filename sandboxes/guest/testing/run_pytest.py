@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..run.request import Request
-from . import failures, needs
+from . import failures, scopes
 from .harness import BrokenTests, Job, TestHarness, all_names
 from .run_tests import PEER, REPORT, write_rows
 from .solution_line import without_solution
@@ -96,7 +96,7 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     try:
         import pytest  # a large module, which only these children load
     except ImportError:
-        raise BrokenTests(needs.not_installed(["pytest"])) from None
+        raise BrokenTests(scopes.not_installed(["pytest"])) from None
 
     pytest.main([*arguments, _FILE], plugins=[results])
     number = 0

@@ -1,10 +1,25 @@
-"""Which global names a source loads and which it binds, as Python's own compiler sees it."""
+"""What the sources of tests show before they run: names, missing modules, and traces.
+
+The decision comes from the tests' own sources and from what is installed, before anything of the
+solution runs.
+
+The decision comes from their syntax, against a list of what is allowed: assertions, plain
+statements and pure built-in functions. Tests that import, touch a module's attributes, define a
+class or call a built-in that acts on anything but its arguments get a fresh process.
+"""
 
 from __future__ import annotations
 
+import builtins
+import importlib.util
 import re
 import symtable
+import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
 
 
 def global_names(sources: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -47,3 +62,89 @@ def loaded_before_bound(sources: list[str], names: set[str]) -> str:
         except SyntaxError:
             continue  # the statement goes on in the next line
     return ""
+
+
+def missing_modules(sources: Iterable[str], own: set[str]) -> list[str]:
+    """Return the top-level modules that the sources import and that are not installed here, but for
+    `own`, the modules of the solution.
+
+    An import inside a `try` does not count, since those tests can do without the module.
+    """
+    import ast  # a large module that is rarely needed
+
+    module_names: set[str] = set()
+    for source in sources:
+        waiting: list[ast.AST] = [ast.parse(source)]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Import):
+                module_names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                module_names.add(node.module or "")
+            if not isinstance(node, ast.Try):
+                waiting += ast.iter_child_nodes(node)
+    return sorted({name.partition(".")[0] for name in module_names - own if not is_installed(name)})
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the top-level module of `name` can be imported here."""
+    top = name.partition(".")[0]
+    if sys.modules.get(top) is not None:
+        return True
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def not_installed(names: Iterable[str]) -> str:
+    """Return the message for the author of the tests."""
+    return f"the tests need {', '.join(names)}, which is not installed where they run"
+
+
+ALIASES = {"np": "numpy", "pd": "pandas"}
+"""The modules that usual short names stand for."""
+
+MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
+"""Names that may stand for a module where tests use them."""
+
+_NODES = frozenset(
+    """
+    Module Expr Assert Assign AnnAssign AugAssign FunctionDef Return For While If Pass Break
+    Continue Try ExceptHandler Raise arguments arg keyword comprehension
+    BoolOp NamedExpr BinOp UnaryOp Lambda IfExp Dict Set List Tuple ListComp SetComp DictComp
+    GeneratorExp Compare Call FormattedValue JoinedStr Constant Attribute Subscript Starred Name
+    Slice Load Store And Or Add Sub Mult MatMult Div Mod Pow LShift RShift BitOr BitXor BitAnd
+    FloorDiv Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+
+_PURE = frozenset(
+    """
+    abs all any bin bool bytes callable chr complex dict divmod enumerate filter float format
+    frozenset hasattr hash hex id int isinstance issubclass iter len list map max min next oct ord
+    pow print range repr reversed round set slice sorted str sum tuple type zip
+    Ellipsis NotImplemented __name__
+    """.split()  # noqa: SIM905
+)
+_EXCEPTIONS = frozenset(
+    name
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException)
+)
+_IMPURE = (frozenset(dir(builtins)) | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
+
+
+def leave_no_trace(tests: list[ast.Module]) -> bool:
+    """Return whether all tests are of the harmless kind."""
+    import ast  # a large module, which only the children that grade many times load
+
+    for test in tests:
+        for node in ast.walk(test):
+            name: str = getattr(node, "id", "")
+            attribute: str = getattr(node, "attr", "")
+            if name in _IMPURE or attribute.startswith("_"):
+                return False
+            if getattr(node, "decorator_list", None) or type(node).__name__ not in _NODES:
+                return False
+    return True

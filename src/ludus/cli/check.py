@@ -16,13 +16,13 @@ from rich.text import Text
 from ludus.background import run_on_loop
 from ludus.contract import Report, RuleOutcome
 from ludus.envs.checks import examine_env
-from ludus.envs.checks.patience import STEP_TIMEOUT_S
+from ludus.envs.checks.subject import STEP_TIMEOUT_S
 from ludus.envs.serving.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.checks import examine_verifier
 from ludus.rewards.score import close_verifier
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 from ludus.wire.faults import Refused
 from ludus.wire.strict import decode_request
 

@@ -1,14 +1,15 @@
-"""`ludus eval`: measure a policy on an environment."""
+"""`ludus eval`: play episodes with a policy, and report the results with intervals."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 import tyro
@@ -22,26 +23,128 @@ from ludus.agent import (
     EpisodeLimits,
     Policy,
     RandomPolicy,
+    Sampling,
     ScriptedPolicy,
     TokenPolicy,
     opening_of,
 )
-from ludus.agent.context import ContextSettings
-from ludus.agent.episode_images import line_of
+from ludus.agent.context import ContextSettings, make_context
+from ludus.agent.episodes import line_of
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.agent.images import refuse_unseen
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
-from ludus.envs.serving.own_threads import OwnThreads
+from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, MissingExtra
+from ludus.llm import TokenBudget
 from ludus.messages import Message
 
 from .arguments import Flag, VerbHelp, parse
-from .eval_models import open_model
 from .sessions import named, opener
 from .view import page_of_evaluation, write_page
+
+
+@asynccontextmanager
+async def open_model(options: EvalOptions) -> AsyncGenerator[ChatPolicy | TokenPolicy | None]:
+    """Yield the model once the server has answered, or once the folder is loaded; None where the
+    policy is not a model.
+    """
+    if options.policy == "openai":
+        policy = _chat_policy(options)
+        try:
+            await policy.client.ensure_served()
+            yield policy
+        finally:
+            await policy.close()
+    elif options.policy == "local":
+        async with _local_policy(options) as loaded:
+            yield loaded
+    else:
+        yield None
+
+
+@asynccontextmanager
+async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
+    if not options.model:
+        raise ConfigError(
+            "--policy local needs --model: a transformers folder, a checkpoint "
+            "(runs/NAME/checkpoints/step-...), a .gguf file, or smollm2"
+        )
+    for name in ("base_url", "sampling", "cache", "budget"):  # these would change nothing here
+        if value := getattr(options, name):
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} {value}: is for --policy openai, not for local")
+    if not options.send_reasoning:
+        raise ConfigError(
+            "--no-send-reasoning: is for --policy openai; what a local model is shown of its "
+            "thoughts is its chat template's (--template)"
+        )
+    try:
+        from ludus.trainer.config import ModelConfig
+        from ludus.trainer.engines.local_policy import local_policy
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="--policy local") from error
+    context = make_context(options.context)
+    try:
+        async with local_policy(
+            ModelConfig(
+                path=options.model,
+                tool_format=options.tool_format or "auto",
+                template=options.template,
+                device=options.device,
+                dtype=options.dtype,
+                max_image_pixels=options.max_image_pixels,
+            ),
+            Sampling(max_tokens=options.max_tokens, temperature=options.temperature),
+            context=context,
+            window=options.window or None,
+            max_rows=options.concurrency,
+        ) as policy:
+            yield policy
+    finally:
+        await context.close()
+
+
+def _chat_policy(options: EvalOptions) -> ChatPolicy:
+    if not options.base_url or not options.model:
+        raise ConfigError(
+            "--policy openai needs --base-url and --model, such as "
+            "--base-url http://127.0.0.1:8000/v1 --model MODEL"
+        )
+    # The fields of each request besides the conversation; a field that is null is not sent.
+    sampling: dict[str, Any] = {
+        "temperature": options.temperature, "max_tokens": options.max_tokens
+    }  # fmt: skip
+    try:
+        sampling |= msgspec.json.decode(options.sampling or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"--sampling {options.sampling!r} is not a JSON object: {error}"
+        ) from None
+    if sampling.get("seed") is not None:
+        raise ConfigError("--sampling cannot set seed: each episode has its own; use --seed")
+    if options.max_image_pixels:
+        raise ConfigError(
+            f"--max-image-pixels {options.max_image_pixels}: is for --policy local; a server "
+            "resizes images by its own settings"
+        )
+    return ChatPolicy(
+        options.base_url,
+        options.model,
+        send_seed=sampling.pop("seed", True) is not None,
+        sampling=sampling,
+        tool_format=options.tool_format,
+        window=options.window or None,
+        context=make_context(options.context),
+        api_key=os.environ.get(options.api_key_env, ""),
+        concurrency=options.concurrency,
+        send_reasoning=options.send_reasoning,
+        cache=options.cache or None,
+        budget=TokenBudget(options.budget) if options.budget else None,
+    )
+
 
 THREADS = 32
 GRACE_S = 5.0

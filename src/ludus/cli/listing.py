@@ -4,24 +4,23 @@ is missing.
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.agent.context import context_names, find_context
-from ludus.envs import env_ids
-from ludus.envs.registry import find_env
-from ludus.errors import LudusError
-from ludus.rewards import verifier_names
-from ludus.rewards.registry import find_verifier
+from ludus.agent.context import describe_contexts
+from ludus.envs.outside.home import installed
+from ludus.envs.outside.kinds import Family, catalogue, find_kind, kind_names
+from ludus.envs.outside.sources import SERVERS, SHIPPED
+from ludus.envs.registry import describe_envs
+from ludus.rewards.registry import describe_verifiers
 
 from .arguments import Flag, VerbHelp, parse
-from .listing_available import list_available
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,6 @@ class ListOptions:
 
     available: Flag = False
     """List the environments of other projects instead, whether installed or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of the list: a name with a summary, or with the problem that prevents any use."""
-
-    name: str
-    summary: str
-    problem: str = ""
-    """Why the thing cannot be used here, with what to do about it; empty if it can."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,10 +50,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     if options.available:
         return list_available(json_output=options.json)
-    environments = [entry(name, find_env) for name in env_ids()]
-    verifiers = [entry(name, find_verifier) for name in verifier_names()]
-    managers = [entry(name, find_context) for name in context_names()]
-    kinds = {"environments": environments, "verifiers": verifiers, "context_managers": managers}
+    kinds = {
+        "environments": describe_envs(),
+        "verifiers": describe_verifiers(),
+        "context_managers": describe_contexts(),
+    }
     if options.json:
         print(json.dumps({kind: [asdict(e) for e in entries] for kind, entries in kinds.items()}))
         return 0
@@ -79,22 +69,41 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def entry(name: str, find: Callable[[str], object]) -> Entry:
-    """Look `name` up with `find` and summarize what was found.
+def list_available(*, json_output: bool) -> int:
+    """Print every family of every catalogue, with its variants and what it lacks; returns 0."""
+    catalogues = {kind: catalogue(kind) for kind in kind_names()}
+    by_kind = {kind: listed.families if listed else [] for kind, listed in catalogues.items()}
+    families = [(kind, family) for kind in by_kind for family in by_kind[kind]]
+    if json_output:
+        rows = [
+            {"id": _id(kind, family), "kind": kind, **msgspec.to_builtins(family)}
+            for kind, family in families
+        ]
+        print(json.dumps(rows))
+        return 0
+    console = Console()
+    for kind, of_kind in by_kind.items():
+        state = "installed" if installed(kind) else f"ludus env install {kind}"
+        console.print(Text(f"{kind}: {find_kind(kind).about} ({state})", "bold"))
+        if hint := find_kind(kind).hint:
+            console.print(Text(hint))
+        table = Table("id", "variants", "topic", "needs", box=None)
+        for family in of_kind:
+            lacks = Text(family.problem or family.needs, "yellow" if family.problem else "")
+            variants = " ".join(filter(None, family.variants))
+            table.add_row(_id(kind, family), variants, family.topic, lacks)
+        console.print(table)
+    for name, server in SERVERS.items():
+        console.print(Text(f"{name}/URL: {server.about}"))
+    for name, env_id in SHIPPED.items():
+        console.print(Text(f"{name}: {env_id}"))
+    count = sum(max(1, len(family.variants)) for _, family in families)
+    console.print(
+        f"{len(families)} families, {count} variants, of {len(by_kind)} kinds",
+        highlight=False,
+    )
+    return 0
 
-    A thing that cannot be imported is listed with the reason: somebody else's broken package must
-    not hide the others.
-    """
-    try:
-        return Entry(name, summary(find(name)))
-    except LudusError as error:
-        return Entry(name, "", str(error))
-    except Exception as error:
-        return Entry(name, "", f"cannot be imported: {type(error).__name__}: {error}")
 
-
-def summary(target: object) -> str:
-    """Return the first sentence of the docstring of `target`, or the first paragraph if shorter."""
-    text = inspect.getdoc(target) or ""
-    paragraph = " ".join(text.partition("\n\n")[0].split())
-    return paragraph.partition(". ")[0].rstrip(".")
+def _id(kind: str, family: Family) -> str:
+    return f"{kind}/{family.name}-v0"

@@ -40,16 +40,17 @@ VERBS: dict[str, str] = {
     "recipes": "the training recipes, and what each one sets",
     "sandbox": "run code in the sandbox, and say which isolation there is",
 }
-"""Each verb with what it does. The module is `ludus.cli.<verb>`, except for the verbs in
-`_MODULES`.
+"""Each verb with what it does. Its function is `main` of `ludus.cli.<verb>`, except for the verbs
+in `_PLACES`.
 """
 
-_MODULES = {
+_PLACES = {
     "list": "listing",
     "eval": "evaluate",
-    "mock-judge": "mock_judge",
-    "demo-real": "demo_real",
-    "check-judge": "check_judge",
+    "mock-judge": "judges:main_mock",
+    "demo-real": "demo:main_real",
+    "check-judge": "judges:main_check",
+    "sft": "train:main_sft",
 }
 
 EXAMPLES = """\
@@ -127,8 +128,9 @@ def _dispatch(arguments: list[str]) -> int:
     verb = arguments[0]
     if verb not in VERBS:
         raise UnknownVerb.near(verb, VERBS, hint="ludus --help")
-    module = importlib.import_module(f"ludus.cli.{_MODULES.get(verb, verb)}")
-    code: int = module.main(arguments[1:])
+    module, _, function = _PLACES.get(verb, verb).partition(":")
+    run = getattr(importlib.import_module(f"ludus.cli.{module}"), function or "main")
+    code: int = run(arguments[1:])
     return code
 
 

@@ -18,8 +18,8 @@ from ludus.secret import NO_SECRET
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import Flag, Token, VerbHelp, parse
-from .listening import listening
 from .sessions import named
+from .signals import listening
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

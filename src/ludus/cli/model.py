@@ -15,8 +15,7 @@ from ludus.agent.templates.choice import probe_template
 from ludus.agent.templates.text import TEMPLATE_SUFFIX, TemplateTokenizer
 from ludus.errors import MissingExtra
 
-from .actions import Action, run_action
-from .arguments import VerbHelp, parse
+from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus model get NAME [--out FOLDER]   write a released model as a transformers folder

@@ -10,9 +10,9 @@ from typing import Annotated
 import tyro
 
 from ludus.errors import MissingExtra
+from ludus.trainer.recipes import load_recipe, recipe_names
 
-from .actions import Action, run_action
-from .arguments import VerbHelp, parse
+from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus recipes [list]           one line each, with the updates of a step and the source
@@ -54,15 +54,11 @@ def list_recipes(arguments: Sequence[str]) -> int:
             example="ludus recipes list",
         ),
     )
-    library = _library()
-    recipes = [library.load_recipe(name) for name in library.recipe_names()]
+    recipes = [load_recipe(name) for name in recipe_names()]
     width = max(len(recipe.name) for recipe in recipes)
     for recipe in recipes:
-        # any length will do to learn whether the loss has a clip
-        algorithm = library.resolve(recipe, max_tokens=1)
-        rests = library.clip_rests(algorithm, recipe.updates)
         updates = f"{recipe.updates.splits:>2} x {recipe.updates.epochs}"
-        updates += ", never clips" if rests else ""
+        updates += ", never clips" if recipe.clip_rests else ""
         print(f"{recipe.name:<{width}}  {updates:<19}  {recipe.summary}  [{recipe.source}]")
     return 0
 
@@ -86,12 +82,11 @@ def show(arguments: Sequence[str]) -> int:
             example="ludus recipes show grpo",
         ),
     )
-    library = _library()
-    recipe = library.load_recipe(options.recipe)
+    recipe = load_recipe(options.recipe)
     print(f"{recipe.name}: {recipe.summary}\nsource: {recipe.source}\n")
     rows = {
         key: value
-        for key, value in library.effective(recipe).items()
+        for key, value in _differences().effective(recipe).items()
         if key not in ("name", "summary", "source")
     }
     width = max(len(key) for key in rows)
@@ -121,9 +116,8 @@ def diff(arguments: Sequence[str]) -> int:
             example="ludus recipes diff grpo dapo",
         ),
     )
-    library = _library()
-    first, second = library.load_recipe(options.left), library.load_recipe(options.right)
-    table = [(key, _word(a), _word(b)) for key, a, b in library.compare(first, second)]
+    first, second = load_recipe(options.left), load_recipe(options.right)
+    table = [(key, _word(a), _word(b)) for key, a, b in _differences().compare(first, second)]
     rows = [("", first.name, second.name), *table]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
@@ -143,13 +137,13 @@ def _word(value: object) -> str:
     return "(none)" if value == "" else str(value)
 
 
-def _library() -> ModuleType:
+def _differences() -> ModuleType:
     # defaults are read off the functions themselves, which need torch
     try:
-        from ludus.trainer import recipes
+        from ludus.trainer.recipes import resolution
     except ModuleNotFoundError as error:
-        raise MissingExtra.of("train", needed_for="ludus recipes") from error
-    return recipes
+        raise MissingExtra.of("train", needed_for="ludus recipes show and diff") from error
+    return resolution
 
 
 ACTIONS: dict[str, Action] = {"list": list_recipes, "show": show, "diff": diff}

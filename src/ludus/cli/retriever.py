@@ -18,7 +18,7 @@ from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer
 
 from .arguments import Token, VerbHelp, parse
-from .listening import listening
+from .signals import listening
 
 EXAMPLE = """\
 ludus retriever corpus.jsonl --port 8000

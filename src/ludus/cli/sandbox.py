@@ -14,12 +14,11 @@ import tyro
 from ludus.errors import ConfigError, SessionGone
 from ludus.sandboxes import TIERS, Sandbox, Session, SlotSandbox, TierFinding, examine
 from ludus.sandboxes.open import REMOTE, is_address, open_with, refuse_unknown
-from ludus.sandboxes.over_http.remote_repl import RemoteRepl
 from ludus.sandboxes.remote import RemoteSandbox
+from ludus.sandboxes.serving.remote_repl import RemoteRepl
 from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings
 
-from .actions import Action, run_action
-from .arguments import VerbHelp, parse
+from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus sandbox doctor [TIER]    probe every tier by doing, and say which one is chosen

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from ludus.envs import make_async
 from ludus.envs.gym import Playable
 from ludus.envs.serving.connect import connect
+from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.serving.own_server import OwnServer, may_block
-from ludus.envs.serving.own_threads import OwnThreads
 from ludus.errors import ConfigError
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 from .names import NameKind, ensure_known, kind_of
 

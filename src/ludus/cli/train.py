@@ -1,21 +1,51 @@
-"""`ludus train`: train a policy by reinforcement learning, from a recipe or a file of settings."""
+"""`ludus train` and `ludus sft`: learning from rewards, and from demonstrations."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
+from ludus.trainer.config import SFTConfig, TrainConfig
 
-from .arguments import VerbHelp
-from .interruptible import run_interruptible
+from .arguments import VerbHelp, parse_settings
 from .loading import command_line
-from .settings import parse_settings
+from .signals import run_interruptible
 
-if TYPE_CHECKING:
-    from ludus.trainer.config import TrainConfig
+SFT_ABOUT = """\
+ludus sft [FILE.toml] [OPTIONS] warms a model up on what an environment's own expert does."""
+SFT_EXAMPLE = """\
+ludus sft --env ludus/arithmetic-v0 --model.path ./model --steps 200
+  ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model"""
+
+
+def main_sft(arguments: list[str]) -> int:
+    """Train, print the checkpoint's path, and return 0, or 130 if interrupted after a
+    checkpoint.
+    """
+    config = parse_settings(
+        SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
+    )
+    try:
+        from ludus.trainer.run.checkpoint import checkpoints
+        from ludus.trainer.run.journal import sft_progress
+        from ludus.trainer.sft import folder_of, run_sft
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus sft") from error
+    try:
+        with sft_progress(config.steps) as progress:
+            checkpoint = run_interruptible(run_sft(config, progress=progress))
+    except KeyboardInterrupt:
+        folder = folder_of(config)
+        if not checkpoints(folder / "checkpoints"):
+            raise
+        resume_command = command_line("sft", str(folder / "config.toml"), "--run.resume")
+        print(f"interrupted; go on with: {resume_command}", file=sys.stderr)
+        return 130
+    print(f"checkpoint  {checkpoint}")
+    return 0
+
 
 ABOUT = """\
 ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
@@ -36,10 +66,6 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
-    try:
-        from ludus.trainer.config import TrainConfig
-    except ImportError as error:
-        raise MissingExtra.of("train", needed_for="ludus train") from error
     rest = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,

@@ -1,4 +1,5 @@
-"""NeMo Gym's resources server and agent server, for each environment that a server offers.
+"""Sessions under the ids of NeMo Gym's environment server, and metrics over verified samples: what
+NeMo Gym asks of a resources server besides playing.
 
 At the root they play the first environment; under `/nemo-gym/ID` any one of them:
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -36,10 +38,129 @@ from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
-from .bridge import shared_bridge, tool_call
+from .bridge import tool_call
 from .hosted import ClientTable, HostedEpisode
-from .nemo_gym_sessions import SeededSessions, aggregate_metrics
-from .openenv.shapes import text_of
+from .openenv.protocol import text_of
+from .rows import EpisodeChoice, EpisodeRow, row_writer
+
+TASK = "_ng_task_index"
+ROLLOUT = "_ng_rollout_index"
+REMEMBERED = 10_000
+
+
+class SeededSessions:
+    """Maps the session ids of an environment server to the cookies of the episodes.
+
+    A seed that is sent again finds the session that the first seed has begun; a seed that arrives
+    after the session was closed begins nothing.
+
+    Args:
+        most: how many open and how many closed ids are remembered; past it the oldest are
+            forgotten, whose sessions have long been reaped.
+    """
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        self._most = most
+        self._open: dict[str, tuple[bytes, asyncio.Future[str]]] = {}
+        self._closed: dict[str, None] = {}
+
+    async def seed(self, session: str, episode: bytes, begin: Callable[[], Awaitable[str]]) -> str:
+        """Return the cookie of a session, which `begin` makes where there is none yet.
+
+        Args:
+            session: the id.
+            episode: names the episode; a seed of the same id for another one is somebody else's.
+            begin: begins the episode and returns its cookie.
+
+        Raises:
+            Refused: the session was closed, or has another episode.
+            LudusError: as `begin` raises it; the seed may be sent again.
+        """
+        if session in self._closed:
+            message = f"the session {session!r} was closed; seed one with another id"
+            raise Refused(message, "sequence_conflict")
+        if session not in self._open:
+            self._open[session] = (episode, asyncio.ensure_future(begin()))
+            _forget_oldest(self._open, self._most)
+        first, beginning = self._open[session]
+        if first != episode:
+            message = f"the session {session!r} plays another episode; seed one with another id"
+            raise Refused(message, "sequence_conflict")
+        try:
+            return await asyncio.shield(beginning)  # whoever else waits for it is not cancelled
+        except LudusError:
+            if self._open.get(session, (b"", None))[1] is beginning:
+                del self._open[session]
+            raise
+
+    async def close(self, session: str) -> str:
+        """Close a session for good, and return its cookie; empty where it has none."""
+        self._closed[session] = None
+        _forget_oldest(self._closed, self._most)
+        begun = self._open.pop(session, None)
+        if begun is None:
+            return ""
+        try:
+            return await asyncio.shield(begun[1])
+        except LudusError:
+            return ""  # nothing had begun
+
+
+def _forget_oldest(kept: dict[str, Any], most: int) -> None:
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+def aggregate_metrics(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return NeMo Gym's aggregate of verified samples: statistics of the reward, for each task and
+    over all.
+
+    A masked sample, and one without a reward, is counted as such and is in no statistic.
+
+    Args:
+        answers: the answers of `/verify`, with the indices that the collection of NeMo Gym adds.
+    """
+    masked = sum(bool(answer.get("mask_sample")) for answer in answers)
+    rewards: dict[int, list[float]] = {}
+    for answer in answers:
+        reward = answer.get("reward")
+        if answer.get("mask_sample") or isinstance(reward, bool):
+            continue
+        if isinstance(reward, int | float):
+            rewards.setdefault(answer.get(TASK, 0), []).append(float(reward))
+    measured = sum(map(len, rewards.values()))
+    over_all = _statistics([reward for task in rewards.values() for reward in task])
+    coverage: dict[str, int] = {}
+    if measured < len(answers):  # NeMo Gym's own aggregate says nothing where all were measured
+        coverage = {
+            "coverage/measured_rollouts": measured,
+            "coverage/masked_rollouts": masked,
+        }
+    repeats = len({answer.get(ROLLOUT, 0) for answer in answers})
+    return {
+        "group_level_metrics": [
+            {TASK: task, **_statistics(rewards[task]), "num_rollouts": len(rewards[task])}
+            for task in sorted(rewards)
+        ],
+        "agent_metrics": {**over_all, **coverage, **({"num_repeats": repeats} if measured else {})},
+        "key_metrics": {
+            **{name: value for name, value in over_all.items() if name.startswith("mean/")},
+            **coverage,
+        },
+    }
+
+
+def _statistics(rewards: Sequence[float]) -> dict[str, float]:
+    if not rewards:
+        return {}
+    return {
+        "mean/reward": statistics.fmean(rewards),
+        "max/reward": max(rewards),
+        "min/reward": min(rewards),
+        "median/reward": statistics.median(rewards),
+        "std/reward": statistics.stdev(rewards) if len(rewards) > 1 else 0.0,
+    }
+
 
 logger = logging.getLogger(__name__)
 COOKIE = "ludus___nemo_gym"
@@ -54,16 +175,6 @@ MODEL_TIMEOUT_S = 600.0
 MAX_TURNS = 64
 """The most answers of the model in an episode of `/run`."""
 EnvHandler = Callable[[EnvCard, web.Request, bytes], Awaitable[web.StreamResponse]]
-
-
-class SeedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The field `ludus` of a row: which episode to play."""
-
-    task: str | None = None
-    """The id of a task; None lets the environment pick one by the seed."""
-    split: str | None = None
-    """The split to pick from; not read where a task is named."""
-    seed: int = 0
 
 
 class _Player:
@@ -83,15 +194,13 @@ class _Player:
 
     async def begin(self, row: Mapping[str, Any]) -> None:
         try:
-            wanted = msgspec.convert(row.get("ludus") or {}, SeedRow)
+            wanted = msgspec.convert(row.get("ludus") or {}, EpisodeChoice)
         except msgspec.ValidationError as error:
             raise Refused(
                 f"the row's 'ludus' names task, split and seed: {error}", "invalid"
             ) from None
-        selection = {"task": wanted.task, "split": None if wanted.task else wanted.split}
-        options = {name: value for name, value in selection.items() if value is not None}
         self.earned, self.failure = 0.0, None
-        await self.episode.reset(seed=wanted.seed, options=options)
+        await self.episode.reset(seed=wanted.seed, options=wanted.options())
 
     async def act(self, action: str | Message) -> str:
         """Play an action, and return what the policy is told; a failure is kept for the verdict."""
@@ -347,30 +456,15 @@ def last_words(output: Sequence[Mapping[str, Any]]) -> str | None:
     return "".join(part.get("text", "") for part in content if part.get("type") == "output_text")
 
 
-def rows(
-    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
-) -> list[dict[str, Any]]:
-    """Return rows of a NeMo Gym data set, one for each task: what the policy is told, the tools,
-    and the episode under `ludus`.
-
-    Args:
-        env: the environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`.
-        count: how many tasks, from `offset` on; fewer where the split ends before.
-        split: the split that the tasks are of.
-        offset: the position of the first task in the split.
-        seed: the seed of every episode.
-        url: the address of a ludus server; "" plays the environment in worker processes.
-
-    Raises:
-        UnknownTask: no such split.
-        RewardUnavailable: an episode could not begin.
+@row_writer
+def rows(row: EpisodeRow, index: int) -> dict[str, Any]:
+    """Return rows of a NeMo Gym data set: what the policy is told, the tools, and the episode under
+    `ludus`; see `rows.RowWriter`.
     """
-    bridge, table = shared_bridge(env, url), list[dict[str, Any]]()
-    episode = bridge.episode()
-    for task in bridge.tasks(split, count, offset=offset):
-        opening = run_on_loop(episode.begin(task=task.id, seed=seed))
+    episode = row.episode()
+    try:
+        opening = run_on_loop(row.begin(episode))
         episode.verdict.unwrap()  # raises where the episode could not begin
-        prompt = [{"role": message.role.value, "content": message.text} for message in opening]
         tools = [
             {
                 "type": "function",
@@ -381,8 +475,8 @@ def rows(
             }
             for tool in episode.tools
         ]
-        parameters = {"input": prompt, **({"tools": tools} if tools else {})}
-        episode_row = {"task": task.id, "seed": seed}
-        table.append({"responses_create_params": parameters, "ludus": episode_row})
-    run_on_loop(episode.close())
-    return table
+    finally:
+        run_on_loop(episode.close())
+    prompt = [{"role": message.role.value, "content": message.text} for message in opening]
+    parameters = {"input": prompt, **({"tools": tools} if tools else {})}
+    return {"responses_create_params": parameters, "ludus": {"task": row.task, "seed": row.seed}}

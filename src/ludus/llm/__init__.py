@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from ludus.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from .budget import TokenBudget, TokenUsage
-    from .cache import DiskCache
     from .chat_wire import Completion, ContextTooLong
     from .client import ChatClient
-    from .limits import CallLimits
+    from .limits import CallLimits, DiskCache, TokenBudget, TokenUsage
 
 __all__ = [
     "CallLimits",
@@ -26,10 +24,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        ".budget": "TokenBudget TokenUsage",
-        ".cache": "DiskCache",
+        ".limits": "CallLimits DiskCache TokenBudget TokenUsage",
         ".chat_wire": "Completion ContextTooLong",
         ".client": "ChatClient",
-        ".limits": "CallLimits",
     },
 )

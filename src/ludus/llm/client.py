@@ -23,13 +23,10 @@ from ludus.errors import (
 )
 from ludus.messages import Message
 from ludus.secret import Secret, without_credentials
-from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import HttpRequest, HttpResponse, Retry, RetryPolicy
+from ludus.wire.client import AsyncTransport, HttpRequest, HttpResponse, Retry, RetryPolicy
 
-from .budget import TokenBudget, TokenUsage
-from .cache import DiskCache
 from .chat_wire import Completion, error_of, messages_row, read_models, read_reply
-from .limits import CallLimits, shared_limits
+from .limits import CallLimits, DiskCache, TokenBudget, TokenUsage, shared_limits
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""This module bounds the calls of models in flight, in the whole process and to each host.
+"""What bounds calls of a model, and what saves them: budgets, rates, a circuit, a cache.
 
 Each client bounds its own calls, and a process often has several: a rubric judge, a generator, a
 preference judge, an evaluation. What they send together is bounded here. Calls wait in turn, on
@@ -8,14 +8,59 @@ whatever event loop they come from; a call that waits before it asks again holds
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
+import logging
 import os
+import secrets
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from ludus.errors import ConfigError
+import msgspec
+
+from ludus.errors import BudgetExceeded, ConfigError
+
+
+class TokenUsage(msgspec.Struct, kw_only=True):
+    """Tokens as counted by a server."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Tokens of prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, other: TokenUsage) -> None:
+        """Add the tokens of `other` to these counts."""
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+
+
+class TokenBudget:
+    """A bound on the tokens of prompts and answers, shared by all clients that hold the budget.
+
+    The cost of requests under way is known only when they are answered, so the bound can be
+    exceeded by them; no request starts after the bound is reached.
+    """
+
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+        self.spent = TokenUsage()
+
+    def ensure_left(self) -> None:
+        """Raise BudgetExceeded if nothing is left."""
+        if self.spent.total >= self.max_tokens:
+            raise BudgetExceeded(
+                f"the budget of {self.max_tokens} tokens is spent ({self.spent.total} used); raise "
+                "it, or ask for less"
+            )
+
 
 MAX_CALLS, MAX_CALLS_PER_HOST = 1024, 256
 """Bounds where the variables LUDUS_MAX_CALLS and LUDUS_MAX_CALLS_PER_HOST are not set."""
@@ -135,3 +180,57 @@ def shared_limits() -> CallLimits:
     if _shared is None:
         _shared = limits_from_environment()
     return _shared
+
+
+logger = logging.getLogger(__name__)
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class DiskCache:
+    """A folder with a file for each answer. Processes may share a folder. An unreadable file counts
+    as no answer, so the server is asked again.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._failed = False
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot use {str(folder)!r} as a cache: {error.strerror}") from None
+
+    @staticmethod
+    def key(request: object) -> str:
+        """Return the key of a request: equal JSON has an equal key, whatever the order of
+        fields."""
+        return hashlib.blake2b(_encoder.encode(request), digest_size=16).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        """Return the kept answer, or None."""
+        try:
+            return self._path(key).read_bytes()
+        except OSError:
+            return None
+
+    def put(self, key: str, answer: bytes) -> None:
+        """Keep an answer. The file appears complete or not at all; where it cannot be written (a
+        full disk), the first failure is logged, since the answer itself is paid for and good.
+        """
+        path = self._path(key)
+        draft = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            draft.write_bytes(answer)
+            draft.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            if not self._failed:
+                logger.warning("answers are not kept in %s: %s", self.folder, error.strerror)
+            self._failed = True
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key[2:]}.json"

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from ludus.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from .async_transport import AsyncTransport
-    from .background import BackgroundServer
     from .chaos import Chaos
-    from .client import Client, RetryPolicy, Transport
+    from .client import AsyncTransport, Client, RetryPolicy, Transport
     from .codec import Format
     from .faults import Fault
     from .routes import Route, Service
-    from .server import HttpServer
+    from .server import BackgroundServer, HttpServer
     from .sync_transport import SyncTransport
 
 __all__ = [
@@ -35,14 +33,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        ".async_transport": "AsyncTransport",
-        ".background": "BackgroundServer",
+        ".client": "AsyncTransport Client RetryPolicy Transport",
+        ".server": "BackgroundServer HttpServer",
         ".chaos": "Chaos",
-        ".client": "Client RetryPolicy Transport",
         ".codec": "Format",
         ".faults": "Fault",
         ".routes": "Route Service",
-        ".server": "HttpServer",
         ".sync_transport": "SyncTransport",
     },
 )

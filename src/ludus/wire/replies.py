@@ -10,11 +10,10 @@ import math
 
 from aiohttp import web
 
-from .codec import Format, encode
+from .codec import LARGE_BYTES, Format, encode
 from .faults import Fault, FaultReply, fault_of, status_of
-from .metrics import ServerMetrics
+from .prometheus import ServerMetrics
 from .routes import Route
-from .stream import LARGE_BYTES
 
 logger = logging.getLogger(__name__)
 INSTANCE_HEADER = "Ludus-Instance"

@@ -7,6 +7,11 @@
 All state lives in the object, so two servers run side by side in one test. A request is parsed
 once, handed to the route's typed function, and its answer encoded; every error becomes a `Fault` at
 this one boundary.
+
+    with BackgroundServer(HttpServer([EnvService(["me/echo-v0"])])) as url:
+        env = ludus.connect(url).make("me/echo-v0")
+
+The server listens when the block begins, and is stopped when the block ends.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -22,26 +28,42 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
+from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
 from .address import BACKLOG, is_loopback, listen
+from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
-from .bodies import Bytes, Held, discard_body, read_body
 from .chaos import Chaos
-from .codec import Format, asked_format, convert, decode
-from .door import MAX_CONNECTIONS, STRANGER_S, Door
+from .codec import PATH, Format, asked_format, convert, decode
 from .faults import Fault, QueueFull, Refused, fault_of
-from .health import Health, readiness
-from .metrics import CONTENT_TYPE, ServerMetrics
-from .openapi import describe
-from .reading import authorize, body_format, cut, expect_later, reply_format
+from .prometheus import CONTENT_TYPE, ServerMetrics
 from .replies import Replies
-from .routes import Context, Endpoint, Route, Service, documented, endpoints_of
-from .stream import PATH
+from .requests import (
+    Bytes,
+    Held,
+    authorize,
+    body_format,
+    cut,
+    discard_body,
+    expect_later,
+    read_body,
+    reply_format,
+)
+from .routes import (
+    Context,
+    Endpoint,
+    Health,
+    Route,
+    Service,
+    describe,
+    documented,
+    endpoints_of,
+    readiness,
+)
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
-from .tasks import end_task
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
@@ -395,3 +417,57 @@ class HttpServer:
             # The same loop closes connections that have not shown a token in time.
             if self._door is not None:
                 self._door.sweep()
+
+
+THREAD_START_TIMEOUT_S = 600.0
+THREAD_STOP_TIMEOUT_S = 60.0
+
+
+class BackgroundServer:
+    """Runs an `HttpServer` on a new thread and event loop while the `with` block lasts.
+
+    Args:
+        server: the server, not started.
+    """
+
+    def __init__(self, server: HttpServer) -> None:
+        self.server = server
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="ludus-server", daemon=True)
+
+    def __enter__(self) -> str:
+        """Start the server, wait until connections are accepted, and return the address.
+
+        Raises:
+            TimeoutError: the server did not start within ten minutes.
+            BaseException: whatever the start of the server raised.
+        """
+        self._thread.start()
+        if not self._ready.wait(THREAD_START_TIMEOUT_S):
+            raise TimeoutError(f"the server did not start within {THREAD_START_TIMEOUT_S:g} s")
+        if self._failure is not None:
+            raise self._failure
+        return self.server.url
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server, and wait at most a minute for the thread to end."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(THREAD_STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with self.server:
+            self._ready.set()
+            await self._stop.wait()

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from ludus.background import end_task
 from ludus.errors import SequenceConflict, SessionGone
 
 from .faults import QueueFull
-from .tasks import end_task
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from ludus.background import end_task
 from ludus.errors import (
     ConfigError,
     LudusError,
@@ -23,12 +24,9 @@ from ludus.errors import (
     ServerUnreachable,
 )
 
-from .async_transport import AsyncTransport, other_loop
-from .client import Client, protocol_error, unreachable
-from .codec import Format, decode, encode
+from .client import AsyncTransport, Client, other_loop, protocol_error, unreachable
+from .codec import MAX_ITEMS, PATH, SEE_OTHER, Format, Hello, decode, encode
 from .faults import Fault, error_of
-from .stream import MAX_ITEMS, PATH, SEE_OTHER, Hello
-from .tasks import end_task
 
 HANDSHAKE_S = 10.0
 """Seconds that opening the WebSocket may take, and then again the server's first frame."""

@@ -16,15 +16,24 @@ from typing import Any
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from ludus.background import end_task
 from ludus.errors import LudusError
 
 from .chaos import Chaos
-from .codec import Format, asked_format, decode, encode
+from .codec import (
+    FRAME_BYTES,
+    LARGE_BYTES,
+    MAX_ITEMS,
+    SEE_OTHER,
+    Format,
+    Hello,
+    asked_format,
+    decode,
+    encode,
+)
 from .faults import Fault, Refused, fault_of, status_of
 from .routes import Begin, StreamedService
-from .stream import FRAME_BYTES, LARGE_BYTES, MAX_ITEMS, SEE_OTHER, Hello
 from .strict import open_words, read_item
-from .tasks import end_task
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from .tasks import end_task
+from ludus.background import end_task
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from ludus.agent.parsing import (
     call_id,
     tool_format,
 )
+from ludus.agent.parsing.arguments import read_value, types_of
 from ludus.agent.parsing.scan import MAX_CALLS
-from ludus.agent.parsing.typed import read_value, types_of
 from ludus.envs import ToolSpec
 from ludus.errors import ServerFault
 from ludus.llm import Completion

@@ -31,7 +31,7 @@ from ludus.agent.context import (
     ReSum,
     Summarize,
 )
-from ludus.agent.context.chunks import split_text
+from ludus.agent.context.memagent import split_text
 from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool

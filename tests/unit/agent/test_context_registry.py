@@ -100,7 +100,7 @@ def test_names_and_targets_that_cannot_be_registered_are_refused() -> None:
             register_context(name)(Strict)
     with pytest.raises(ConfigError, match="subclass of ContextManager"):
         register_context("other/int")(int)  # type: ignore[type-var]
-    with pytest.raises(ConfigError, match="already registered by ludus"):
+    with pytest.raises(ConfigError, match="is one ludus ships"):
         register_context("summarize")(Strict)
 
     class Twin(Strict):

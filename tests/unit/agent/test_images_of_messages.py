@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ludus.agent.chat_player import letters_of
+from ludus.agent.chat_policy import letters_of
 from ludus.agent.chat_tools import TextTools
-from ludus.agent.context.history import add_to_prompt, estimate_tokens
+from ludus.agent.context.protocol import add_to_prompt, estimate_tokens
 from ludus.agent.images import images_of, refuse_unseen
 from ludus.agent.parsing import tool_format
 from ludus.llm.chat_wire import messages_row

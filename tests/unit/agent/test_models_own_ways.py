@@ -15,8 +15,12 @@ from ludus.agent.parsing import (
     TagFormat,
     ToolFormat,
 )
-from ludus.agent.parsing.literals import MAX_PYTHON_CHARS, UnreadableLiteral, read_literal
-from ludus.agent.parsing.typed import read_value
+from ludus.agent.parsing.arguments import (
+    MAX_PYTHON_CHARS,
+    UnreadableLiteral,
+    read_literal,
+    read_value,
+)
 from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
 

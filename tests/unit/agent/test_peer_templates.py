@@ -23,11 +23,15 @@ from ludus.agent import (
     play,
 )
 from ludus.agent.templates import cases
-from ludus.agent.templates.choice import open_template, probe_template
-from ludus.agent.templates.releases import recognise
-from ludus.agent.templates.report import Outcome
+from ludus.agent.templates.choice import (
+    TRAINING,
+    open_template,
+    probe_template,
+    recognise,
+    with_identity,
+)
+from ludus.agent.templates.fallbacks import Outcome
 from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply_template
-from ludus.agent.templates.training import TRAINING, with_identity
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.messages import Message, ToolCall, assistant

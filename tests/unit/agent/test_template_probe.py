@@ -7,9 +7,8 @@ import pytest
 from ludus.agent.chat import ChatFormat
 from ludus.agent.parsing import tool_format
 from ludus.agent.templates import cases
-from ludus.agent.templates.fallbacks import Fallbacks, short_id
+from ludus.agent.templates.fallbacks import Fallbacks, Outcome, TemplateReport, short_id
 from ludus.agent.templates.probe import probe
-from ludus.agent.templates.report import Outcome, TemplateReport
 from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply_template
 from ludus.messages import ToolCall, assistant, system, tool_result, user
 

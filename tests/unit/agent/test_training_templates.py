@@ -8,19 +8,21 @@ import pytest
 
 from ludus.agent.chat import ChatFormat
 from ludus.agent.parsing import TOOL_FORMATS, tool_format
-from ludus.agent.templates import cases, releases
-from ludus.agent.templates.choice import open_template, probe_template, template_of
-from ludus.agent.templates.probe import probe
-from ludus.agent.templates.releases import (
+from ludus.agent.templates import cases, choice
+from ludus.agent.templates.choice import (
+    TRAINING,
     ReleasedTemplate,
     digest_of,
     normalised,
+    open_template,
+    probe_template,
     recognise,
     statements_of,
+    template_of,
 )
-from ludus.agent.templates.report import Outcome
+from ludus.agent.templates.fallbacks import Outcome
+from ludus.agent.templates.probe import probe
 from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply_template
-from ludus.agent.templates.training import TRAINING
 from ludus.errors import ConfigError, UnknownName
 from ludus.messages import assistant, system, user
 from ludus.trainer.models.tiny import CHAT_TEMPLATE, build_tokenizer
@@ -82,9 +84,9 @@ RELEASED = (
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> None:
-    statements = [releases.short_digest(part) for part in statements_of(RELEASED)]
+    statements = [choice.short_digest(part) for part in statements_of(RELEASED)]
     known = ReleasedTemplate("Invented-1B", "smollm2", digest_of(RELEASED), statements)
-    monkeypatch.setattr(releases, "releases", lambda: (known,))
+    monkeypatch.setattr(choice, "releases", lambda: (known,))
 
 
 @pytest.mark.usefixtures("released")
@@ -152,7 +154,7 @@ def test_a_template_that_cannot_play_is_refused_before_anything_is_spent() -> No
 def test_the_report_is_kept_as_a_table_and_as_json(tmp_path: Path) -> None:
     import msgspec
 
-    from ludus.agent.templates.report import TemplateReport
+    from ludus.agent.templates.fallbacks import TemplateReport
 
     opened = open_template(TemplateTokenizer(RELEASED))
     opened.write(tmp_path)

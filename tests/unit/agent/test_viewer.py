@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from ludus.agent import Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import PageHead, page_of
-from ludus.agent.viewer.text import MAX_CHARS, markup
+from ludus.agent.viewer.page import MAX_CHARS, markup
 from ludus.agent.viewer.tokens import token_row
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, Role, ToolCall, assistant, tool_result, user

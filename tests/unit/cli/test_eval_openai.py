@@ -48,7 +48,7 @@ def model_server(answer: Answer) -> Generator[tuple[str, list[dict[str, Any]]]]:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
     finally:
         server.shutdown()
-        thread.join(timeout=5)
+        thread.join(timeout=60)
         server.server_close()
 
 

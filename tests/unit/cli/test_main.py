@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import VERBS, main
+from ludus.rewards.registry import describe_verifiers
 
 MINE = """
 import ludus
@@ -184,7 +185,9 @@ def test_list_shows_environments_and_verifiers_and_the_users_own(tmp_path: Path)
     assert verifiers["mine/yes"] == "Says yes"
     assert {"ludus/arithmetic-v0", "ludus/maths-v0"} <= set(environments)
     assert {"maths", "exact"} <= set(verifiers)
-    assert all(e["summary"] and not e["problem"] for kind in made.values() for e in kind)
+    described = [entry for entries in made.values() for entry in entries]
+    assert all(bool(entry["summary"]) != bool(entry["problem"]) for entry in described)
+    assert all("pip install" in entry["problem"] for entry in described if entry["problem"])
 
 
 def test_a_file_may_import_its_neighbours_and_hides_nothing_installed(tmp_path: Path) -> None:
@@ -197,13 +200,34 @@ def test_a_file_may_import_its_neighbours_and_hides_nothing_installed(tmp_path: 
     assert "mine/parrot-v0" in made.stdout
 
 
-def test_a_broken_package_does_not_hide_the_others() -> None:
-    from ludus.cli.listing import entry
+def test_a_broken_package_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_offer.py").write_text("raise ZeroDivisionError('at import')")
+    info = tmp_path / "broken_offer-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-offer\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ludus.verifiers]\nme/broken = broken_offer:it\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    descriptions = {description.name: description for description in describe_verifiers()}
+    assert "cannot be imported: ZeroDivisionError" in descriptions["me/broken"].problem
+    assert descriptions["exact"].summary
 
-    def broken(_: str) -> object:
-        raise AttributeError("module 'x' has no attribute 'y'")
 
-    assert "cannot be imported: AttributeError" in entry("x", broken).problem
+def test_lists_and_help_import_nothing_that_computes() -> None:
+    commands = [["list"], ["recipes"], ["--help"], *([verb, "--help"] for verb in VERBS)]
+    heavy = ["torch", "transformers", "sympy", "PIL", "datasets", "bm25s", "vllm"]
+    # Each command is run in the same process, so that one report is about all of them.
+    program = (
+        "import json, sys\n"
+        "from ludus.cli.main import main\n"
+        f"statuses = [main(command) for command in {commands}]\n"
+        f"print(json.dumps([statuses, [name for name in {heavy} if name in sys.modules]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [[0] * len(commands), []]
 
 
 def test_check_passes_and_fails_by_exit_status(tmp_path: Path) -> None:

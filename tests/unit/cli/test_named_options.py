@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ludus.cli.arguments import VerbHelp, parse
-from ludus.cli.named_options import from_file, take_options
+from ludus.cli.arguments import VerbHelp, parse, parse_settings
+from ludus.cli.names import from_file, take_options
 from ludus.cli.score import ScoreOptions
 from ludus.cli.serve import ServeOptions
-from ludus.cli.settings import parse_settings
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainConfig
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 
 def test_flags_of_a_verifier_move_into_its_name() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.cli.new import names_of
-from ludus.cli.rendering import escaped
+from ludus.cli.play import escaped
 from ludus.errors import ConfigError
 
 

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import ludus
-from ludus.envs.families.arithmetic import Arithmetic, evaluate, generate, split_of
-from ludus.envs.families.arithmetic.arithmetic_env import DemoFault, read_answer
+from ludus.envs.families.arithmetic import (
+    Arithmetic,
+    DemoFault,
+    evaluate,
+    generate,
+    read_answer,
+    split_of,
+)
 from ludus.errors import ConfigError, ToolError
 from ludus.messages import Message, ToolCall, assistant
 

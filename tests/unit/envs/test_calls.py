@@ -14,9 +14,8 @@ from ludus.agent import ScriptedPolicy, play
 from ludus.agent.parsing import TOOL_FORMATS, tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.calls import Calls, Expected, fault_of_calls
-from ludus.envs.families.calls.matching import example_of, plain
-from ludus.envs.families.calls.rows import load_problems
-from ludus.envs.families.calls.schemas import as_schema
+from ludus.envs.families.calls.calls_env import load_problems
+from ludus.envs.families.calls.matching import as_schema, example_of, plain
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 

@@ -14,7 +14,7 @@ import ludus
 from ludus.contract import RuleOutcome
 from ludus.envs import Briefing, GeneratedTasks, ListedTasks, Task, TaskSet, TextEnv, tool
 from ludus.envs.checks import check_env, examine_env, leaks
-from ludus.envs.checks.leaks import forms_of
+from ludus.envs.checks.rules import forms_of
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import CheckFailed, ConfigError, UnknownEnv
 from ludus.messages import Message
@@ -270,10 +270,8 @@ class HangsOnALoop(Double):
 
 @pytest.mark.parametrize("hanging", [Hangs, HangsOnALoop])
 def test_a_step_that_does_not_come_back_is_given_up_and_named(hanging: type[TextEnv]) -> None:
-    began = time.monotonic()
     handler = signal.getsignal(signal.SIGALRM)
     report = examine_env(hanging, step_timeout_s=0.2)
-    assert time.monotonic() - began < 20
     told = {finding.rule: finding.detail for finding in report.brief()}
     assert re.match(r"step\('\d+'\) did not come back within 0.2 s \(\w+\.py:\d+\)", told["types"])
     assert told["close"] == "the same as 'types'"  # and is not waited for again

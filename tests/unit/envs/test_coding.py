@@ -13,8 +13,16 @@ import pytest
 
 import ludus
 from ludus.envs.families.coding import Coding, CodingRows, read_row
-from ludus.envs.families.coding.generated import GeneratedCodingProblems, draw, function_source
-from ludus.envs.families.coding.steps import NUMBERS, RESULTS, STEPS, WORDS, Edit
+from ludus.envs.families.coding.generated import (
+    NUMBERS,
+    RESULTS,
+    STEPS,
+    WORDS,
+    Edit,
+    GeneratedCodingProblems,
+    draw,
+    function_source,
+)
 from ludus.envs.problem_files import UnusableRow, load_problems
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError

@@ -4,8 +4,15 @@ from collections import Counter
 
 import pytest
 
-from ludus.envs.families.fiction import NUMBERS, OUTGOING, RELATIONS, EntityKind, Pages, build_world
-from ludus.envs.families.fiction.world import MAX_PEOPLE
+from ludus.envs.families.fiction import (
+    MAX_PEOPLE,
+    NUMBERS,
+    OUTGOING,
+    RELATIONS,
+    EntityKind,
+    Pages,
+    build_world,
+)
 from ludus.errors import ConfigError
 
 

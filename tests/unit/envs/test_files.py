@@ -10,10 +10,8 @@ from ludus.agent import ScriptedPolicy, Stop, Trajectory, play
 from ludus.background import run_on_loop
 from ludus.envs import EnvSession
 from ludus.envs.families.files import Files
-from ludus.envs.families.files.chores import CHORES
-from ludus.envs.families.files.files_env import Job
-from ludus.envs.families.files.shell import Shell
-from ludus.envs.families.files.trees import draw_tree, same
+from ludus.envs.families.files.chores import CHORES, draw_tree, same
+from ludus.envs.families.files.files_env import Job, Shell
 from ludus.errors import ConfigError, LudusError
 from ludus.messages import Message, ToolCall, assistant
 from ludus.sandboxes.api import default_sandbox

@@ -11,10 +11,8 @@ from ludus.agent import EpisodeLimits, RandomPolicy, ScriptedPolicy, Stop, play
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.functions import Functions
 from ludus.envs.families.functions.functions_env import GAMES, calls_of
-from ludus.envs.families.functions.game import FunctionGame
-from ludus.envs.families.functions.lists import LargestRun, Pair, Rising
-from ludus.envs.families.functions.maps import Islands, Loop, Roads
-from ludus.envs.families.functions.moves import Merge, Shorten, Sort
+from ludus.envs.families.functions.moves import FunctionGame, Merge, Shorten, Sort
+from ludus.envs.families.functions.problems import Islands, LargestRun, Loop, Pair, Rising, Roads
 from ludus.envs.tools import ToolFault
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant

@@ -14,10 +14,8 @@ from ludus.agent import ScriptedPolicy, play
 from ludus.agent.viewer import PageHead, page_of
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.image_prompt import ImagePrompt, Pixels, ShapeRenderer
-from ludus.envs.families.image_prompt.generator import png_of
-from ludus.envs.families.image_prompt.scenes import SceneObject, likeness, told
-from ludus.envs.families.image_prompt.seeing import seen
-from ludus.envs.families.image_prompt.words import (
+from ludus.envs.families.image_prompt.pictures import png_of, seen
+from ludus.envs.families.image_prompt.scenes import (
     COLOURS,
     NUMBERS,
     PLACES,
@@ -26,6 +24,9 @@ from ludus.envs.families.image_prompt.words import (
     SAID_PLACES,
     SAID_SHAPES,
     SHAPES,
+    SceneObject,
+    likeness,
+    told,
 )
 from ludus.envs.serving.connect import connect
 from ludus.envs.serving.server import EnvService
@@ -35,8 +36,7 @@ from ludus.rewards import Sample
 from ludus.rewards.registry import register_verifier
 from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 
 def shown(prompt: str, size: int = 96) -> str:

@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.envs.families.maths import Maths, MathsRows, read_row
-from ludus.envs.families.maths.generated import KINDS, draw, split_of, tex
-from ludus.envs.families.maths.problems import last_boxed
+from ludus.envs.families.maths import (
+    KINDS,
+    Maths,
+    MathsRows,
+    draw,
+    last_boxed,
+    read_row,
+    split_of,
+    tex,
+)
 from ludus.envs.problem_files import UnusableRow, load_problems
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError, MissingExtra, RewardUnavailable, UnknownTask, UnknownVerifier

@@ -7,9 +7,7 @@ from collections import Counter
 import pytest
 
 from ludus.envs import EnvSession
-from ludus.envs.families.number_quiz import NumberQuiz
-from ludus.envs.families.number_quiz.number_quiz_env import worth
-from ludus.envs.families.number_quiz.questions import KINDS, NumberQuestion
+from ludus.envs.families.number_quiz import KINDS, NumberQuestion, NumberQuiz, worth
 from ludus.errors import ConfigError
 
 NEXT = NumberQuestion("after", "Which number comes after 69?", (70,))

@@ -26,7 +26,7 @@ class Crowd:
         self.most = max(self.most, self.inside)
         if self.inside >= self.size:
             self.full.set()
-        await asyncio.wait_for(self.full.wait(), 20)
+        await asyncio.wait_for(self.full.wait(), 60)
         self.inside -= 1
         return self.most
 

@@ -11,8 +11,7 @@ import pytest
 from ludus.envs.families.repair import CodeRepair
 from ludus.envs.families.repair.cases import CASES, MODULES, library
 from ludus.envs.families.repair.faults import draw, faults_of
-from ludus.envs.families.repair.kills import KILLS
-from ludus.envs.families.repair.mutations import mutants, normal
+from ludus.envs.families.repair.mutations import KILLS, mutants, normal
 from ludus.envs.families.repair.repair_env import RepairTasks
 from ludus.envs.families.repair.survey import ENDLESS, survey
 from ludus.envs.tasks import GeneratedTasks

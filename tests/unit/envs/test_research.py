@@ -6,8 +6,7 @@ import pytest
 
 from ludus.envs import make_async
 from ludus.envs.families.fiction import build_world
-from ludus.envs.families.research.reports import ReportReading, read_report
-from ludus.envs.families.research.topics import Topic, draw_topic, facts_of
+from ludus.envs.families.research import ReportReading, Topic, draw_topic, facts_of, read_report
 from ludus.errors import ConfigError
 from ludus.rewards.judge import read_rubric
 

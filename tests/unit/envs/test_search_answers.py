@@ -6,10 +6,15 @@ from contextlib import AbstractContextManager
 import pytest
 
 from ludus.envs.families.search import exact_match, f1, noise_at, normalize
-from ludus.envs.families.search.answers import read_answer
 from ludus.envs.families.search.documents import Hit, document, shown
 from ludus.envs.families.search.engines import read_documents
-from ludus.envs.families.search.tags import TagAction, as_information, is_well_formed, read_action
+from ludus.envs.families.search.questions import read_answer
+from ludus.envs.families.search.search_env import (
+    TagAction,
+    as_information,
+    is_well_formed,
+    read_action,
+)
 from ludus.errors import ConfigError
 
 

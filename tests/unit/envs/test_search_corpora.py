@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ludus.envs.families.search import Bm25Index, Document, load_corpus
-from ludus.envs.families.search.documents import Hit, document, shown
-from ludus.envs.families.search.files import read_rows
+from ludus.envs.families.search.documents import Hit, document, read_rows, shown
 from ludus.errors import ConfigError
 
 ROWS = [

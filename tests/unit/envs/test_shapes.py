@@ -8,9 +8,8 @@ import pytest
 from PIL import Image
 
 from ludus.envs import EnvSession
-from ludus.envs.families.image_prompt.words import COLOURS
-from ludus.envs.families.shapes import ShapesQuiz
-from ludus.envs.families.shapes.pictures import PLACES, DrawnShape, picture_of
+from ludus.envs.families.image_prompt.scenes import COLOURS
+from ludus.envs.families.shapes import PLACES, DrawnShape, ShapesQuiz, picture_of
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
 

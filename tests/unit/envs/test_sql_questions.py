@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ludus.envs.families.sql import THEMES, build_suite, compare, same_table
-from ludus.envs.families.sql.compare import TOLERANCE
-from ludus.envs.families.sql.databases import Database, Row, Value, draw_database, run_trusted
-from ludus.envs.families.sql.queries import MAKERS, draw_question
+from ludus.envs.families.sql.compare import TOLERANCE, Suite
+from ludus.envs.families.sql.queries import (
+    MAKERS,
+    Database,
+    Row,
+    Value,
+    draw_database,
+    draw_question,
+    run_trusted,
+)
 from ludus.envs.families.sql.sql_env import draw_for_split
-from ludus.envs.families.sql.suite import Suite
 
 SHOP = THEMES[0]
 NULL: Row = [None]

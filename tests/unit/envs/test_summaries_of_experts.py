@@ -11,8 +11,8 @@ from ludus.agent.context import ContextManager, MemAgent, Summarize
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import make_async
 from ludus.envs.families.functions.functions_env import Functions
-from ludus.envs.families.functions.lists import HiddenList
 from ludus.envs.families.functions.moves import Shorten, Sort
+from ludus.envs.families.functions.problems import HiddenList
 from ludus.envs.families.search.questions import SearchQuestion, notes_of
 from ludus.messages import ToolCall
 from ludus.trainer.models.tiny import build_tokenizer

@@ -17,7 +17,7 @@ from ludus.envs.families.textworld import (
     ViewFact,
     build_pool,
 )
-from ludus.envs.families.textworld.view import answer, plain_description
+from ludus.envs.families.textworld.games import answer, plain_description
 from ludus.errors import ConfigError, MissingExtra, UnknownTask
 
 

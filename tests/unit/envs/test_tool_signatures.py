@@ -15,7 +15,7 @@ import pytest
 
 from ludus.envs import AddedTools, EnvSession, TextEnv, Tool, build_env, make, tool
 from ludus.envs.tools import ToolFault
-from ludus.envs.tools.docstrings import read_docstring
+from ludus.envs.tools.function import read_docstring
 from ludus.errors import ConfigError, InvalidTool
 from ludus.messages import ToolCall, assistant
 

@@ -11,7 +11,7 @@ import ludus
 from ludus.agent import ScriptedPolicy, Stop, play
 from ludus.envs import EnvSession, TextEnv, Tool, ToolResult, tool
 from ludus.envs.tools import ToolFault, tools_of
-from ludus.envs.tools.threads import MAX_GIVEN_UP
+from ludus.envs.tools.running import MAX_GIVEN_UP
 from ludus.errors import RewardUnavailable, ToolError
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Verdict
@@ -175,16 +175,14 @@ async def test_a_plain_tool_that_hangs_is_given_up_and_refuses_until_it_is_done(
 
     def hang() -> str:
         """Hang."""
-        held.wait(10)
+        held.wait(600)
         return "at last"
 
     hanging = Tool(hang, timeout_s=0.05)
-    started = time.monotonic()
     for _ in range(MAX_GIVEN_UP):
         assert (await hanging.call({})).fault is ToolFault.TIMEOUT
     again = await hanging.call({})
     assert (again.fault, "still busy" in again.content) == (ToolFault.REFUSED, True)
-    assert time.monotonic() - started < 5
     held.set()
     while (await hanging.call({})).fault is ToolFault.REFUSED:
         await asyncio.sleep(0.01)

@@ -8,11 +8,22 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ludus.envs.families.verilog.clauses import COMBINATIONAL, Clause, Inputs, rotated, signed
-from ludus.envs.families.verilog.clocked import CLOCKED
 from ludus.envs.families.verilog.modules import Module, ModuleTasks, draw, draw_stimuli
-from ludus.envs.families.verilog.screening import MAX_LETTERS, RefusedDesign, screened
-from ludus.envs.families.verilog.simulation import bench_of, expected_output
+from ludus.envs.families.verilog.problems import (
+    CLOCKED,
+    COMBINATIONAL,
+    Clause,
+    Inputs,
+    rotated,
+    signed,
+)
+from ludus.envs.families.verilog.simulation import (
+    MAX_LETTERS,
+    RefusedDesign,
+    bench_of,
+    expected_output,
+    screened,
+)
 from ludus.envs.tasks import GeneratedTasks
 
 KINDS = ["combinational", "clocked"]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ludus.errors import LudusError, ServerFault
-from ludus.integrations.nemo_gym_sessions import SeededSessions, aggregate_metrics
+from ludus.integrations.nemo_gym import SeededSessions, aggregate_metrics
 from ludus.wire.faults import Refused
 
 EPISODE = b"r1"

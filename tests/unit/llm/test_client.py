@@ -207,10 +207,8 @@ async def test_a_server_that_stays_down_is_given_up(model: Model) -> None:
     model.replies = [status(503)]
     # the waits grow, so the last try is far from the deadline on a starved machine too
     asked = client(model, patience=RetryPolicy(timeout_s=2.0, first_wait_s=0.01, max_wait_s=1.0))
-    started = time.monotonic()
     with pytest.raises(ServerFault):
         await asked.complete([user("hi")])
-    assert time.monotonic() - started < 60
     assert len(model.requests) > 2
 
 

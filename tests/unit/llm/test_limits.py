@@ -113,7 +113,7 @@ async def test_places_of_callers_that_gave_up_come_back() -> None:
     for task in waiting[::2]:
         task.cancel()
     await asyncio.gather(holding, *waiting, return_exceptions=True)
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(60):
         await hold(0)
 
 

@@ -10,7 +10,7 @@ from ludus.errors import ConfigError
 from ludus.sandboxes import NetworkNotAllowed, NetworkPolicy
 from ludus.sandboxes.network.addresses import is_own, refusal
 from ludus.sandboxes.network.policy import EgressDecision, EgressRefused
-from ludus.sandboxes.network.requests import BadRequest, ProxyRequest, parse
+from ludus.sandboxes.network.proxy import BadRequest, ProxyRequest, parse
 
 # the ranges of RFC 6890 and its updates, and cloud metadata services, by first and last address
 REFUSED = [

@@ -12,7 +12,7 @@ from ludus.errors import ConfigError
 from ludus.sandboxes import Execution, ExecutionStatus, Limits, Program, UnknownLanguage, Usage
 from ludus.sandboxes.fusion.fusion_sandbox import execution_of, request_of
 from ludus.sandboxes.fusion.fusion_wire import RunCodeReply, read_files, run_code_reply
-from ludus.sandboxes.fusion.submit import same_lines
+from ludus.sandboxes.fusion.routes import same_lines
 from ludus.wire.faults import Refused
 
 PROGRAM = Program(code="", limits=Limits(output_bytes=100))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from ludus.errors import Overloaded
-from ludus.sandboxes.over_http.gate import Gate
+from ludus.sandboxes.serving.runner import Gate
 
 
 async def hold(gate: Gate, done: asyncio.Event, weight: int = 1, patience_s: float = 5) -> float:
@@ -100,10 +99,8 @@ async def test_patience_ends_with_a_refusal_and_leaves_no_trace() -> None:
     gate, done = Gate(1, max_waiting=9), asyncio.Event()
     running = asyncio.create_task(hold(gate, done))
     await turn()
-    started = time.monotonic()
     with pytest.raises(Overloaded, match=r"no slot was free within 0\.05 s"):
         await hold(gate, done, patience_s=0.05)
-    assert time.monotonic() - started < 60
     assert gate.waiting == 0
     done.set()
     await running

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ludus.sandboxes.grading.reports import read_rows
+from ludus.sandboxes.grading.calls import read_rows
 
 FIRST = b'{"test": 0, "detail": "}}}"}\n'
 SECOND = b'{"test": 1, "detail": "}}}"}\n'

@@ -7,7 +7,7 @@ import ast
 
 import pytest
 
-from ludus.sandboxes.guest.testing.traceless import leave_no_trace
+from ludus.sandboxes.guest.testing.scopes import leave_no_trace
 
 HARMLESS = [
     "assert f(1) == 2",

@@ -1,14 +1,10 @@
-"""The library as a whole: what it exports, how things are named, and that every docstring runs."""
+"""The library as a whole: what it exports, how things are named."""
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -20,12 +16,6 @@ from ludus.trainer import algorithms, recipes
 from ludus.trainer.algorithms import corrections, experimental, surrogates
 
 DOCS = Path(__file__).parents[3] / "docs"
-MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(algorithms.__path__, algorithms.__name__ + ".")
-)
-RECIPE_MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(recipes.__path__, recipes.__name__ + ".")
-)
 FUNCTIONS: dict[str, Callable[..., object]] = {
     name: getattr(algorithms, name)
     for name in algorithms.__all__
@@ -80,27 +70,19 @@ EXPECTED_LOSSES = [
 ]
 
 
-@pytest.mark.parametrize("name", [*MODULES, *RECIPE_MODULES])
-def test_every_worked_number_in_a_docstring_is_right(name: str) -> None:
-    module = importlib.import_module(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert doctest.testmod(module).failed == 0
+def test_every_function_has_a_worked_number() -> None:
+    assert not [
+        name for name, function in FUNCTIONS.items() if ">>>" not in (function.__doc__ or "")
+    ]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_has_a_worked_number(name: str) -> None:
-    assert ">>>" in (FUNCTIONS[name].__doc__ or "")
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in FUNCTIONS if name.endswith(("_loss", "_advantages"))]
-)
-def test_methods_say_their_shapes_and_their_source(name: str) -> None:
-    text = FUNCTIONS[name].__doc__ or ""
-    assert "[B" in text or "[N" in text or "[..." in text
+def test_methods_say_their_shapes_and_their_source() -> None:
     generic = ("kl_loss", "entropy_loss")
-    assert "Source:" in text or name in generic
+    for name, function in FUNCTIONS.items():
+        if name.endswith(("_loss", "_advantages")):
+            text = function.__doc__ or ""
+            assert "[B" in text or "[N" in text or "[..." in text, name
+            assert "Source:" in text or name in generic, name
 
 
 def test_the_methods_people_look_for_are_there() -> None:

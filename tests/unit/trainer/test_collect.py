@@ -1,6 +1,7 @@
 """Groups of rollouts: seeds, retries, failures, verifiers."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,19 +28,27 @@ from ludus.trainer.rollout.source import LocalSource
 from ludus.trainer.rollout.stages import Stages
 from ludus.verdict import Status, Verdict
 
+COUNTING = threading.Lock()
+
 
 class Guess(TextEnv):
     """Reward 1 for the number of the episode's own randomness; fails as often as it is told to."""
 
     failures = 0
     sleep_s = 0.0
+    at_once = most_at_once = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.number = self.rng.randrange(1000)
         return str(self.number), {}
 
     def step(self, action: str) -> Any:
+        with COUNTING:
+            Guess.at_once += 1
+            Guess.most_at_once = max(Guess.at_once, Guess.most_at_once)
         time.sleep(self.sleep_s)
+        with COUNTING:
+            Guess.at_once -= 1
         if Guess.failures > 0:
             Guess.failures -= 1
             return "", Verdict.unavailable("the judge is down"), True, False, {}
@@ -59,7 +68,7 @@ def collector(
 
 @pytest.fixture(autouse=True)
 def _no_failures() -> None:
-    Guess.failures, Guess.sleep_s = 0, 0.0
+    Guess.failures, Guess.sleep_s, Guess.most_at_once = 0, 0.0, 0
 
 
 async def collect(made: Any, indices: Iterable[int] = (0, 1), size: int = 3) -> Any:
@@ -118,9 +127,8 @@ async def test_an_evaluation_counts_failures_apart(monkeypatch: pytest.MonkeyPat
 
 async def test_slow_plain_environments_do_not_wait_for_each_other() -> None:
     Guess.sleep_s = 0.2
-    started = time.perf_counter()
     await collect(collector(), indices=range(4), size=2)
-    assert time.perf_counter() - started < 8 * 0.2 / 2
+    assert Guess.most_at_once > 2
 
 
 async def test_an_environment_that_hangs_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,11 +362,11 @@ async def test_stages_say_who_waits_for_whom() -> None:
             Ticket(ordinal=4, task=task), Drawing(group_size=2, seed=0), cut=cut, stages=stages
         )
     )
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     told = stages.told()
     assert "generation: 1 rollout of group 4" in told
     assert "a free place (rollout.concurrency): 1 rollout of group 4" in told
     cut.ask()
-    assert (await asyncio.wait_for(playing, 10)).episodes == []
+    assert (await asyncio.wait_for(playing, 60)).episodes == []
     assert stages.told() == ""
     await made.source.close()

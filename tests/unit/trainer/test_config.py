@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.cli.arguments import VerbHelp
-from ludus.cli.settings import parse_settings
+from ludus.cli.arguments import VerbHelp, parse_settings
 from ludus.config import as_table, build, read_toml, to_toml
 from ludus.errors import ConfigError
 from ludus.trainer.config import RewardConfig, SFTConfig, TrainConfig

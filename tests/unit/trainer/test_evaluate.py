@@ -19,7 +19,7 @@ from ludus.trainer.rollout import open_source
 from ludus.trainer.rollout.evaluate import HeldOutScores, held_out
 from ludus.trainer.run.journal import ProgressWatcher, numbers_line
 from ludus.verdict import Verdict
-from ludus.wire.arguments import parse_served
+from ludus.wire.address import parse_served
 
 
 async def opening(env: Any, task: Any) -> str:

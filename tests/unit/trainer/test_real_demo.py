@@ -14,7 +14,6 @@ from ludus.errors import ConfigError, TrainingFailed
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.demos.real import (
-    RealDemoConfig,
     answered_twice,
     chosen,
     conclude,
@@ -24,6 +23,7 @@ from ludus.trainer.demos.real import (
 )
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.folder import RunFolder
+from ludus.trainer.settings.demos import RealDemoConfig
 from ludus.verdict import Verdict
 
 

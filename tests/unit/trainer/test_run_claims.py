@@ -87,7 +87,7 @@ def test_a_worker_that_outlives_a_killed_run_does_not_keep_its_folder(tmp_path: 
         with pytest.raises(ConfigError, match="in use"):
             FolderLock(tmp_path)
         process.kill()
-        process.wait(30)
+        process.wait(60)
         os.kill(worker, 0)  # it lives
         FolderLock(tmp_path).release()
     finally:

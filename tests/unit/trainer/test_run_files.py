@@ -18,7 +18,7 @@ from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.demos.calculator import DemoConfig, accuracy, claim, fault_rate, run_demo, stop
+from ludus.trainer.demos.calculator import accuracy, claim, fault_rate, run_demo, stop
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.checkpoint import (
     Retention,
@@ -29,6 +29,7 @@ from ludus.trainer.run.checkpoint import (
 )
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.report import write_report
+from ludus.trainer.settings.demos import DemoConfig
 from ludus.verdict import Verdict
 
 EVIL = '<script>alert("x")</script>'

@@ -62,7 +62,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     assert process.stdout is not None
     yield process.stdout.readline().split()[-1]
     process.kill()
-    process.wait(10)
+    process.wait(60)
     process.stdout.close()
 
 
@@ -134,15 +134,17 @@ def test_a_token_for_a_verifier_of_this_process_is_refused() -> None:
 
 
 LOAD = """
-import time
+import socket
 from ludus.errors import ConfigError
 from ludus.trainer.models.loading import load_model, load_tokenizer
+def connect(*arguments):
+    print("asked the network", arguments)
+socket.socket.connect = socket.socket.connect_ex = connect
 for load in (load_model, load_tokenizer):
-    started = time.monotonic()
     try:
         load("nowhere")
     except ConfigError as error:
-        print(time.monotonic() - started < 5, "no such folder" in str(error))
+        print("no such folder" in str(error))
 """
 
 

@@ -211,7 +211,7 @@ async def test_an_engine_has_the_bits_that_a_learner_or_a_file_brings(tmp_path: 
     learner = Learner(model(seed=1), TrainerConfig())
     sources = (learner.source(), write_weights(MemoryWeights.of(model(seed=2))))
     for version, source in enumerate(sources, start=1):
-        await asyncio.wait_for(made.set_weights(source, version), 10)
+        await asyncio.wait_for(made.set_weights(source, version), 60)
         for name, expected in everything(source):
             assert torch.equal(dict(made.model.named_parameters())[name], expected)
         answer = await made.generate([5, 6], Sampling(max_tokens=2))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from ludus.errors import LudusError, ServerUnreachable, SessionGone
-from ludus.wire import coalesce
-from ludus.wire.coalesce import FREE_REQUESTS, Coalescer
+from ludus.wire import carrier
+from ludus.wire.carrier import FREE_REQUESTS, Coalescer
 
 
 class Server:
@@ -95,7 +95,7 @@ async def test_closing_ends_the_calls_that_wait() -> None:
 
 
 async def test_nobody_waits_when_nobody_else_is_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coalesce, "GATHER_S", 3600.0)  # whoever gathers does not come back
+    monkeypatch.setattr(carrier, "GATHER_S", 3600.0)  # whoever gathers does not come back
     server = Server()
     coalescer = Coalescer(server.send)
     async with asyncio.timeout(60):
@@ -107,7 +107,7 @@ async def test_nobody_waits_when_nobody_else_is_coming(monkeypatch: pytest.Monke
 async def test_calls_gather_while_many_requests_are_out_until_one_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(coalesce, "GATHER_S", 3600.0)
+    monkeypatch.setattr(carrier, "GATHER_S", 3600.0)
     server = Server()
     coalescer = Coalescer(server.send)
     calls: list[asyncio.Task[int]] = []

@@ -9,9 +9,8 @@ import pytest
 from aiohttp import web
 
 from ludus.errors import RequestTimeout
-from ludus.wire.async_transport import AsyncTransport
-from ludus.wire.client import Client
-from ludus.wire.stream import PATH, Hello
+from ludus.wire.client import AsyncTransport, Client
+from ludus.wire.codec import PATH, Hello
 from ludus.wire.stream_client import ClientStream
 
 

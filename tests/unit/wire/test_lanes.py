@@ -66,12 +66,10 @@ async def test_a_hung_thread_is_abandoned_and_its_lane_goes_on(
     worker_threads: WorkerThreads,
 ) -> None:
     release = threading.Event()
-    started = time.monotonic()
-    hung = asyncio.create_task(run(worker_threads, "a", lambda: release.wait(10), timeout_s=0.2))
+    hung = asyncio.create_task(run(worker_threads, "a", lambda: release.wait(600), timeout_s=0.2))
     behind = asyncio.create_task(run(worker_threads, "a", lambda: "next"))
     assert await hung == "late"
     assert await behind == "next"
-    assert time.monotonic() - started < 2
     assert worker_threads.abandoned == 1
     release.set()
     await asyncio.sleep(0.05)
@@ -83,6 +81,6 @@ async def test_a_hung_thread_is_abandoned_and_its_lane_goes_on(
 async def test_waiting_in_the_queue_does_not_count_as_running(
     worker_threads: WorkerThreads,
 ) -> None:
-    jobs = [run(worker_threads, "a", lambda: time.sleep(0.1), timeout_s=0.4) for _ in range(8)]
+    jobs = [run(worker_threads, "a", lambda: time.sleep(0.4), timeout_s=2.0) for _ in range(8)]
     assert await asyncio.gather(*jobs) == [None] * 8
     assert worker_threads.abandoned == 0

@@ -8,9 +8,8 @@ from contextlib import suppress
 import pytest
 
 from ludus.errors import ConfigError
+from ludus.wire.address import choose, parse_served
 from ludus.wire.admission import Admission
-from ludus.wire.affinity import choose
-from ludus.wire.arguments import parse_served
 from ludus.wire.chaos import Chaos
 from ludus.wire.faults import QueueFull, Refused
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ludus.wire.tasks import end_task
+from ludus.background import end_task
 
 
 async def slow_to_end() -> None:

@@ -14,10 +14,9 @@ import threading
 from importlib import metadata
 from typing import Any
 
-from ..contract import PeerRefusal, as_reward, as_text, refuse_unknown
+from ..contract import PeerRefusal, as_reward, as_text, refuse_unknown, split
 from ..line import ask
 from ..reading import guard_parsers, guarded
-from ..shares import split
 
 _GAME = re.compile(r"game:(.+?)-v\d+(?:-(.+))?$")
 _NUMBERED = re.compile(r"(.+?)-(d\d+)$")

@@ -14,8 +14,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
-from ..contract import PeerBroken, PeerRefusal, as_reward
-from ..shares import SPLITS, split
+from ..contract import SPLITS, PeerBroken, PeerRefusal, as_reward, split
 
 MAX_POSITION = 1_000_000
 """How far an endless taskset is read."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ludus.agent.viewer.rendering import render
+from ludus.agent.viewer.page import render
 from ludus.envs.serving.env_wire import EnvCard
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, LudusError, UnknownEnv
@@ -22,18 +22,22 @@ from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Nothing, Path, Route
 
 from ..hosted import ClientTable
-from .game import Game, as_plain
-from .json_rpc import RpcError, answer_json_rpc, read_call, refusal, response
-from .listening import ListeningSocket
-from .playing import play_over_socket
-from .shapes import (
+from .playing import ListeningSocket, play_over_socket
+from .protocol import (
     EpisodeState,
+    Game,
     Healthy,
     Metadata,
     ResetRequest,
     Result,
+    RpcError,
     Schemas,
     StepRequest,
+    answer_json_rpc,
+    as_plain,
+    read_call,
+    refusal,
+    response,
     schemas,
 )
 

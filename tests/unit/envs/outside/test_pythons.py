@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ludus.envs.outside import home
-from ludus.envs.outside.pythons import find_python, python_program
+from ludus.envs.outside.home import find_python, python_program
 from ludus.errors import ConfigError
 
 from .conftest import PEER  # pyright: ignore

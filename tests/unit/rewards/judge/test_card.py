@@ -13,8 +13,7 @@ from aiohttp.test_utils import TestServer
 from ludus.errors import ConfigError, ServerUnreachable
 from ludus.rewards.judge.caller import JudgeCaller, JudgeServer
 from ludus.rewards.judge.card import JudgeCard
-from ludus.rewards.judge.card_cases import LABELLED, load_labelled
-from ludus.rewards.judge.examine import Examiner
+from ludus.rewards.judge.examine import LABELLED, Examiner, load_labelled
 from ludus.rewards.judge.mock import MockJudge
 
 

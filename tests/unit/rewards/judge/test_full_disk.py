@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ludus.errors import RewardUnavailable
-from ludus.llm.cache import DiskCache
+from ludus.llm.limits import DiskCache
 from ludus.rewards.judge.evolving.buffer import RubricBuffer
 from ludus.rewards.judge.evolving.snapshots import SnapshotStore
 from ludus.rewards.judge.store import JudgementStore

@@ -43,7 +43,7 @@ async def test_items_that_arrive_together_are_computed_together_and_answered_in_
 
 async def test_a_full_batch_does_not_wait() -> None:
     batcher = MicroBatcher(Doubling(), max_batch=2, max_wait_s=60)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(batcher.submit(1), batcher.submit(2)) == [2, 4]
 
 
@@ -76,7 +76,7 @@ async def test_closing_tells_those_who_wait_and_cancels_nobody() -> None:
         return list(items)
 
     batcher = MicroBatcher(run, max_batch=1, max_wait_s=0.0, label="doubling")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         callers = [asyncio.create_task(batcher.submit(number)) for number in range(3)]
         await asyncio.to_thread(begun.wait, 30)
         await batcher.close()

@@ -18,7 +18,7 @@ from PIL import Image
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import ImagePart, TextPart, assistant, user
 from ludus.rewards import Sample, Status
-from ludus.rewards.learned.images.decoding import BadImage, ImageLimits, decode_image
+from ludus.rewards.learned.images.pixels import BadImage, ImageLimits, decode_image
 from ludus.rewards.learned.images.reading import BadPrompt, image_of, prompt_of, read_image
 from ludus.rewards.learned.images.verifier import ImageVerifier, PreparedImage
 

@@ -24,7 +24,7 @@ from ludus.rewards.checks import check_verifier
 from ludus.rewards.learned.images import ImageVerifier, PreparedImage
 from ludus.rewards.learned.missing import MissingWeights
 from ludus.rewards.score import close_verifier
-from ludus.rewards.serving.residents import refuse_beyond
+from ludus.rewards.serving.placement import refuse_beyond
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
 

@@ -17,7 +17,7 @@ from ludus.errors import ConfigError
 from ludus.messages import assistant, user
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.compose import Composition, Part, composed
-from ludus.rewards.learned.text.steps import contributions
+from ludus.rewards.learned.text.process_reward import contributions
 from ludus.verdict import Status, Verdict
 
 SCORES = [0.9, 0.2, 0.6]

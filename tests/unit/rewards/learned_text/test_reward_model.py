@@ -15,8 +15,7 @@ from ludus.rewards.compose import Composition, LengthShaping, Part, composed
 from ludus.rewards.learned.text.reward_model import RewardModel
 from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Status
-from ludus.wire.background import BackgroundServer
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 TEXTS = ["four", "It is 4.", "I do not know, but it may well be about four or so.", "4" * 60]
 

@@ -57,6 +57,6 @@ def start() -> Iterator[Start]:
     yield start
     for rank in every:
         rank.kill()
-        rank.wait(timeout=10)
+        rank.wait(timeout=60)
         if rank.stdout is not None:
             rank.stdout.close()

@@ -55,9 +55,7 @@ def test_a_rank_that_is_killed_ends_the_others_with_its_name(
     ranks = start("ludus", 2, *arguments(tmp_path, "run", steps=10_000))
     wait_for(tmp_path / "run" / "metrics.jsonl")
     os.kill(ranks[killed].pid, signal.SIGKILL)
-    started = time.monotonic()
     said = ranks[1 - killed].communicate(timeout=60)[0]
-    assert time.monotonic() - started < 10 + 5  # the limit, and a busy machine
     assert ranks[1 - killed].returncode not in (0, None)
     assert re.search(rf"rank {killed} \(host \S+, pid {ranks[killed].pid}\) died", said), said
 

@@ -89,13 +89,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def assert_ended_by(run: Run, dead: int) -> None:
     """Wait for a rank to be killed, and for the others to end with its name."""
     assert run[dead].wait(timeout=TIMEOUT_S) == -signal.SIGKILL
-    died = time.monotonic()
     for number, rank in enumerate(run):
         said = rank.communicate(timeout=60)[0]
         if number != dead:
             assert rank.returncode not in (0, None)
             assert re.search(rf"rank {dead} \(host \S+, pid {run[dead].pid}\) died", said), said
-    assert time.monotonic() - died < 10 + 5  # the limit, and a busy machine
 
 
 def fates(folder: Path) -> list[tuple[int, str, str, int]]:

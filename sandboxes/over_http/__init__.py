@@ -1,1 +1,0 @@
-"""Sandboxes over HTTP: routes and sessions of a server, and the clients."""

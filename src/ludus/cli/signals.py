@@ -1,0 +1,78 @@
+"""What long verbs have in common: they run until SIGINT or SIGTERM, and then tidy up.
+
+Schedulers announce the end of a job by SIGTERM; without this a run would end without a checkpoint
+and leave its server behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol, TypeVar
+
+from ludus.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` like `asyncio.run`, and cancel on SIGTERM as on Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: the work was cancelled, and did not return a value of its own.
+    """
+    try:
+        return asyncio.run(_cancelled_by_sigterm(work))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _cancelled_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError, ValueError):  # not on this platform; not on this thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
+
+
+class Startable(Protocol):
+    """A server that listens between `start` and `stop`."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+@asynccontextmanager
+async def listening(server: Startable, host: str, port: int) -> AsyncGenerator[asyncio.Event]:
+    """Run `server`, which binds `host:port`, for the length of the block.
+
+    Yields:
+        an event that SIGINT and SIGTERM set.
+
+    Raises:
+        ConfigError: the port cannot be bound; the message says what to try instead.
+    """
+    try:
+        await server.start()
+    except OSError as error:
+        raise cannot_listen(host, port, error) from error
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        await server.stop()
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    """Build the error for a failure to bind `host:port`, with what to try instead."""
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"port {port} on {host} is in use; choose another with --port, or --port 0 for any "
+            "free one"
+        )
+    return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")

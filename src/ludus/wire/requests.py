@@ -1,0 +1,251 @@
+"""The reading of a request: its headers, and its body within bounds.
+
+Nothing here runs before a request has shown its token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import zlib
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from aiohttp import web
+
+from .address import check_host
+from .codec import Format, accepted, format_of
+from .faults import QueueFull, Refused
+
+
+def authorize(request: web.Request, token: bytes) -> None:
+    """Check that a request may be answered: the token, or else the name in the `Host` header.
+
+    Args:
+        request: the request.
+        token: the server's token; empty for a server without one.
+
+    Raises:
+        Refused: the token is missing or wrong (401), or a server without a token was addressed by
+            another name than localhost (421).
+    """
+    if not token:
+        check_host(request.host)
+        return
+    scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+    shown = shown.strip() if scheme.lower() == "bearer" else ""
+    shown = request.match_info.get("token", shown)  # where the route has it in the path
+    # A comparison in constant time tells nobody how much of a token was right.
+    if not hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), token):
+        raise Refused(
+            "the bearer token is missing or wrong; send 'Authorization: Bearer TOKEN'",
+            "unauthorized",
+        )
+
+
+def body_format(request: web.Request) -> Format:
+    """Return the format of the request's body.
+
+    Raises:
+        Refused: the `Content-Type` names no known format (415).
+    """
+    content_type = request.headers.get("Content-Type", "")
+    format = format_of(content_type)
+    if format is None:
+        raise Refused(
+            f"Content-Type is {content_type or 'missing'!r}; send application/json or "
+            "application/msgpack (curl: -H 'Content-Type: application/json')",
+            "unsupported_media",
+        )
+    return format
+
+
+def reply_format(request: web.Request) -> Format:
+    """Return the format of the reply: by `Accept`, else that of the body, else JSON."""
+    sent = format_of(request.headers.get("Content-Type", "")) or Format.JSON
+    return accepted(request.headers.get("Accept", ""), sent)
+
+
+async def expect_later(request: web.Request) -> None:
+    """Do nothing about `Expect: 100-continue` yet, so that a body can be refused unsent.
+
+    aiohttp would send `100 Continue` as soon as the headers are read; `read_body` does so later.
+    """
+
+
+def cut(request: web.Request) -> web.StreamResponse:
+    """Close the connection at once; the response returned here is never sent."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+TIMEOUT_S = 30.0
+SLICE_BYTES = 1 << 17
+"""The bytes that are inflated at a time, in about 0.2 ms; other requests have their turn between
+two slices.
+"""
+DISCARDED_BYTES = 1 << 16
+"""The longest body of a refused request that is still read, so that the connection can be used
+again.
+"""
+DISCARD_S = 0.5
+ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+"""Content-Encoding -> the `wbits` argument of zlib that reads it."""
+
+
+class Bytes:
+    """Counts the bytes of all request bodies that a server holds in memory.
+
+    Args:
+        limit: the most bytes held; a body beyond it is refused with 429.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+
+    def take(self, number: int) -> None:
+        """Count `number` bytes in.
+
+        Raises:
+            QueueFull: more than `limit` bytes would be held.
+        """
+        if self.held + number > self.limit:
+            message = f"the bodies of requests in flight hold {self.held} of {self.limit} bytes"
+            raise QueueFull(message, depth=self.held, limit=self.limit)
+        self.held += number
+
+    def give_back(self, number: int) -> None:
+        """Count `number` bytes out again."""
+        self.held -= number
+
+
+class Held:
+    """Counts the bytes of a single request, so that the whole share can be given back together.
+
+    Args:
+        bytes: the count of the whole server.
+    """
+
+    def __init__(self, bytes: Bytes) -> None:
+        self._bytes = bytes
+        self._number = 0
+
+    def take(self, number: int) -> None:
+        """Hold `number` more bytes for this request.
+
+        Raises:
+            QueueFull: the server holds too many bytes.
+        """
+        self._bytes.take(number)
+        self._number += number
+
+    def release(self) -> None:
+        """Give back all bytes of this request."""
+        self._bytes.give_back(self._number)
+        self._number = 0
+
+
+class _Inflater(Protocol):
+    """The part of the object returned by `zlib.decompressobj` that is used here."""
+
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
+    """Read and inflate the whole body of a request.
+
+    Args:
+        request: a request whose body has not been read.
+        max_bytes: the most bytes of the body, after inflation.
+        held: counts the bytes read.
+
+    Raises:
+        Refused: the body is too large (413), too slow (408), broken (400), or in an encoding that
+            the server does not take (415).
+        QueueFull: the bodies of all requests together are too large (429).
+    """
+    inflater: _Inflater | None
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        inflater = None
+    else:
+        if encoding not in ENCODINGS:
+            raise Refused(
+                f"Content-Encoding is {encoding!r}; send gzip, deflate or none", "unsupported_media"
+            )
+        inflater = zlib.decompressobj(ENCODINGS[encoding])
+    length = request.content_length
+    if length is not None and length > max_bytes:
+        raise too_large(length, max_bytes)
+    # Ask for the body with `100 Continue`, where the client waits to be asked.
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            raw = request.content.iter_any()
+            chunks = raw if inflater is None else _inflated(raw, inflater)
+            parts: list[bytes] = []
+            size = 0
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > max_bytes:
+                    raise too_large(None, max_bytes)
+                held.take(len(chunk))
+                parts.append(chunk)
+            return b"".join(parts)
+    except TimeoutError:
+        message = f"the body did not arrive within {TIMEOUT_S:g} s"
+        raise Refused(message, "slow_body") from None
+    except zlib.error as error:
+        raise Refused(f"the body cannot be inflated: {error}", "malformed") from None
+    except (ConnectionError, web.RequestPayloadError):
+        raise Refused("the connection ended within the body", "malformed") from None
+
+
+async def discard_body(request: web.Request) -> None:
+    """Read the short body of a refused request, so that the connection can be used again.
+
+    A longer body, or one of unknown length, is left alone: the connection is closed instead.
+    """
+    length = request.content_length
+    if length is None or length > DISCARDED_BYTES or request.headers.get("Expect"):
+        return
+    try:
+        async with asyncio.timeout(DISCARD_S):
+            await request.content.read()
+    except (TimeoutError, ConnectionError, web.RequestPayloadError):
+        return
+
+
+def too_large(size: int | None, limit: int) -> Refused:
+    """Build the refusal of a body beyond `limit` bytes; `size` is None where nobody waited for the
+    end.
+    """
+    shown = f" ({size} bytes)" if size is not None else ""
+    message = f"the body is too large{shown}: this server takes at most {limit} bytes"
+    return Refused(message, "too_large")
+
+
+async def _inflated(raw: AsyncIterator[bytes], inflater: _Inflater) -> AsyncIterator[bytes]:
+    async for chunk in raw:
+        data = chunk
+        while data:
+            yield inflater.decompress(data, SLICE_BYTES)
+            data = inflater.unconsumed_tail
+            await asyncio.sleep(0)
+        if inflater.unused_data:
+            raise zlib.error("bytes after the end of the compressed data")
+    if not inflater.eof:
+        raise zlib.error("the compressed data ends too soon")
