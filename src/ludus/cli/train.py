@@ -90,13 +90,15 @@ def _recipe_or_settings(name: str) -> Table:
 
 def _run(config: TrainConfig) -> int:
     try:
-        from ludus.trainer.ranks import follow_training, follows, open_ranks
+        from ludus.trainer.ranks import follows, open_ranks
         from ludus.trainer.run.journal import ProgressWatcher
         from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     if follows():
+        from ludus.trainer.setup import follow_training
+
         follow_training(config)
         return 0
     with open_ranks(config), ProgressWatcher(config.steps) as watcher:
