@@ -188,6 +188,37 @@ def start_interpreter(
     return OwnedProcess(process.pid, ours, -1, partial(_waited, process))
 
 
+def start_worker(
+    spec: WorkerSpec, *, max_body: int, environment: Mapping[str, str], output: IO[bytes]
+) -> OwnedProcess:
+    """Start a worker in a fresh interpreter, which shares nothing with this process.
+
+    Args:
+        spec: what it runs; it is loaded after this has returned.
+        max_body: the most bytes of a call or answer.
+        environment: its variables.
+        output: the file for what it prints.
+
+    Raises:
+        OSError: the interpreter cannot be started.
+    """
+    # -P keeps the working directory off the import path, where a file could hide a module.
+    program = [sys.executable, "-P", "-m", "ludus.isolation.worker"]
+    process = start_interpreter(
+        lambda descriptor: [*program, str(descriptor)], environment=environment, output=output
+    )
+    try:
+        line = Line(process.sock, MAX_CONTROL_BYTES)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        line.send(SETUP, msgspec.msgpack.encode((spec.make, max_body)), deadline=deadline)
+        line.receive(deadline=deadline)
+    except BaseException:
+        process.reap()
+        process.close()
+        raise
+    return process
+
+
 def _waited(process: subprocess.Popen[bytes]) -> Death:
     try:
         code = process.wait(CONTROL_TIMEOUT_S)

@@ -82,8 +82,9 @@ def main(descriptor: int) -> None:
     os.set_inheritable(descriptor, False)
     sock = socket.socket(fileno=descriptor)
     line = Line(sock, 1 << 30)
-    make, max_body = msgspec.msgpack.decode(line.receive().body, type=tuple[bytes, int])
-    sock.settimeout(None)
+    setup = line.receive()
+    make, max_body = msgspec.msgpack.decode(setup.body, type=tuple[bytes, int])
+    line.send(setup.tag, b"", call=setup.call)  # calls come only now, so none was read with it
     serve(sock, cloudpickle.loads(make)(), max_body)
 
 
