@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import os
-import signal
 import socket
-import subprocess
 import tempfile
 import threading
 import time
@@ -27,6 +24,7 @@ import msgspec
 from ludus import sandboxes
 from ludus.errors import ConfigError
 from ludus.isolation import frames
+from ludus.isolation.spawning import start_interpreter
 
 from .inside import boot
 from .inside.line import ASK, CALL, ERROR, MAX_BODY
@@ -72,11 +70,7 @@ class PeerConnection:
     """Calls with deadlines over a socket, one at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self._numbers = itertools.count(1)
-        self._came: list[frames.Frame] = []
-        self._end: list[BaseException | None] = []
-        self._reader = frames.FrameReader(MAX_BODY, self._came.append, self._end.append)
+        self.line = frames.Line(sock, MAX_BODY)
 
     def call(
         self,
@@ -99,22 +93,17 @@ class PeerConnection:
             PeerFailed: the other side raised an exception.
             ConfigError: the other side refuses what was asked.
         """
-        number = next(self._numbers)
         deadline = time.monotonic() + timeout_s
         try:
-            body = frames.pack(number, CALL, 0, msgspec.json.encode(asked))
-            self.sock.settimeout(timeout_s)
-            if descriptors:
-                # Descriptors travel with at least one byte. They are sent with exactly one, since
-                # `send_fds` may send a part of a longer body and leaves the rest to its caller.
-                socket.send_fds(self.sock, [body[:1]], list(descriptors))
-                body = body[1:]
-            self.sock.sendall(body)
-            frame = self._frame(deadline)
+            number = self.line.send(
+                CALL, msgspec.json.encode(asked), descriptors=descriptors, deadline=deadline
+            )
+            frame = self.line.receive(deadline=deadline)
             while frame.tag == ASK and frame.call == number:
                 answer = _answer(frame.body, reply, deadline - time.monotonic())
-                self.sock.sendall(frames.pack(number, CALL, 0, msgspec.json.encode(answer)))
-                frame = self._frame(deadline)
+                body = msgspec.json.encode(answer)
+                self.line.send(CALL, body, call=number, deadline=deadline)
+                frame = self.line.receive(deadline=deadline)
         except TimeoutError:
             raise PeerLost(f"no answer within {timeout_s:g} s") from None
         except OSError as error:
@@ -130,20 +119,6 @@ class PeerConnection:
             return msgspec.json.decode(frame.body)
         except msgspec.MsgspecError as error:
             raise PeerLost(f"its answer cannot be read: {error}") from error
-
-    def _frame(self, deadline: float) -> frames.Frame:
-        while not self._came:
-            if self._end:
-                raise OSError(str(self._end[0] or "the connection was closed"))
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
-                raise TimeoutError
-            self.sock.settimeout(remaining_s)
-            data = self.sock.recv(1 << 16)
-            if not data:
-                raise OSError("the connection was closed")
-            self._reader.data_received(data)
-        return self._came.pop(0)
 
 
 def _answer(body: bytes, reply: Reply | None, remaining_s: float) -> dict[str, Any]:
@@ -187,24 +162,17 @@ class PeerInterpreter:
         # A package may print any amount. A file takes all of it, and a pipe that nobody reads would
         # fill up and stop the process.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
-        ours, theirs = socket.socketpair()
-        self._control = PeerConnection(ours)
-        with theirs:
-            try:
-                self._process = subprocess.Popen(
-                    # -s leaves the user's own packages out, and -B writes no bytecode files.
-                    [python, "-s", "-B", boot.__file__, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._output,
-                    stderr=self._output,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # a group of its own, which `close` can kill
-                    cwd="/",
-                    env=_environment(),
-                )
-            except OSError as error:
-                ours.close()
-                raise ConfigError(f"{label}: {python} cannot be started: {error}") from error
+        try:
+            self._process = start_interpreter(
+                # -s leaves the user's own packages out, and -B writes no bytecode files.
+                lambda descriptor: [python, "-s", "-B", boot.__file__, str(descriptor)],
+                environment=_environment(),
+                output=self._output,
+                folder="/",
+            )
+        except OSError as error:
+            raise ConfigError(f"{label}: {python} cannot be started: {error}") from error
+        self._control = PeerConnection(self._process.sock)
         setup = {
             "adapter": adapter,
             "settings": {},
@@ -225,7 +193,7 @@ class PeerInterpreter:
     @property
     def alive(self) -> bool:
         """Whether the process still runs and belongs to the calling process."""
-        return self.owner == os.getpid() and self._process.poll() is None
+        return self.owner == os.getpid() and self._control.line.is_open
 
     def fork(self, *, walls: bool, readable: Sequence[str] = (), scratch: bool = False) -> Child:
         """Fork a process for an environment.
@@ -275,14 +243,9 @@ class PeerInterpreter:
         """End the process, which may take `grace_s`, and all that was forked from it."""
         if self.owner != os.getpid():
             return
-        self._control.sock.close()  # the process sees the end of its connection, and exits
         self._output.close()
-        try:
-            self._process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.reap(grace_s)  # the process exits by itself at the end of its connection
+        self._process.close()
 
     def _last_output(self) -> str:
         """Return the end of what the process printed, for a message."""
@@ -330,7 +293,7 @@ class Child:
         connection, self._connection = self._connection, None
         how = self._interpreter.end(self.pid)
         if connection is not None:
-            connection.sock.close()
+            connection.line.sock.close()
         return how
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer
+from ludus.isolation import Answer, WorkerPart
 from ludus.wire.codec import Format, encode
 from ludus.wire.faults import Fault
 
@@ -58,7 +58,7 @@ class Broken(msgspec.Struct, frozen=True):
     """The traceback, if the fault is a bug in the environment."""
 
 
-class EnvPart:
+class EnvPart(WorkerPart):
     """Plays the sessions of an environment in a worker process.
 
     Args:
@@ -68,16 +68,12 @@ class EnvPart:
 
     def __init__(self, served: ServedEnv, max_bytes: int) -> None:
         served.load()
+        self.is_async = served.is_async
         self._served = served
         self._max_bytes = max_bytes
         self._sessions: dict[str, EnvSession] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._thread_of: Callable[[int], Executor] | None = None
-
-    @property
-    def is_async(self) -> bool:
-        """Whether sessions run side by side on the event loop."""
-        return self._served.is_async
 
     def about(self) -> bytes:
         """Return the card of the environment, encoded."""

@@ -113,7 +113,7 @@ class InWorkers:
         self._rooms: dict[WorkerProcess, _Room] = {}
         part = partial(EnvPart, served.portable(), limits.max_reply_bytes)
         self._group = WorkerGroup(
-            served.id, part, limits=limits, metrics=metrics, on_change=self._changed
+            served.id, part, limits=limits, metrics=metrics, on_gone=self._gone
         )
 
     @property
@@ -180,10 +180,11 @@ class InWorkers:
             room.worker.sessions -= 1
             self._group.recycle(room.worker)
 
-    def _changed(self, worker: WorkerProcess) -> None:
-        if worker.gone and (room := self._rooms.pop(worker, None)):
+    def _gone(self, worker: WorkerProcess) -> None:
+        if room := self._rooms.get(worker):
             for place in list(room.places):
                 place.lost()
+            del self._rooms[worker]
 
 
 class WorkerSession:

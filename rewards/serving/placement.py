@@ -240,7 +240,7 @@ class WorkerProcesses:
         closing = [
             worker.call(CLOSE, 1, b"", timeout_s=CLOSE_TIMEOUT_S)
             for worker in group.workers
-            if worker.end is None and not worker.busy
+            if worker.end is None and not worker.open
         ]
         for closed in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(closed, Exception):

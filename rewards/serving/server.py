@@ -128,7 +128,7 @@ class ServedVerifier:
             self._seconds.observe(took_s)
         for verdict in verdicts:
             self._verdicts(verdict.status.value).inc()
-            for fate in fates_of(verdict):
+            for fate in fates_of(verdict) if verdict.metrics else ():
                 self._fates.labels(self.name, fate).inc()
 
 

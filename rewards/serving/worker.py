@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer
+from ludus.isolation import Answer, WorkerPart
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 
@@ -62,7 +62,7 @@ class Judged(msgspec.Struct, frozen=True):
     """The traceback of a bug in the verifier."""
 
 
-class VerifierPart:
+class VerifierPart(WorkerPart):
     """Scores samples in a worker process.
 
     Args:
@@ -73,13 +73,9 @@ class VerifierPart:
     def __init__(self, name: str, build: Callable[[], Verifier]) -> None:
         self._name = name
         self._verifier = build()
+        self.is_async = is_async_verifier(self._verifier)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_of: Callable[[int], Executor] | None = None
-
-    @property
-    def is_async(self) -> bool:
-        """Whether several calls run side by side on the event loop."""
-        return is_async_verifier(self._verifier)
 
     def about(self) -> bytes:
         """Return an encoded `About`."""

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,19 @@ def test_every_file_that_a_page_names_is_there() -> None:
         for page in set(PAGES)
         for place in PLACE.findall(prose(page))
         if not (ROOT / place).exists() and not (page.parent / place).exists()
+    }
+    assert not missing
+
+
+def test_every_name_that_an_example_imports_is_there() -> None:
+    imports = re.compile(r"^ *from (ludus[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+    missing = {
+        (page.name, module, name)
+        for page in set(PAGES)
+        for module, names in imports.findall(page.read_text("utf-8"))
+        if not module.startswith("ludus.integrations")  # those import the peer's package
+        for name in names.split(", ")
+        if not hasattr(import_module(module), name.split(" as ")[0])
     }
     assert not missing
 

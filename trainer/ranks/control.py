@@ -11,7 +11,6 @@ import os
 import queue
 import secrets
 import socket
-import struct
 import sys
 import threading
 import time
@@ -21,14 +20,16 @@ from typing import Any
 import msgspec
 
 from ludus.errors import RankLost
+from ludus.isolation.frames import Line
 
 END_S = 8.0
 """Seconds after the loss of a rank in which this process may end by itself."""
 CONNECT_S = 30.0
 """Seconds in which all ranks must have connected to rank 0."""
-_SIZE = struct.Struct("!I")
 _MAX_BYTES = 1 << 20
 """The longest message that is read; a longer one is not from a rank."""
+MESSAGE = 1
+"""The tag of every frame: what a message is, it says itself."""
 
 
 class RankMember(msgspec.Struct, frozen=True):
@@ -158,7 +159,7 @@ class Lead(Control):
         super().__init__(members)
         self._server = socket.create_server((host, 0))
         self._server.settimeout(CONNECT_S)
-        self._connections: dict[int, socket.socket] = {}
+        self._lines: dict[int, Line] = {}
         self.address = Address(host, self._server.getsockname()[1], secrets.token_hex(16))
 
     def accept(self) -> None:
@@ -171,29 +172,24 @@ class Lead(Control):
             self._accept(time.monotonic() + CONNECT_S)
 
     def _accept(self, end: float) -> None:
-        while len(self._connections) < len(self.members) - 1:
+        while len(self._lines) < len(self.members) - 1:
             try:
                 self._server.settimeout(max(0.01, end - time.monotonic()))
                 connection, _ = self._server.accept()
             except TimeoutError:
                 absent = [
-                    str(member)
-                    for member in self.members[1:]
-                    if member.rank not in self._connections
+                    str(member) for member in self.members[1:] if member.rank not in self._lines
                 ]
                 raise RankLost(
                     f"{', '.join(absent)} did not connect to rank 0 within {CONNECT_S:g} s"
                 ) from None
-            connection.settimeout(CONNECT_S)
-            hello = _receive(connection)
+            line = Line(connection, _MAX_BYTES)
+            hello = _receive(line, deadline=time.monotonic() + CONNECT_S)
             if not isinstance(hello, RankHello) or hello.token != self.address.token:
                 connection.close()  # another program, which does not know the group's token
                 continue
-            connection.settimeout(None)
-            self._connections[hello.member.rank] = connection
-            threading.Thread(
-                target=self._listen, args=(hello.member, connection), daemon=True
-            ).start()
+            self._lines[hello.member.rank] = line
+            threading.Thread(target=self._listen, args=(hello.member, line), daemon=True).start()
 
     def send(self, order: Order) -> None:
         """Give an order to all other ranks.
@@ -219,10 +215,10 @@ class Lead(Control):
             self._spread_message(GroupLost(f"{self.members[0]} failed: {error}"))
         super().end(error)
 
-    def _listen(self, member: RankMember, connection: socket.socket) -> None:
+    def _listen(self, member: RankMember, line: Line) -> None:
         # A rank sends a single message, when it ends; without it the connection just closes.
-        with connection:
-            message = _receive(connection)
+        with line.sock:
+            message = _receive(line)
         if isinstance(message, Ended):
             if message.error:
                 self.lose(f"{member} failed: {message.error}")
@@ -233,9 +229,9 @@ class Lead(Control):
         self._spread_message(GroupLost(why))
 
     def _spread_message(self, message: _Message) -> None:
-        for rank, connection in self._connections.items():
+        for rank, line in self._lines.items():
             try:
-                _send(connection, message)
+                _send(line, message)
             except OSError:
                 if not self.lost and not self._closed.is_set():
                     self.lose(f"{self.members[rank]} died")
@@ -253,9 +249,9 @@ class Follower(Control):
     def __init__(self, members: Sequence[RankMember], me: RankMember, address: Address) -> None:
         super().__init__(members)
         self._orders: queue.Queue[Order | None] = queue.Queue()
-        self._connection = socket.create_connection((address.host, address.port), CONNECT_S)
-        self._connection.settimeout(None)
-        _send(self._connection, RankHello(me, address.token))
+        connection = socket.create_connection((address.host, address.port), CONNECT_S)
+        self._line = Line(connection, _MAX_BYTES)
+        _send(self._line, RankHello(me, address.token))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def receive(self) -> Order | None:
@@ -276,13 +272,13 @@ class Follower(Control):
         """Tell rank 0 that this rank ends, and why."""
         super().end(error)
         try:
-            _send(self._connection, Ended(error))
+            _send(self._line, Ended(error))
         except OSError:
             return  # rank 0 is gone too
 
     def _listen(self) -> None:
-        with self._connection:
-            while isinstance(message := _receive(self._connection), Order):
+        with self._line.sock:
+            while isinstance(message := _receive(self._line), Order):
                 if not message.name:
                     # The closing order. Rank 0 may exit before this rank's main thread has read it,
                     # and the end of the connection is then no loss.
@@ -293,27 +289,13 @@ class Follower(Control):
         self._orders.put(None)
 
 
-def _send(connection: socket.socket, message: _Message) -> None:
-    data = msgspec.msgpack.encode(message)
-    connection.sendall(_SIZE.pack(len(data)) + data)
+def _send(line: Line, message: _Message) -> None:
+    line.send(MESSAGE, msgspec.msgpack.encode(message))
 
 
-def _receive(connection: socket.socket) -> _Message | None:
+def _receive(line: Line, *, deadline: float | None = None) -> _Message | None:
     """Return the next message; None where the other end is gone, or has sent anything else."""
     try:
-        (size,) = _SIZE.unpack(_read(connection, _SIZE.size))
-        if size > _MAX_BYTES:
-            return None
-        return msgspec.msgpack.decode(_read(connection, size), type=_Message)
-    except (OSError, EOFError, msgspec.MsgspecError):
+        return msgspec.msgpack.decode(line.receive(deadline=deadline).body, type=_Message)
+    except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _read(connection: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        part = connection.recv(count - len(data))
-        if not part:
-            raise EOFError
-        data += part
-    return bytes(data)

@@ -32,20 +32,21 @@ class PeerLine:
     """One side of a connection: whole messages over a stream socket.
 
     Args:
-        sock: the connected socket; its timeout, if it has one, bounds each read.
+        sock: the connected socket.
         frames: the module `ludus.isolation.frames`.
     """
 
     def __init__(self, sock: socket.socket, frames: Any) -> None:
         self.sock = sock
-        self.descriptors: list[int] = []
-        """Descriptors that came along with messages and were not taken yet."""
         self._frames = frames
-        self._waiting: list[Any] = []
-        self._end: BaseException | None = None
-        self._ended = False
+        self._line = frames.Line(sock, MAX_BODY, max_descriptors=4)
         self._current = 0
-        self._reader = frames.FrameReader(MAX_BODY, self._waiting.append, self._at_end)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Descriptors that came along with messages and were not taken yet."""
+        came: list[int] = self._line.descriptors
+        return came
 
     def receive(self) -> tuple[int, Any]:
         """Wait for a message; return the number of its call, and what it says.
@@ -54,24 +55,19 @@ class PeerLine:
             EOFError: the other side closed.
             OSError: the connection broke, or what came is not a message.
         """
-        while not self._waiting:
-            if self._ended:
-                raise EOFError("the other side closed the connection")
-            data, descriptors, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
-            self.descriptors += descriptors
-            if not data:
-                raise EOFError("the other side closed the connection")
-            self._reader.data_received(data)
-            if self._end is not None:
-                raise OSError(str(self._end))
-        frame = self._waiting.pop(0)
+        try:
+            frame = self._line.receive()
+        except self._frames.BadFrame:
+            raise
+        except self._frames.LineClosed as closed:
+            raise EOFError(str(closed)) from None
         self._current = int(frame.call)
         return frame.call, json.loads(frame.body)
 
     def ask(self, question: Any) -> Any:
         """Ask the owner in the midst of a call, and wait for the answer."""
         number = self._current
-        self.sock.sendall(self._frames.pack(number, ASK, 0, json.dumps(question).encode()))
+        self._line.send(ASK, json.dumps(question).encode(), call=number)
         _, answer = self.receive()
         if "failed" in answer:
             raise PeerBroken(str(answer["failed"]))
@@ -88,7 +84,7 @@ class PeerLine:
             said = f"the answer has {len(body)} bytes; at most {MAX_BODY} are sent"
             self.fail(call, ValueError(said), "")
             return
-        self.sock.sendall(self._frames.pack(call, VALUE, 0, body))
+        self._line.send(VALUE, body, call=call)
 
     def fail(self, call: int, error: BaseException, trace: str) -> None:
         """Send why a call has no result."""
@@ -98,10 +94,7 @@ class PeerLine:
             "trace": trace[-8000:],
             "ours": isinstance(error, PeerRefusal),
         }
-        self.sock.sendall(self._frames.pack(call, ERROR, 0, json.dumps(said).encode()))
-
-    def _at_end(self, error: BaseException | None) -> None:
-        self._ended, self._end = True, error
+        self._line.send(ERROR, json.dumps(said).encode(), call=call)
 
 
 _owner: list[PeerLine] = []

@@ -66,14 +66,14 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
-    rest = [argument for argument in arguments if argument not in DRY]
+    words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
-        rest,
+        words,
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
         named=_recipe_or_settings,
     )
-    if rest == list(arguments):
+    if words == list(arguments):
         return _run(config)
     try:
         from ludus.trainer.plan.dry_run import make_plan

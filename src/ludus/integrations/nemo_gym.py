@@ -38,9 +38,10 @@ from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
-from .bridge import shared_bridge, tool_call
+from .bridge import tool_call
 from .hosted import ClientTable, HostedEpisode
 from .openenv.protocol import text_of
+from .rows import EpisodeChoice, EpisodeRow, row_writer
 
 TASK = "_ng_task_index"
 ROLLOUT = "_ng_rollout_index"
@@ -176,16 +177,6 @@ MAX_TURNS = 64
 EnvHandler = Callable[[EnvCard, web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
-class SeedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The field `ludus` of a row: which episode to play."""
-
-    task: str | None = None
-    """The id of a task; None lets the environment pick one by the seed."""
-    split: str | None = None
-    """The split to pick from; not read where a task is named."""
-    seed: int = 0
-
-
 class _Player:
     """A client's episode."""
 
@@ -203,15 +194,13 @@ class _Player:
 
     async def begin(self, row: Mapping[str, Any]) -> None:
         try:
-            wanted = msgspec.convert(row.get("ludus") or {}, SeedRow)
+            wanted = msgspec.convert(row.get("ludus") or {}, EpisodeChoice)
         except msgspec.ValidationError as error:
             raise Refused(
                 f"the row's 'ludus' names task, split and seed: {error}", "invalid"
             ) from None
-        selection = {"task": wanted.task, "split": None if wanted.task else wanted.split}
-        options = {name: value for name, value in selection.items() if value is not None}
         self.earned, self.failure = 0.0, None
-        await self.episode.reset(seed=wanted.seed, options=options)
+        await self.episode.reset(seed=wanted.seed, options=wanted.options())
 
     async def act(self, action: str | Message) -> str:
         """Play an action, and return what the policy is told; a failure is kept for the verdict."""
@@ -467,30 +456,15 @@ def last_words(output: Sequence[Mapping[str, Any]]) -> str | None:
     return "".join(part.get("text", "") for part in content if part.get("type") == "output_text")
 
 
-def rows(
-    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
-) -> list[dict[str, Any]]:
-    """Return rows of a NeMo Gym data set, one for each task: what the policy is told, the tools,
-    and the episode under `ludus`.
-
-    Args:
-        env: the environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`.
-        count: how many tasks, from `offset` on; fewer where the split ends before.
-        split: the split that the tasks are of.
-        offset: the position of the first task in the split.
-        seed: the seed of every episode.
-        url: the address of a ludus server; "" plays the environment in worker processes.
-
-    Raises:
-        UnknownTask: no such split.
-        RewardUnavailable: an episode could not begin.
+@row_writer
+def rows(row: EpisodeRow, index: int) -> dict[str, Any]:
+    """Return rows of a NeMo Gym data set: what the policy is told, the tools, and the episode under
+    `ludus`; see `rows.RowWriter`.
     """
-    bridge, table = shared_bridge(env, url), list[dict[str, Any]]()
-    episode = bridge.episode()
-    for task in bridge.tasks(split, count, offset=offset):
-        opening = run_on_loop(episode.begin(task=task.id, seed=seed))
+    episode = row.episode()
+    try:
+        opening = run_on_loop(row.begin(episode))
         episode.verdict.unwrap()  # raises where the episode could not begin
-        prompt = [{"role": message.role.value, "content": message.text} for message in opening]
         tools = [
             {
                 "type": "function",
@@ -501,8 +475,8 @@ def rows(
             }
             for tool in episode.tools
         ]
-        parameters = {"input": prompt, **({"tools": tools} if tools else {})}
-        episode_row = {"task": task.id, "seed": seed}
-        table.append({"responses_create_params": parameters, "ludus": episode_row})
-    run_on_loop(episode.close())
-    return table
+    finally:
+        run_on_loop(episode.close())
+    prompt = [{"role": message.role.value, "content": message.text} for message in opening]
+    parameters = {"input": prompt, **({"tools": tools} if tools else {})}
+    return {"responses_create_params": parameters, "ludus": {"task": row.task, "seed": row.seed}}

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.background import run_on_loop
-from ludus.errors import ConfigError, RewardUnavailable
+from ludus.errors import RewardUnavailable
 
-from .bridge import as_chat, peer_package, shared_bridge
-from .replies import TextReplies
+from .bridge import as_chat, peer_package
+from .rows import EpisodeRow, TextReplies, row_writer
 
 _base: Any = peer_package("skyrl_gym.envs.base_text_env", "skyrl")
 
@@ -41,16 +41,9 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__()
-        settings = {**dict(env_config or {}), **dict(extras or {})}
-        if not settings.get("env"):
-            raise ConfigError("env_config or extras must name a ludus environment: env='me/env-v0'")
-        bridge = shared_bridge(settings["env"], settings.get("url", ""), settings.get("token"))
-        self._task = settings.get("task") or None
-        # A named task is looked for in all splits, so `split` matters only where no task is named.
-        self._split = None if self._task else settings.get("split") or None
-        self._seed = int(settings.get("seed") or 0)
-        self._episode = bridge.episode()
-        self._player = TextReplies(settings.get("tool_format", "hermes"))
+        self._row = EpisodeRow.of({**dict(env_config or {}), **dict(extras or {})})
+        self._episode = self._row.episode()
+        self._player = TextReplies(self._row.tool_format)
 
     def init(
         self, prompt: Sequence[Mapping[str, str]] | None
@@ -60,9 +53,7 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
         Raises:
             RewardUnavailable: the episode could not begin.
         """
-        begun = run_on_loop(
-            self._episode.begin(task=self._task, split=self._split, seed=self._seed)
-        )
+        begun = run_on_loop(self._row.begin(self._episode))
         self._check()
         if self._episode.max_turns is not None:
             self.max_turns = self._episode.max_turns
@@ -105,24 +96,9 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
             raise RewardUnavailable(self._episode.verdict)
 
 
-def rows(
-    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
-) -> list[dict[str, Any]]:
-    """Return rows of a SkyRL data set (`prompt`, `env_class`, `extra_info`), one for each task.
-
-    Args:
-        env: the environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`.
-        count: how many tasks, from `offset` on; fewer where the split ends before.
-        split: the split that the tasks are of.
-        offset: the position of the first task in the split.
-        seed: the seed of every episode.
-        url: the address of a ludus server; "" plays the environment in worker processes.
-
-    Raises:
-        UnknownTask: no such split.
+@row_writer
+def rows(row: EpisodeRow, index: int) -> dict[str, Any]:
+    """Return rows of a SkyRL data set (`prompt`, `env_class`, `extra_info`); see
+    `rows.RowWriter`.
     """
-    named = {"env": env, "seed": seed, **({"url": url} if url else {})}
-    return [
-        {"prompt": [], "env_class": "ludus", "extra_info": {**named, "task": task.id}}
-        for task in shared_bridge(env, url).tasks(split, count, offset=offset)
-    ]
+    return {"prompt": [], "env_class": "ludus", "extra_info": row.columns()}

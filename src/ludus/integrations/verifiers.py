@@ -21,7 +21,7 @@ from ludus.errors import RewardUnavailable
 from ludus.messages import Role
 
 from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
-from .replies import TextReplies
+from .rows import TextReplies
 
 PAGE = 1000
 

@@ -17,15 +17,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message
 from ludus.rewards import Sample
 from ludus.verdict import Verdict
 
-from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
-from .replies import TextReplies
+from .bridge import BridgedEpisode, on_background, peer_package, spoken
+from .rows import EpisodeRow, TextReplies, row_writer
 from .scoring import verdict_of
 
 logger = logging.getLogger(__name__)
@@ -64,60 +62,16 @@ async def compute_score(
     }
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What a row of the data set says in `extra_info` of the episode."""
-
-    env: str
-    task: str | None = None
-    split: str | None = None
-    seed: int = 0
-    url: str = ""
-    tool_format: str = "hermes"
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Any] | None) -> _Row:
-        row = dict(columns or {})
-        if not row.get("env"):
-            raise ConfigError("extra_info must name a ludus environment: env='me/env-v0'")
-        return msgspec.convert(
-            {name: row[name] for name in cls.__struct_fields__ if name in row}, cls
-        )
-
-    def episode(self) -> BridgedEpisode:
-        return shared_bridge(self.env, self.url).episode()
-
-    async def begin(self, episode: BridgedEpisode) -> list[Message]:
-        split = None if self.task else self.split
-        return await on_background(episode.begin(task=self.task, split=split, seed=self.seed))
-
-
-def rows(
-    env: str, count: int, *, split: str = "train", offset: int = 0, seed: int = 0, url: str = ""
-) -> list[dict[str, Any]]:
-    """Return rows of a verl data set for `LudusAgentLoop`, one for each task.
-
-    Args:
-        env: the environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`.
-        count: how many tasks, from `offset` on; fewer where the split ends before.
-        split: the split that the tasks are of.
-        offset: the position of the first task in the split.
-        seed: the seed of every episode.
-        url: the address of a ludus server; "" plays the environment in worker processes.
-
-    Raises:
-        UnknownTask: no such split.
-    """
-    named = {"env": env, "seed": seed, **({"url": url} if url else {})}
-    return [
-        {
-            "data_source": env,
-            "agent_name": "ludus_agent",
-            "prompt": [{"role": "user", "content": f"{env}, task {task.id}"}],
-            "reward_model": {"style": "rule", "ground_truth": ""},
-            "extra_info": {**named, "task": task.id, "index": index},
-        }
-        for index, task in enumerate(shared_bridge(env, url).tasks(split, count, offset=offset))
-    ]
+@row_writer
+def rows(row: EpisodeRow, index: int) -> dict[str, Any]:
+    """Return rows of a verl data set for `LudusAgentLoop`; see `rows.RowWriter`."""
+    return {
+        "data_source": row.env,
+        "agent_name": "ludus_agent",
+        "prompt": [{"role": "user", "content": f"{row.env}, task {row.task}"}],
+        "reward_model": {"style": "rule", "ground_truth": ""},
+        "extra_info": {**row.columns(), "index": index},
+    }
 
 
 def _agent_loop() -> Any:
@@ -143,7 +97,7 @@ def _agent_loop() -> Any:
             Raises:
                 RewardUnavailable: every attempt ended without a reward.
             """
-            settings = _Row.of(row.get("extra_info"))
+            settings = EpisodeRow.of(row.get("extra_info") or {})
             why = Verdict.invalid("no attempt was made")
             for attempt in range(self.attempts):
                 episode = settings.episode()
@@ -163,12 +117,12 @@ def _agent_loop() -> Any:
 
 
 async def _played(
-    loop: Any, row: _Row, episode: BridgedEpisode, sampling_params: dict[str, Any]
+    loop: Any, row: EpisodeRow, episode: BridgedEpisode, sampling_params: dict[str, Any]
 ) -> dict[str, Any]:
     """Play an episode by the tokens of an agent loop of verl, and return the fields of its
     `AgentLoopOutput`.
     """
-    begun = await row.begin(episode)
+    begun = await on_background(row.begin(episode))
     player = TextReplies(row.tool_format)
     messages = [_plain(message) for message in begun]
     tools = [tool.as_openai() for tool in episode.tools] or None
@@ -240,9 +194,9 @@ class LudusInteraction:
         name = instance_id or secrets.token_hex(8)
         if name in self._open:
             raise ConfigError(f"an episode named {name!r} is open; finalize it first")
-        row = _Row.of({**self.config, **given})
+        row = EpisodeRow.of({**self.config, **given})
         episode = row.episode()
-        self._openings[name] = await row.begin(episode)
+        self._openings[name] = await on_background(row.begin(episode))
         self._open[name] = episode, TextReplies(row.tool_format)
         if not episode.verdict.ok:
             await self.finalize_interaction(name)

@@ -5,10 +5,9 @@ declare `never_blocks`. It sends calls to worker processes, enforces their deadl
 tells every caller by type what became of the call.
 """
 
-from .calls import AnyWorker, NoFreeWorker
+from .group import AnyWorker, NoFreeWorker, WorkerGroup, WorkerLimits
 from .part import Answer, WorkerPart
 from .process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
-from .worker_group import WorkerGroup, WorkerLimits
 
 __all__ = [
     "Answer",

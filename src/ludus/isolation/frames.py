@@ -1,19 +1,25 @@
-"""Calls to a worker process and the answers, as frames on a stream socket.
+"""Calls to a process of ours and the answers, as frames on a stream socket.
 
 Each frame has a mark, the number of its call, and a checksum of its body. Bytes that user code
 wrote to the socket by mistake are therefore detected, between frames or inside a frame, and nothing
-from such a worker is trusted any more.
+from such a process is trusted any more. A `FrameReader` splits what an event loop receives; a
+`Line` reads and writes on a blocking socket. This file imports the standard library alone, because
+the interpreter of a peer loads it by its path.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import select
+import socket
 import struct
 import threading
+import time
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 MARK = b"Lw1\n"
@@ -36,7 +42,11 @@ class Frame(NamedTuple):
     body: bytes
 
 
-class BadFrame(ValueError):
+class LineClosed(ConnectionError):
+    """The other side is gone, or sends what cannot be read."""
+
+
+class BadFrame(LineClosed):
     """The received bytes are not a frame."""
 
 
@@ -76,56 +86,44 @@ class FrameReader(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Split off complete frames; called by asyncio."""
+        """Split off complete frames, whose bytes come in pieces of any size; called by asyncio."""
+        unread = memoryview(data)
         try:
-            rest: memoryview | bytes = data
-            while len(rest) and not self._ended:
-                # Bytes come in pieces of any size: either half may need several, or share one.
-                rest = self._body(rest) if self._expected else self._header(rest)
+            while len(unread) and not self._ended:
+                if self._expected is None:
+                    missing = _HEADER.size - len(self._head)
+                    self._head += bytes(unread[:missing])
+                    unread = unread[missing:]
+                    if len(self._head) < _HEADER.size:
+                        return
+                    mark, call, tag, thread_number, size, checksum = _HEADER.unpack(self._head)
+                    if mark != MARK or size > self._max_body:
+                        bound = f"a header of at most {self._max_body} bytes"
+                        raise BadFrame(f"{self._head!r} is not {bound}")
+                    self._head, self._missing, self._checksum = b"", size, 0
+                    self._expected = (call, tag, thread_number, checksum)
+                part = unread[: self._missing]
+                unread = unread[len(part) :]
+                self._checksum = zlib.crc32(part, self._checksum)
+                self._parts.append(bytes(part))
+                self._missing -= len(part)
+                if not self._missing:
+                    call, tag, thread_number, checksum = self._expected
+                    body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+                    self._parts, self._expected = [], None
+                    if checksum != self._checksum:
+                        raise BadFrame(f"the checksum of a body of {len(body)} bytes is wrong")
+                    self._on_frame(Frame(call, tag, thread_number, body))
         except BadFrame as error:
-            self._end(error)
+            self.connection_lost(error)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         """Report the end; called by asyncio."""
-        self._end(exc)
-
-    def _header(self, data: memoryview | bytes) -> memoryview | bytes:
-        missing = _HEADER.size - len(self._head)
-        self._head += bytes(data[:missing])
-        if len(self._head) == _HEADER.size:
-            mark, call, tag, thread_number, size, checksum = _HEADER.unpack(self._head)
-            if mark != MARK or size > self._max_body:
-                raise BadFrame(f"{self._head!r} is not a header of at most {self._max_body} bytes")
-            self._head, self._missing, self._checksum = b"", size, 0
-            self._expected = (call, tag, thread_number, checksum)
-            if not size:
-                self._finish()
-        return data[missing:]
-
-    def _body(self, data: memoryview | bytes) -> memoryview | bytes:
-        part = data if len(data) <= self._missing else memoryview(data)[: self._missing]
-        self._checksum = zlib.crc32(part, self._checksum)
-        self._parts.append(bytes(part))
-        self._missing -= len(part)
-        if not self._missing:
-            self._finish()
-        return b"" if len(part) == len(data) else memoryview(data)[len(part) :]
-
-    def _finish(self) -> None:
-        assert self._expected is not None
-        call, tag, thread_number, checksum = self._expected
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._expected = [], None
-        if checksum != self._checksum:
-            raise BadFrame(f"the checksum of a body of {len(body)} bytes is wrong")
-        self._on_frame(Frame(call, tag, thread_number, body))
-
-    def _end(self, error: BaseException | None) -> None:
         if not self._ended:
             self._ended = True
             if self._transport is not None:
                 self._transport.close()
-            self._on_end(error)
+            self._on_end(exc)
 
 
 class FrameWriter:
@@ -150,3 +148,103 @@ class FrameWriter:
                     poll = select.poll()
                     poll.register(self._descriptor, select.POLLOUT)
                     poll.poll()
+
+
+class Line:
+    """Frames on a blocking socket, written and read by one thread at a time.
+
+    Args:
+        sock: the connected socket.
+        max_body: the most bytes of a body; a larger frame ends the connection.
+        max_descriptors: how many descriptors may come along with what is received at once.
+    """
+
+    def __init__(self, sock: socket.socket, max_body: int, *, max_descriptors: int = 0) -> None:
+        self.sock = sock
+        self.descriptors: list[int] = []
+        """Descriptors that came along with frames and were not taken yet."""
+        self._max_descriptors = max_descriptors
+        self._numbers = itertools.count(1)
+        self._received: deque[Frame] = deque()
+        self._ends: list[BaseException | None] = []
+        self._reader = FrameReader(max_body, self._received.append, self._ends.append)
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether a frame was received already, which `receive` has not returned."""
+        return bool(self._received)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the other side has not closed the connection, as far as can be seen from here."""
+        try:
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            if not poll.poll(0):
+                return True
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except (OSError, ValueError):
+            return False
+
+    def send(
+        self,
+        tag: int,
+        body: bytes,
+        *,
+        call: int = 0,
+        descriptors: Sequence[int] = (),
+        deadline: float | None = None,
+    ) -> int:
+        """Write a frame, and return the number of its call.
+
+        Args:
+            tag: what is asked or answered.
+            body: the encoded arguments or the answer.
+            call: the number of the call; 0 takes the next one.
+            descriptors: descriptors that go along.
+            deadline: a value of `time.monotonic()`.
+
+        Raises:
+            OSError: the other side is gone.
+            TimeoutError: the other side did not read in time. Part of the frame may have been
+                sent, so nothing more can be.
+        """
+        number = call or next(self._numbers)
+        frame = pack(number, tag, 0, body)
+        self.sock.settimeout(None if deadline is None else max(1e-3, deadline - time.monotonic()))
+        if descriptors:
+            # Descriptors travel with at least one byte. They are sent with exactly one, since
+            # `send_fds` may send a part of a longer body and leaves the rest to its caller.
+            socket.send_fds(self.sock, [frame[:1]], list(descriptors))
+            frame = frame[1:]
+        self.sock.sendall(frame)
+        return number
+
+    def receive(self, *, deadline: float | None = None) -> Frame:
+        """Wait for a frame.
+
+        Raises:
+            TimeoutError: the deadline, a value of `time.monotonic()`, is over.
+            BadFrame: the other side sent what is not a frame.
+            LineClosed: the other side closed or died.
+        """
+        while not self._received:
+            if self._ends:
+                raise self._ends[0] or LineClosed("the connection was closed")
+            remaining_s = None if deadline is None else deadline - time.monotonic()
+            if remaining_s is not None and remaining_s <= 0:
+                raise TimeoutError("no answer in time")
+            self.sock.settimeout(remaining_s)
+            try:
+                if self._max_descriptors:
+                    data, came, _, _ = socket.recv_fds(self.sock, 1 << 16, self._max_descriptors)
+                    self.descriptors += came
+                else:
+                    data = self.sock.recv(1 << 16)
+            except ConnectionError as error:
+                raise LineClosed(str(error)) from error
+            if data:
+                self._reader.data_received(data)
+            else:
+                self._reader.connection_lost(None)
+        return self._received.popleft()

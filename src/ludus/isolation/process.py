@@ -1,4 +1,10 @@
-"""A worker process as the owner sees it: calls with deadlines, and a classified end."""
+"""A worker process as its owner sees it: calls with deadlines, and a classified end.
+
+The owner of a process is a single task, from the fork to the reaping: it keeps the deadlines, kills
+the process, finds out how the process ended, tells every caller, and frees the place. Whatever
+fails in the task ends the process and is told to the callers; so no call stays without an answer,
+and no place is lost.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import os
 import signal
 import time
@@ -13,14 +20,16 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
 from .frames import CANCEL, FAILED, BadFrame, Frame, FrameReader, pack
-from .output import Output
-from .owner import Death, Forked, Template
 from .part import Answer
+from .spawning import Death, OwnedProcess
 from .worker import Failure
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 CANCEL_GRACE_S = 0.5
@@ -29,9 +38,33 @@ killed.
 """
 DRAIN_S = 0.02
 """The seconds for which the last output of a dead process is read."""
+RETRY_S = 0.05
+"""The seconds after which a step of the end that failed is done again."""
+MAX_LINES = 50
+"""How many lines of what a worker prints are logged."""
+TAIL_BYTES = 400
+CHUNK_BYTES = 16 << 10
+READ_EVERY_S = 0.05
+"""The time between two reads of what a worker prints, in seconds: one that prints without end has
+to wait.
+"""
 
 controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
 """The threads for blocking calls to templates: a fork and a reap take about a millisecond."""
+
+
+async def blocking(function: Callable[[], T]) -> T:
+    """Call `function` on a control thread, and wait for its end even where the caller is
+    cancelled, so that what it has made is known.
+    """
+    running: asyncio.Future[T] | None = None
+    try:
+        running = asyncio.get_running_loop().run_in_executor(controls, function)
+        return await asyncio.shield(running)
+    except BaseException:
+        if running is not None:
+            await asyncio.wait({running})
+        raise
 
 
 class WorkerEnd(StrEnum):
@@ -51,6 +84,8 @@ class WorkerEnd(StrEnum):
     """Somebody else sent SIGKILL: a person, or the kernel when memory ran out."""
     UNSTARTED = "unstarted"
     """The process never started: the fork failed, or the template could not be loaded again."""
+    ABANDONED = "abandoned"
+    """We killed the process: its owner could not go on, as when the owner's memory ran out."""
 
 
 class CallFailed(Exception):
@@ -73,25 +108,29 @@ class WorkerLost(Exception):
         self.end = end
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
+    """A call that was made and not answered."""
+
     future: asyncio.Future[Answer]
     timeout_s: float
     frame: bytes
     """The encoded call, until it is sent."""
-    timer: asyncio.TimerHandle | None = None
+    deadline: float = math.inf
+    """A value of `time.monotonic()`; infinite until the call is sent."""
 
 
 class WorkerProcess:
-    """A worker process. The fork runs in the background; calls made before wait for it.
+    """A worker process. It starts in the background; calls made before wait for it.
 
     Args:
         label: the name of what the worker serves.
         is_async: whether the part is async; a late call is then cancelled before the process is
             killed.
         max_body: the most bytes of an answer; a longer answer makes the worker untrusted.
-        fork: returns the process, and the template that is its parent.
-        on_change: called whenever a call or the process has ended.
+        max_calls: after so many calls the process ends, once it is empty.
+        on_free: called whenever a call has ended.
+        on_gone: called when the process has ended and its callers were told; once more if it fails.
     """
 
     def __init__(
@@ -100,59 +139,85 @@ class WorkerProcess:
         *,
         is_async: bool,
         max_body: int,
-        fork: Callable[[], Awaitable[tuple[Template, Forked]]],
-        on_change: Callable[[WorkerProcess], None],
+        max_calls: float = math.inf,
+        on_free: Callable[[], None] = lambda: None,
+        on_gone: Callable[[WorkerProcess], None] = lambda worker: None,
     ) -> None:
         self.label = label
-        self.pid = 0
+        self.process: OwnedProcess | None = None
         self.end: WorkerEnd | None = None
         """Set once the process has ended or is being ended; no more calls are taken then."""
         self.why = ""
         """The reason for the end in words; empty while the process runs."""
+        self.death = Death(known=False)
+        """How the process ended, once it has."""
+        self.gone = False
+        """Whether the process has ended and every waiting caller was told."""
         self.calls = 0
         """The number of calls so far."""
         self.sessions = 0
         """The number of sessions in the process; the caller counts them."""
-        self._late: set[int] = set()
-        """Calls past their deadline that were cancelled and have not ended."""
-        self._held: list[int] = []
-        """Calls that passed their deadline while a cancelled call had not ended."""
+        self.alone = False
+        """Whether the call that runs shall be the only one; the caller says so."""
+        self.heard = 0
+        """The number of answers so far, also those that nobody waits for."""
+        self.open: dict[int, _Call] = {}
+        """Calls without an answer, by number."""
+        self.late: dict[int, float] = {}
+        """Calls past their deadline that were cancelled and have not ended, with the time at which
+        the process is killed for it.
+        """
         self.idle_since = time.monotonic()
+        self._heeds = False
+        """Whether a late call has ended at its cancellation since the last deadline was kept."""
         self._is_async = is_async
         self._max_body = max_body
-        self._on_change = on_change
+        self._max_calls = max_calls
+        self._on_free = on_free
+        self._on_gone = on_gone
         self._numbers = itertools.count(1)
-        self._open: dict[int, _Call] = {}
-        self._template: Template | None = None
-        self._handle: int | None = None
-        """A pid file descriptor, which is readable once the process has ended; None where the
-        system has none.
-        """
-        self._reaping = False
         self._transport: asyncio.WriteTransport | None = None
-        self._output: Output | None = None
+        self._output: _Output | None = None
+        self._alarm = asyncio.Event()
+        """Wakes the owner: a stop, an end, or a deadline before `_next_look`."""
+        self._next_look = math.inf
         self._ended = asyncio.Event()
-        self._starting = asyncio.create_task(self._start(fork))
+        self._owner: asyncio.Task[None] | None = None
 
     @property
-    def busy(self) -> int:
-        """The number of calls without an answer."""
-        return len(self._open)
-
-    @property
-    def is_late(self) -> bool:
-        """Whether a call is past its deadline and has not ended."""
-        return bool(self._late)
+    def pid(self) -> int:
+        """The number of the process; 0 before it has started."""
+        return self.process.pid if self.process is not None else 0
 
     @property
     def is_empty(self) -> bool:
         """Whether the process has neither open calls nor sessions."""
-        return not self._open and not self.sessions
+        return not self.open and not self.sessions
 
     @property
-    def gone(self) -> bool:
-        """Whether the process has ended and every waiting caller was told."""
-        return self._ended.is_set()
+    def is_worn(self) -> bool:
+        """Whether the process is due for recycling."""
+        return self.calls >= self._max_calls
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether the process is alive, answers in time, and is not due for recycling."""
+        return self.end is None and not self.late and self.calls < self._max_calls
+
+    def start(self, spawn: Callable[[WorkerProcess], Awaitable[None]]) -> None:
+        """Start the process in the background.
+
+        Args:
+            spawn: starts the process and puts it into `process`.
+        """
+        self._owner = asyncio.create_task(self._own(spawn), name=f"ludus-worker-{self.label}")
+        self._owner.add_done_callback(self._disowned)
+
+    def abandon(self) -> None:
+        """End a process whose start failed, also where it has no owner yet."""
+        self.stop(WorkerEnd.UNSTARTED, "no worker process could be started")
+        if self._owner is None:
+            self._on_gone(self)
 
     def call(
         self, tag: int, thread_number: int, body: bytes, *, timeout_s: float
@@ -169,191 +234,280 @@ class WorkerProcess:
         Returns:
             A future of the answer, which may fail with CallFailed, CallLate or WorkerLost.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.end is not None:
             future.set_exception(WorkerLost(self.end, self.why))
             return future
         number = next(self._numbers)
         call = _Call(future, timeout_s, pack(number, tag, thread_number, body))
-        self._open[number] = call
-        self.calls += 1
-        if self._transport is not None:
-            self._send(number, call)
+        try:
+            self.open[number] = call
+            self.calls += 1
+            if self._transport is not None:
+                self._send(call)
+        except BaseException:
+            # Part of the call may have been sent, and the next one would be read as its rest.
+            self.open.pop(number, None)
+            self.stop(WorkerEnd.ABANDONED, "a call could not be sent to its process")
+            raise
         return future
 
+    def cancel(self, future: asyncio.Future[Answer]) -> None:
+        """Ask an async part to end a call that nobody waits for any more."""
+        for number, call in self.open.items():
+            if call.future is future and self._transport is not None and self.end is None:
+                self._transport.write(pack(number, CANCEL, 0, b""))
+
     def stop(self, end: WorkerEnd, reason: str) -> None:
-        """Kill the process; waiting callers are told `reason`."""
+        """End the process; waiting callers are told `reason`."""
         if self.end is None:
             self.end, self.why = end, reason
-        self._kill()
+        if self.process is not None:
+            self.process.kill()
+        self._alarm.set()
 
     async def ended(self) -> None:
         """Wait until the process has ended."""
         await self._ended.wait()
 
-    async def _start(self, fork: Callable[[], Awaitable[tuple[Template, Forked]]]) -> None:
-        loop = asyncio.get_running_loop()
+    # --- the owner -------------------------------------------------------------------------------
+
+    async def _own(self, spawn: Callable[[WorkerProcess], Awaitable[None]]) -> None:
+        """Start the process, keep its deadlines, and see to its end, whatever fails."""
         try:
-            self._template, forked = await fork()
-        except Exception as error:
-            self._finish(WorkerEnd.UNSTARTED, f"no worker process could be started: {error}")
-            return
-        self.pid = forked.pid
-        self._output = Output(forked.output, self.label)
-        forked.sock.setblocking(False)
-        self._transport, _ = await loop.create_connection(
-            lambda: FrameReader(self._max_body, self._take, self._closed), sock=forked.sock
-        )
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):
-                self._handle = os.pidfd_open(forked.pid)
-                loop.add_reader(self._handle, self._died)
-        if self.end is not None:  # stopped meanwhile
-            self._kill()
-        for number, call in list(self._open.items()):
-            self._send(number, call)
-
-    def _send(self, number: int, call: _Call) -> None:
-        assert self._transport is not None
-        loop = asyncio.get_running_loop()
-        call.timer = loop.call_later(call.timeout_s, self._deadline, number, call.timeout_s)
-        self._transport.write(call.frame)
-        call.frame = b""
-
-    # --- what comes from the worker --------------------------------------------------------------
-
-    def _take(self, frame: Frame) -> None:
-        call = self._open.pop(frame.call, None)
-        if call is None:
-            raise BadFrame(f"an answer to call {frame.call}, which nobody made")
-        if call.timer is not None:
-            call.timer.cancel()
-        if frame.call in self._late:
-            # A late call has ended; calls past their deadline behind it are late now.
-            self._late.discard(frame.call)
-            # Each of them is judged by itself: with another late call the deadline would only be
-            # put off again, so `_late` is emptied before.
-            held, self._held = self._held, []
-            for number in held:
-                if waiting := self._open.get(number):
-                    self._late.clear()
-                    self._deadline(number, waiting.timeout_s)
-        elif not call.future.done():
-            if frame.tag != FAILED:
-                call.future.set_result((frame.tag, frame.body))
+            await spawn(self)
+            await self._attend()
+        except asyncio.CancelledError:
+            self.stop(WorkerEnd.STOPPED, "its owner was cancelled, as at the end of an event loop")
+        except BaseException as error:
+            if self.process is None:
+                self.stop(WorkerEnd.UNSTARTED, f"no worker process could be started: {error}")
             else:
-                try:
-                    failure = msgspec.msgpack.decode(frame.body, type=Failure)
-                except msgspec.DecodeError as error:
-                    raise BadFrame(f"a failure that cannot be read: {error}") from None
-                call.future.set_exception(CallFailed(failure))
-        self.idle_since = time.monotonic()
-        self._on_change(self)
+                reason = f"its owner could not go on: {type(error).__name__}: {error}"
+                self.stop(WorkerEnd.ABANDONED, reason)
+        finally:
+            await self._see_to_end()
 
-    def _deadline(self, number: int, timeout_s: float) -> None:
-        call = self._open.get(number)
-        if call is None:
-            return
-        if self._late:
-            # Perhaps the earlier call blocks the event loop for both. This call is judged when the
-            # earlier call has ended (decision 0210).
-            self._held.append(number)
-            return
-        if not call.future.done():
-            call.future.set_exception(CallLate(f"no answer within {timeout_s:g} s"))
-        if not self._is_async:
-            self._give_up(timeout_s)
-            return
-        assert self._transport is not None
-        # An async call is asked to end first, since other calls share its process.
-        self._late.add(number)
-        self._transport.write(pack(number, CANCEL, 0, b""))
+    async def _see_to_end(self) -> None:
+        while not self._ended.is_set():
+            # What fails here is done again, until the place is free.
+            try:
+                await self._finish()
+            except BaseException as error:
+                with contextlib.suppress(BaseException):
+                    logger.warning("%s: the end of a process: %r", self.label, error)
+                    await asyncio.sleep(RETRY_S)
+
+    def _disowned(self, owner: asyncio.Task[None]) -> None:
+        """See to the end of a process whose owner was cancelled before it had begun."""
+        if not self._ended.is_set():
+            self.stop(WorkerEnd.UNSTARTED, "no worker process could be started: its owner ended")
+            self._owner = asyncio.create_task(self._see_to_end())
+
+    async def _attend(self) -> None:
+        """Connect to the process, then keep its deadlines until it ends or has to."""
+        process = self.process
+        assert process is not None
         loop = asyncio.get_running_loop()
-        call.timer = loop.call_later(CANCEL_GRACE_S, self._give_up, timeout_s)
+        if process.output >= 0:
+            self._output = _Output(process.output, self.label)
+        process.sock.setblocking(False)
+        transport, _ = await loop.create_connection(
+            lambda: FrameReader(self._max_body, self._take, self._closed), sock=process.sock
+        )
+        if process.handle >= 0:
+            # The socket of a dead process may still be open in a child that it left.
+            loop.add_reader(process.handle, self._died)
+        self._transport = transport
+        for call in self.open.values():
+            self._send(call)
+        while self.end is None and not transport.is_closing():
+            self._alarm.clear()
+            self._next_look = self._keep_deadlines(time.monotonic())
+            if self.end is None:
+                with contextlib.suppress(TimeoutError):
+                    remaining_s = self._next_look - time.monotonic()
+                    async with asyncio.timeout(None if remaining_s == math.inf else remaining_s):
+                        await self._alarm.wait()
+
+    def _keep_deadlines(self, now: float) -> float:
+        """Judge the calls that are past their deadline; return when to look again."""
+        if self.late and now >= min(self.late.values()):
+            self._give_up(max(self.open[number].timeout_s for number in self.late))
+            return now
+        past = [n for n, call in self.open.items() if call.deadline <= now and n not in self.late]
+        if not self._heeds:
+            # Perhaps the first late call blocks the event loop for the others. They are judged
+            # when it has ended (decision 0210).
+            past = [] if self.late else past[:1]
+        self._heeds = False
+        for number in past:
+            call = self.open[number]
+            if not call.future.done():
+                call.future.set_exception(CallLate(f"no answer within {call.timeout_s:g} s"))
+            if not self._is_async:
+                self._give_up(call.timeout_s)
+                return now
+            # An async call is asked to end first, since other calls share its process.
+            self.late[number] = now + CANCEL_GRACE_S
+            assert self._transport is not None
+            self._transport.write(pack(number, CANCEL, 0, b""))
+        times = self.late.values() or [call.deadline for call in self.open.values()]
+        return min(times, default=math.inf)
 
     def _give_up(self, timeout_s: float) -> None:
         self.stop(WorkerEnd.LATE, f"a call in its process did not end within {timeout_s:g} s")
 
-    # --- its end ---------------------------------------------------------------------------------
+    async def _finish(self) -> None:
+        """End the process, find out how it ended, tell every caller, and free the place. Each step
+        may be done twice.
+        """
+        if self._transport is not None:
+            self._transport.abort()
+        if self.process is not None:
+            if self.process.handle >= 0:
+                asyncio.get_running_loop().remove_reader(self.process.handle)
+            self.death = death = await blocking(self.process.reap)
+            if self.end is None:
+                # We did not end the process. Whoever sent SIGKILL is unknown, and so is an end
+                # without a report, so neither is blamed on the code in the process.
+                self.why = f"its process ended ({death})"
+                self.end = WorkerEnd.CRASHED if death.signal else WorkerEnd.EXITED
+                if not death.known or death.signal == signal.SIGKILL:
+                    self.end = WorkerEnd.KILLED
+            if self._output is not None:
+                self._output.close()
+            self.process.close()
+        assert self.end is not None
+        calls = len(self.open)
+        for call in self.open.values():
+            if not call.future.done():
+                call.future.set_exception(WorkerLost(self.end, self.why))
+        if not self.gone and self.end is not WorkerEnd.STOPPED:
+            self._log_end(calls)
+        self.gone = True
+        self.open.clear()
+        self._on_gone(self)
+        self._ended.set()
+
+    def _log_end(self, calls: int) -> None:
+        last_output = self._output.tail if self._output else ""
+        logger.error(
+            "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
+            self.label,
+            self.pid,
+            self.end,
+            self.why,
+            self.sessions,
+            calls,
+            f"; it printed last: {last_output}" if last_output else "",
+        )
+
+    # --- what the event loop reports -------------------------------------------------------------
+
+    def _send(self, call: _Call) -> None:
+        assert self._transport is not None
+        call.deadline = time.monotonic() + call.timeout_s
+        if call.deadline < self._next_look:
+            self._alarm.set()
+        self._transport.write(call.frame)
+        call.frame = b""
+
+    def _take(self, answer: Frame) -> None:
+        call = self.open.get(answer.call)
+        if call is None:
+            raise BadFrame(f"an answer to call {answer.call}, which nobody made")
+        self.heard += 1
+        if answer.call in self.late:
+            del self.late[answer.call]
+            self._heeds = True
+            self._alarm.set()
+        elif not call.future.done():
+            if answer.tag != FAILED:
+                call.future.set_result((answer.tag, answer.body))
+            else:
+                try:
+                    failure = msgspec.msgpack.decode(answer.body, type=Failure)
+                except msgspec.DecodeError as error:
+                    raise BadFrame(f"a failure that cannot be read: {error}") from None
+                call.future.set_exception(CallFailed(failure))
+        del self.open[answer.call]
+        self.idle_since = time.monotonic()
+        if self.calls >= self._max_calls and not self.open and not self.sessions:
+            self.stop(WorkerEnd.STOPPED, "it has served enough")
+        self._on_free()
 
     def _died(self) -> None:
-        """Handle the end of the process, whose socket may still be open in a child that it left."""
-        assert self._handle is not None
+        assert self.process is not None
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._handle)
         loop.call_later(DRAIN_S, self._closed, None)
+        if self.process.handle >= 0:
+            loop.remove_reader(self.process.handle)
 
     def _closed(self, error: BaseException | None) -> None:
-        """Find out how a dead or untrusted process ended, and tell every caller."""
-        if self._reaping:
+        if isinstance(error, BadFrame):
+            self.stop(WorkerEnd.CORRUPT, f"its process sent what is not an answer: {error}")
+        if self._transport is not None:
+            self._transport.abort()
+        self._alarm.set()
+
+
+class _Output:
+    """Reads what a worker prints on the running loop, logs it within bounds, and keeps the last
+    words; whoever owns the descriptor closes it.
+    """
+
+    def __init__(self, descriptor: int, label: str) -> None:
+        self._descriptor = descriptor
+        self._label = label
+        self._lines = 0
+        self._last = b""
+        self._rest = b""
+        self._pause: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._read)
+
+    @property
+    def tail(self) -> str:
+        """The last text that was printed."""
+        return self._last.decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Read a last chunk, and read no more."""
+        if not self._is_closed:
+            self._read()
+            self._is_closed = True
+            if self._pause is not None:
+                self._pause.cancel()
+            self._loop.remove_reader(self._descriptor)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._descriptor, CHUNK_BYTES)
+        except BlockingIOError:
             return
-        assert self._template is not None
-        assert self._transport is not None
-        self._transport.abort()
-        if isinstance(error, BadFrame) and self.end is None:
-            self.end = WorkerEnd.CORRUPT
-            self.why = f"its process sent what is not an answer: {error}"
-        self._kill()
-        self._reaping = True
-        loop = asyncio.get_running_loop()
-        reaping = loop.run_in_executor(controls, self._template.reap, self.pid)
-        reaping.add_done_callback(self._reaped)
+        except OSError:
+            data = b""
+        self._loop.remove_reader(self._descriptor)
+        if data:
+            self._note(data)
+            self._pause = self._loop.call_later(READ_EVERY_S, self._resume)
 
-    def _reaped(self, reaping: asyncio.Future[Death]) -> None:
-        death = Death(known=False) if reaping.cancelled() else reaping.result()
-        if self._output is not None:
-            self._output.close()
-        if self._handle is not None:
-            asyncio.get_running_loop().remove_reader(self._handle)
-            os.close(self._handle)
-            self._handle = None
-        end, reason = self.end, self.why
-        if end is None:
-            # We did not end the process. Whoever sent SIGKILL is unknown, and so is an end without
-            # a report, so neither is blamed on the code in the process.
-            reason = f"its process ended ({death})"
-            end = WorkerEnd.CRASHED if death.signal else WorkerEnd.EXITED
-            if not death.known or death.signal == signal.SIGKILL:
-                end = WorkerEnd.KILLED
-        self._finish(end, reason)
+    def _resume(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._descriptor, self._read)
 
-    def _finish(self, end: WorkerEnd, reason: str) -> None:
-        """Tell every waiting caller that the process has ended, and log the end once."""
-        self.end, self.why = end, reason
-        calls, self._open = list(self._open.values()), {}
-        waiting = [call for call in calls if not call.future.done()]
-        if end is not WorkerEnd.STOPPED:
-            last_output = self._output.tail if self._output else ""
-            logger.error(
-                "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
-                self.label,
-                self.pid,
-                end,
-                reason,
-                self.sessions,
-                len(calls),
-                f"; it printed last: {last_output}" if last_output else "",
-            )
-        for call in calls:
-            if call.timer is not None:
-                call.timer.cancel()
-        for call in waiting:
-            call.future.set_exception(WorkerLost(end, reason))
-        self._ended.set()
-        self._on_change(self)
-
-    def _kill(self) -> None:
-        """Send SIGKILL to the process and its group.
-
-        The process has not been reaped, so its pid cannot belong to another process.
-        """
-        if self._reaping or not self.pid:
+    def _note(self, data: bytes) -> None:
+        self._last = (self._last + data)[-TAIL_BYTES:]
+        if self._lines >= MAX_LINES:
             return
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            if self._handle is not None:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            else:
-                os.kill(self.pid, signal.SIGKILL)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines[: MAX_LINES - self._lines]:
+            logger.info("%s: %s", self._label, line[:500].decode("utf-8", "replace"))
+        self._lines += len(lines)
+        self._rest = self._rest[-CHUNK_BYTES:]
+        if self._lines >= MAX_LINES:
+            logger.info("%s: more is not shown of what this worker prints", self._label)
+            self._rest = b""

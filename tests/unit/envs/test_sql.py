@@ -304,7 +304,9 @@ async def test_a_worker_killed_in_the_middle_is_replaced_and_the_query_answered(
     workers: list[psutil.Process] = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # an earlier worker, which ends at this moment
-            if "pool.template" in " ".join(child.cmdline()) and child.ppid() != os.getpid():
+            # a worker's parent is a template, whose parent is the fork server of this process
+            template = psutil.Process(child.ppid())
+            if psutil.Process(template.ppid()).ppid() == os.getpid():
                 workers.append(child)
     max(workers, key=lambda worker: worker.cpu_times().user).send_signal(signal.SIGKILL)
     assert "steps" in (await asked).error

@@ -75,7 +75,7 @@ class ProcessEngine:
         Raises:
             EngineLost: no process runs.
         """
-        return self._living().process.pid
+        return self._living().worker.pid
 
     async def generate(
         self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
@@ -85,14 +85,14 @@ class ProcessEngine:
         Raises:
             EngineLost: the process is gone, or ended meanwhile.
         """
-        call = GenerateCall(0, list(ids), sampling, list(images))
+        call = GenerateCall(list(ids), sampling, list(images))
         return (await self._living().ask(call, GeneratedReply)).generation
 
     async def logprobs(
         self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
     ) -> list[float]:
         """Return the log-probability of each id at temperature 1; the first is 0."""
-        call = ScoreCall(0, list(ids), list(images))
+        call = ScoreCall(list(ids), list(images))
         return (await self._living().ask(call, ScoredReply)).logprobs
 
     async def set_weights(self, source: WeightSource, version: int) -> None:
@@ -103,7 +103,7 @@ class ProcessEngine:
             EngineLost: the process is gone, or ended meanwhile.
         """
         async with as_file(source) as file:
-            await self._living().ask(LoadCall(0, str(file.path), version), DoneReply)
+            await self._living().ask(LoadCall(str(file.path), version), DoneReply)
         self._version = version
 
     async def pause(self) -> None:
@@ -148,7 +148,7 @@ class ProcessEngine:
             await self._life.end()
 
     async def _switch(self, act: Literal["pause", "resume", "abort"]) -> None:
-        await self._living().ask(SwitchCall(0, act), DoneReply)
+        await self._living().ask(SwitchCall(act), DoneReply)
 
     def _living(self) -> EngineLife:
         if self._closed:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
+import math
 import os
 import signal
-import socket
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from ludus.errors import (
     BrokenGeneration,
@@ -21,22 +22,15 @@ from ludus.errors import (
     ServerFault,
     StaleWeights,
 )
+from ludus.isolation import Answer, CallFailed, WorkerEnd, WorkerLost, WorkerProcess
+from ludus.isolation.part import WorkerSpec
+from ludus.isolation.process import blocking
+from ludus.isolation.spawning import start_worker
 
 from ...models.weights import WeightsRefused
 from ..local import EngineClosed
-from .messages import (
-    REPLIES,
-    AnsweredCall,
-    CancelCall,
-    EngineSpec,
-    FailedReply,
-    Ping,
-    Pong,
-    ReadyReply,
-    Reply,
-    read_message,
-    write_message,
-)
+from .messages import REPLIES, BuildCall, Call, EngineSpec, FailedReply, Ping, Pong, ReadyReply
+from .worker import EnginePart
 
 T = TypeVar("T")
 
@@ -47,8 +41,10 @@ since a trainer that was itself stopped for a while has heard nothing either.
 """
 STUCK_BEATS = 600
 """How many heartbeats a busy engine may go without finishing a forward pass."""
-END_S = 5.0
-"""How long a process may take to end by itself before it is killed."""
+MAX_BODY = (1 << 32) - 1
+"""The most bytes of a call or answer."""
+CALL = 1
+"""The tag of every call and answer: what a message is, it says itself."""
 LOG_TAIL_BYTES = 4_000
 """How much of the end of the log is read to find its last line."""
 KINDS: dict[str, type[LudusError]] = {
@@ -65,29 +61,19 @@ class EngineLife:
     once, and so does every later call.
     """
 
-    def __init__(
-        self,
-        name: str,
-        log: Path,
-        process: subprocess.Popen[bytes],
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
+    def __init__(self, spec: EngineSpec, name: str, log: Path) -> None:
         self.name = name
         self.log = log
-        self.process = process
-        self.lost: EngineLost | None = None
         self.max_length = 0
-        self._reader, self._writer = streams
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        """Futures of replies: 0 is the message that the model is built, positive numbers are those
-        of calls, and negative numbers are pings.
-        """
-        self._heard = 0
-        """How many replies have arrived, pongs included; the heartbeat looks whether it grows."""
+        self.worker = WorkerProcess(name, is_async=True, max_body=MAX_BODY, on_gone=self._note_end)
+        self._part = WorkerSpec.of(name, partial(EnginePart, spec))
+        self._environment = {**os.environ, "OMP_NUM_THREADS": str(spec.threads)}
+        self._under_way = 0
+        self._epitaph = ""
+        """How the process ended, once it has."""
         self._pong = Pong(0, busy=False)
         """The last pong, which says whether the engine works and how many passes it has made."""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._beating: asyncio.Task[None] | None = None
 
     @classmethod
     async def begin(cls, spec: EngineSpec, *, name: str, log: Path, timeout_s: float) -> EngineLife:
@@ -98,16 +84,12 @@ class EngineLife:
             EngineLost: the process ended.
             RequestTimeout: the model was not built in time.
         """
-        process, our_end = _spawned(log, spec.threads)
-        streams = await asyncio.open_connection(sock=our_end)
-        life = cls(name, log, process, streams)
+        life = cls(spec, name, log)
         try:
-            ready = asyncio.get_running_loop().create_future()
-            life._waiting[0] = ready
-            life._tasks = [asyncio.create_task(life._listen()), asyncio.create_task(life._beat())]
-            write_message(streams[1], spec)
+            life.worker.start(life._spawn)
+            life._beating = asyncio.create_task(life._beat())
             async with asyncio.timeout(timeout_s):
-                life.max_length = (await ready).max_length
+                life.max_length = (await life.ask(BuildCall(), ReadyReply)).max_length
         except BaseException as error:
             await life.end()
             if isinstance(error, TimeoutError):
@@ -117,157 +99,109 @@ class EngineLife:
             raise
         return life
 
-    async def ask(self, message: AnsweredCall, as_type: type[T]) -> T:
-        """Send a call, whose number is filled in, and return the reply.
+    async def ask(self, message: Call, as_type: type[T]) -> T:
+        """Send a call and return the reply.
 
         Raises:
             EngineLost: the process is gone.
             LudusError: what the engine raised.
         """
-        if self.lost is not None:
-            raise EngineLost(str(self.lost))
-        message.call = next(self._numbers)
-        reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting[message.call] = reply
-        write_message(self._writer, message)
+        answer = self._call(message)
+        self._under_way += 1
         try:
-            return await reply
+            reply = REPLIES.decode((await answer)[1])
         except asyncio.CancelledError:
-            if self.lost is None:  # the process would otherwise sample on for nobody
-                write_message(self._writer, CancelCall(message.call))
+            self.worker.cancel(answer)  # the process would otherwise sample on for nobody
             raise
+        except WorkerLost as lost:
+            raise EngineLost(self._epitaph or f"{self.name} {lost}") from None
+        except CallFailed as error:
+            raise ServerFault(f"{self.name} failed: {error} (log: {self.log})") from error
         finally:
-            self._waiting.pop(message.call, None)
+            self._under_way -= 1
+        if isinstance(reply, FailedReply):
+            if reply.kind in KINDS:
+                raise KINDS[reply.kind](reply.message)
+            raise ServerFault(
+                f"{self.name} failed: {reply.kind}: {reply.message} (log: {self.log})"
+            )
+        assert isinstance(reply, as_type)
+        return reply
 
     async def ping(self) -> None:
-        """Return at the next answer to a ping.
+        """Return at the answer to a ping.
 
         Raises:
             EngineLost: the process is gone.
         """
-        if self.lost is not None:
-            raise EngineLost(str(self.lost))
-        # A pong names no ping, so any pong answers all pings that wait. The negative number is only
-        # a key in `_waiting` that no call has.
-        number = -next(self._numbers)
-        pong = self._waiting[number] = asyncio.get_running_loop().create_future()
-        write_message(self._writer, Ping())
-        try:
-            await pong
-        finally:
-            self._waiting.pop(number, None)
+        await self.ask(Ping(), Pong)
 
     async def end(self) -> None:
         """End the process, and wait until it is gone."""
-        for task in self._tasks:
-            task.cancel()
-        self._lose(EngineLost(f"{self.name} was closed"))
-        self._writer.close()  # the process ends when its socket closes
-        try:
-            await asyncio.to_thread(self.process.wait, END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            await asyncio.to_thread(self.process.wait)
+        if self._beating is not None:
+            self._beating.cancel()
+        self.worker.stop(WorkerEnd.STOPPED, "was closed")
+        await self.worker.ended()
 
-    async def _listen(self) -> None:
-        try:
-            while True:
-                self._hear(await read_message(self._reader, REPLIES))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            # The socket closes a moment before the exit code can be read, and the error should name
-            # the exit code or the signal: wait for at most 0.1 s.
-            for _ in range(50):
-                if self.process.poll() is not None:
-                    break
-                await asyncio.sleep(0.002)
-            self._lose(EngineLost(self._epitaph()))
-
-    def _hear(self, reply: Reply) -> None:
-        self._heard += 1
-        if isinstance(reply, Pong):
-            self._pong = reply
-            for number, ping in self._waiting.items():
-                if number < 0 and not ping.done():
-                    ping.set_result(None)
-            return
-        number = 0 if isinstance(reply, ReadyReply) else reply.call
-        future = self._waiting.get(number)
-        if future is None or future.done():  # cancelled meanwhile
-            return
-        if isinstance(reply, FailedReply):
-            error: LudusError = (
-                KINDS[reply.kind](reply.message)
-                if reply.kind in KINDS
-                else ServerFault(
-                    f"{self.name} failed: {reply.kind}: {reply.message} (log: {self.log})"
+    async def _spawn(self, worker: WorkerProcess) -> None:
+        def start() -> None:
+            with self.log.open("ab") as output:
+                worker.process = start_worker(
+                    self._part, max_body=MAX_BODY, environment=self._environment, output=output
                 )
-            )
-            future.set_exception(error)
-        else:
-            future.set_result(reply)
+
+        await blocking(start)
+
+    def _call(self, message: Call) -> asyncio.Future[Answer]:
+        # A call has no deadline of its own: the heartbeat finds an engine that hangs.
+        body = msgspec.msgpack.encode(message)
+        return self.worker.call(CALL, 0, body, timeout_s=math.inf)
 
     async def _beat(self) -> None:
         silent = stuck = 0
-        heard, passes = self._heard, self._pong.passes
+        heard, passes = self.worker.heard, self._pong.passes
         while True:
-            write_message(self._writer, Ping())
+            self._call(Ping()).add_done_callback(self._note_pong)
             await asyncio.sleep(BEAT_S)
             # `max_length` is 0 until the model is built. Before that the process may be importing
             # torch, when it answers nothing, and `begin` has a time limit of its own.
-            silent = 0 if self._heard != heard or not self.max_length else silent + 1
+            silent = 0 if self.worker.heard != heard or not self.max_length else silent + 1
             moving = self._pong.passes != passes or not self._pong.busy
             stuck = 0 if moving else stuck + 1
-            heard, passes = self._heard, self._pong.passes
+            heard, passes = self.worker.heard, self._pong.passes
             why = ""
             if silent >= SILENT_BEATS:
                 why = f"has said nothing for {silent * BEAT_S:g} s"
             elif stuck >= STUCK_BEATS:
                 why = f"has made no forward pass for {stuck * BEAT_S:g} s"
             if why:
-                self.process.kill()
-                self._lose(EngineLost(f"{self.name} {why} and was killed; its log is {self.log}"))
+                reason = f"{why} and was killed; its log is {self.log}"
+                self.worker.stop(WorkerEnd.LATE, reason)
                 return
 
-    def _lose(self, error: EngineLost) -> None:
-        if self.lost is not None:
-            return
-        self.lost = error
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(EngineLost(str(error)))
+    def _note_pong(self, answer: asyncio.Future[Answer]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            pong = REPLIES.decode(answer.result()[1])
+            if isinstance(pong, Pong):
+                self._pong = pong
 
-    def _epitaph(self) -> str:
-        code = self.process.poll()
-        if code is None:
-            how = "closed its socket"
-        elif code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+    def _note_end(self, worker: WorkerProcess) -> None:
+        if worker.end in (WorkerEnd.STOPPED, WorkerEnd.LATE, WorkerEnd.UNSTARTED):
+            self._epitaph = f"{self.name} {worker.why}"
+            return
+        death = worker.death
+        if not death.known:
+            how = "ended, nobody knows how"
+        elif death.signal:
+            how = f"was killed by {signal.Signals(death.signal).name}"
         else:
-            how = f"ended with exit code {code}"
-        with self.log.open("rb") as file:
+            how = f"ended with exit code {death.code}"
+        lines: list[str] = []
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()
         ending = f", which ends with {lines[-1][:300]!r}" if lines else ""
-        return (
-            f"{self.name} {how} with {sum(number > 0 for number in self._waiting)} requests under "
-            f"way; its log is {self.log}{ending}"
+        self._epitaph = (
+            f"{self.name} {how} with {self._under_way} requests under way; its log is "
+            f"{self.log}{ending}"
         )
-
-
-def _spawned(log: Path, threads: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a process, and return the process with the trainer's end of the socket."""
-    our_end, engine_end = socket.socketpair()
-    # This closes the trainer's copy of the engine's end. With the copy open, the trainer would not
-    # see the socket close when the process ends.
-    with engine_end, log.open("ab") as output:
-        # -P keeps the working directory off the import path, where a file could hide a module.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.worker", str(engine_end.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=[engine_end.fileno()],
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            process_group=0,  # Ctrl-C goes to the trainer alone, which ends its engines
-        )
-    return process, our_end

@@ -1,12 +1,12 @@
-"""What a trainer and an engine process say to each other, over a socket: msgpack behind its length.
+"""What a trainer and an engine process say to each other: MessagePack in the frames of
+`ludus.isolation`.
 
-Nothing is pickled, and no tensor passes: weights are named by the path of a file.
+No tensor passes: weights are named by the path of a file.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -15,11 +15,9 @@ from ludus.agent.images import PlacedImage
 
 from ..local import EngineLimits
 
-T = TypeVar("T")
-
 
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine process builds: the first message of a trainer."""
+    """What an engine process builds."""
 
     folder: str
     """Folder with the model's config (see `write_shell`); weights come with the first publish."""
@@ -37,7 +35,6 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
 class GenerateCall(msgspec.Struct, tag="generate"):
     """A request to sample."""
 
-    call: int
     ids: list[int]
     sampling: Sampling
     images: list[PlacedImage]
@@ -46,7 +43,6 @@ class GenerateCall(msgspec.Struct, tag="generate"):
 class ScoreCall(msgspec.Struct, tag="score"):
     """A request to score ids."""
 
-    call: int
     ids: list[int]
     images: list[PlacedImage]
 
@@ -54,7 +50,6 @@ class ScoreCall(msgspec.Struct, tag="score"):
 class LoadCall(msgspec.Struct, tag="load"):
     """A request to install the weights of a file."""
 
-    call: int
     path: str
     version: int
 
@@ -62,23 +57,18 @@ class LoadCall(msgspec.Struct, tag="load"):
 class SwitchCall(msgspec.Struct, tag="switch"):
     """A request to pause, resume or abort the sampling."""
 
-    call: int
     act: Literal["pause", "resume", "abort"]
-
-
-class CancelCall(msgspec.Struct, tag="cancel"):
-    """A note that nobody waits for the answer of a call any more."""
-
-    call: int
 
 
 class Ping(msgspec.Struct, tag="ping"):
     """A question whether the engine is alive."""
 
 
-AnsweredCall = GenerateCall | ScoreCall | LoadCall | SwitchCall
-"""The calls that get a reply, under their number."""
-Call = AnsweredCall | CancelCall | Ping
+class BuildCall(msgspec.Struct, tag="build"):
+    """The first call: build the model."""
+
+
+Call = GenerateCall | ScoreCall | LoadCall | SwitchCall | BuildCall | Ping
 
 
 class ReadyReply(msgspec.Struct, tag="ready"):
@@ -90,27 +80,22 @@ class ReadyReply(msgspec.Struct, tag="ready"):
 class GeneratedReply(msgspec.Struct, tag="generated"):
     """The answer to a request to sample."""
 
-    call: int
     generation: Generation
 
 
 class ScoredReply(msgspec.Struct, tag="scored"):
     """The answer to a request to score."""
 
-    call: int
     logprobs: list[float]
 
 
 class DoneReply(msgspec.Struct, tag="done"):
     """The answer to a request without a result."""
 
-    call: int
-
 
 class FailedReply(msgspec.Struct, tag="failed"):
-    """The answer to a request that raised; call 0 is the building of the engine."""
+    """The answer to a request that raised."""
 
-    call: int
     kind: str
     """The name of the exception's class."""
     message: str
@@ -128,23 +113,5 @@ class Pong(msgspec.Struct, tag="pong"):
 Reply = ReadyReply | GeneratedReply | ScoredReply | DoneReply | FailedReply | Pong
 
 
-SPECS: msgspec.msgpack.Decoder[EngineSpec] = msgspec.msgpack.Decoder(EngineSpec)
 CALLS: msgspec.msgpack.Decoder[Call] = msgspec.msgpack.Decoder(Call)
 REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-"""What each side may read: first the spec and then calls, or replies."""
-
-
-async def read_message(reader: asyncio.StreamReader, kinds: msgspec.msgpack.Decoder[T]) -> T:
-    """Read one message of the `kinds` that may come.
-
-    Raises:
-        asyncio.IncompleteReadError: the other side is gone.
-    """
-    size = int.from_bytes(await reader.readexactly(4))
-    return kinds.decode(await reader.readexactly(size))
-
-
-def write_message(writer: asyncio.StreamWriter, message: object) -> None:
-    """Send one message; what the socket cannot take yet is kept in memory."""
-    data = msgspec.msgpack.encode(message)
-    writer.write(len(data).to_bytes(4) + data)

@@ -1,28 +1,26 @@
-"""The engine's side: a process with a local engine that answers the calls of one trainer.
-
-The process ends when the socket closes, which the kernel does however the trainer ends.
+"""The engine's side: a local engine that answers the calls of one trainer, as a part of a worker
+process of `ludus.isolation`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import sys
-import threading
-import time
-from collections.abc import Awaitable
+from collections.abc import Callable
+from concurrent.futures import Executor
 
+import msgspec
 import torch
+
+from ludus.isolation import Answer, WorkerPart
 
 from ...models.loading import load_images, load_shell, load_tokenizer
 from ...models.weight_files import FileWeights
 from ..local import LocalEngine
 from .messages import (
     CALLS,
-    SPECS,
+    BuildCall,
     Call,
-    CancelCall,
     DoneReply,
     EngineSpec,
     FailedReply,
@@ -35,91 +33,67 @@ from .messages import (
     Reply,
     ScoreCall,
     ScoredReply,
-    read_message,
-    write_message,
 )
 
-ORPHAN_POLL_S = 1.0
 
+class EnginePart(WorkerPart):
+    """A local engine in a worker process.
 
-def main(descriptor: int) -> None:
-    """Serve the trainer at the other end of a socket until the socket closes."""
-    threading.Thread(target=_end_when_orphaned, args=(os.getppid(),), daemon=True).start()
-    asyncio.run(_serve(socket.socket(fileno=descriptor)))
+    Args:
+        spec: what is built, at the first call.
+    """
 
+    is_async = True
 
-def _end_when_orphaned(parent: int) -> None:
-    """End the process when its parent has ended, even if a copy of the socket is open elsewhere."""
-    while os.getppid() == parent:
-        time.sleep(ORPHAN_POLL_S)
-    os._exit(1)
-
-
-async def _serve(connection: socket.socket) -> None:
-    reader, writer = await asyncio.open_connection(sock=connection)
-    host = _Host(writer, await read_message(reader, SPECS))
-    host.start(0, host.build())
-    try:
-        while True:
-            host.hear(await read_message(reader, CALLS))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        os._exit(0)  # at once, even in the middle of a forward pass
-
-
-class _Host:
-    """The engine, and the calls that are under way."""
-
-    def __init__(self, writer: asyncio.StreamWriter, spec: EngineSpec) -> None:
-        self.writer = writer
+    def __init__(self, spec: EngineSpec) -> None:
         self.spec = spec
-        self.tasks: dict[int, asyncio.Task[None]] = {}
         self.engine: LocalEngine | None = None
+        self.under_way = 0
 
-    async def build(self) -> Reply:
-        """Build the engine while pings are answered."""
-        self.engine = await asyncio.to_thread(_built, self.spec)
-        return ReadyReply(self.engine.max_length)
+    def about(self) -> bytes:
+        """Return nothing: the answer to the first call says what was built."""
+        return b""
 
-    def hear(self, call: Call) -> None:
-        """Begin to answer a call."""
+    def start(self, thread_of: Callable[[int], Executor]) -> None:
+        """Get ready in the process."""
+
+    async def handle(self, tag: int, thread_number: int, body: bytes) -> Answer:
+        """Answer a call of the trainer."""
+        reply: Reply
+        call = CALLS.decode(body)
         if isinstance(call, Ping):
             passes = self.engine.passes if self.engine else 0
-            write_message(self.writer, Pong(passes, bool(self.engine and self.tasks)))
-        elif isinstance(call, CancelCall):
-            if task := self.tasks.get(call.call):
-                task.cancel()
-        else:
-            self.start(call.call, self._answer(call))
-
-    def start(self, number: int, work: Awaitable[Reply]) -> None:
-        """Run a call and send the answer or the error."""
-        task = asyncio.create_task(self._run(number, work))
-        self.tasks[number] = task
-        task.add_done_callback(lambda _: self.tasks.pop(number, None))
-
-    async def _run(self, number: int, work: Awaitable[Reply]) -> None:
+            return tag, msgspec.msgpack.encode(Pong(passes, bool(self.engine and self.under_way)))
+        self.under_way += 1
         try:
-            reply = await work
+            reply = await self._answer(call)
         except Exception as error:
-            reply = FailedReply(number, type(error).__name__, str(error))
-        write_message(self.writer, reply)
+            reply = FailedReply(type(error).__name__, str(error))
+        finally:
+            self.under_way -= 1
+        return tag, msgspec.msgpack.encode(reply)
 
     async def _answer(self, call: Call) -> Reply:
+        if isinstance(call, BuildCall):
+            # On a thread, so that pings are answered meanwhile.
+            self.engine = await asyncio.to_thread(_built, self.spec)
+            return ReadyReply(self.engine.max_length)
         engine = self.engine
         assert engine is not None, "a trainer waits for the engine to be built"
         if isinstance(call, GenerateCall):
-            made = await engine.generate(call.ids, call.sampling, images=call.images)
-            return GeneratedReply(call.call, made)
+            return GeneratedReply(
+                await engine.generate(call.ids, call.sampling, images=call.images)
+            )
         if isinstance(call, ScoreCall):
-            return ScoredReply(call.call, await engine.logprobs(call.ids, images=call.images))
-        assert not isinstance(call, CancelCall | Ping)
+            return ScoredReply(await engine.logprobs(call.ids, images=call.images))
+        assert not isinstance(call, Ping)
         if isinstance(call, LoadCall):
             await engine.set_weights(FileWeights(call.path), call.version)
         else:
             await {"pause": engine.pause, "resume": engine.resume, "abort": engine.abort}[
                 call.act
             ]()
-        return DoneReply(call.call)
+        return DoneReply()
 
 
 def _built(spec: EngineSpec) -> LocalEngine:
@@ -136,7 +110,3 @@ def _built(spec: EngineSpec) -> LocalEngine:
         images=images,
         keep_cache=spec.keep_cache,
     )
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

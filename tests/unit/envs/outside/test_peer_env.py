@@ -197,7 +197,7 @@ def test_an_interpreter_that_dies_ends_its_environments_and_another_is_started(
         str(ADAPTER), memory_bytes=4096 << 20, timeout_s=10, label="peer",
     )  # fmt: skip
     os.kill(process._process.pid, 9)  # pyright: ignore
-    process._process.wait()  # pyright: ignore
+    process._process.has_ended(60)  # pyright: ignore
     status, detail = verdict_of(env, "x")
     assert status is Status.UNAVAILABLE
     assert "peer/endless was lost at step" in detail
