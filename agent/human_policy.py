@@ -79,7 +79,7 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Message:
     """
     if not line.startswith("/") or line.startswith("//"):
         return assistant(line.removeprefix("/") if line.startswith("//") else line)
-    name, _, rest = line[1:].partition(" ")
+    name, _, words = line[1:].partition(" ")
     tools_by_name = {tool.name: tool for tool in tools}
     if name not in tools_by_name:
         close_names = difflib.get_close_matches(name, tools_by_name, n=1, cutoff=0.5)
@@ -88,7 +88,7 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Message:
             hint = f"did you mean /{close_names[0]}?"
         slash = "(to say a text that begins with /, type //)"
         raise ToolError(f"no tool named {name!r}; {hint} {slash}")
-    arguments = _arguments(rest.strip(), tools_by_name[name])
+    arguments = _arguments(words.strip(), tools_by_name[name])
     return assistant("", [ToolCall(name=name, arguments=arguments, id="call_0")])
 
 

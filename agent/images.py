@@ -133,16 +133,16 @@ def expand(rendered: str, messages: Sequence[Message], images: ImageFormat | Non
     new_images = images_of(messages)
     if not new_images or images is None:
         return rendered
-    first, *rest = rendered.split(images.placeholder)
-    if len(rest) != len(new_images):
+    first, *texts = rendered.split(images.placeholder)
+    if len(texts) != len(new_images):
         roles = sorted({str(message.role) for message in messages if message.images})
         raise ConfigError(
-            f"the chat template wrote {len(rest)} placeholders {images.placeholder} for "
+            f"the chat template wrote {len(texts)} placeholders {images.placeholder} for "
             f"{len(new_images)} images in messages of {', '.join(roles)}: the model would not see "
             "what it is shown; take a template that renders images in these messages"
         )
     parts = [first]
-    for image, text in zip(new_images, rest, strict=True):
+    for image, text in zip(new_images, texts, strict=True):
         parts += [images.placeholder * images.tokens(image), text]
     return "".join(parts)
 

@@ -150,8 +150,8 @@ def _spec_id(env_id: str) -> str:
     >>> _spec_id("openenv/http://127.0.0.1:8000"), _spec_id("me/echo-v0")
     ('openenv/http-127.0.0.1-8000', 'me/echo-v0')
     """
-    head, slash, rest = env_id.partition("/")
-    return head + slash + re.sub(r"[^\w.\-]+", "-", rest)
+    head, slash, name = env_id.partition("/")
+    return head + slash + re.sub(r"[^\w.\-]+", "-", name)
 
 
 def _remade(

@@ -20,17 +20,12 @@ from .guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
 from .local.slot_sandbox import SlotSandbox
 from .network import NetworkPolicy
 from .own import examine_own, is_own, open_own
-from .protocol import ExecutionStatus, Limits, Sandbox
+from .protocol import REMOTE, ExecutionStatus, Limits, Sandbox
 from .settings import DEFAULTS, SandboxSettings
 
 TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
 """All tiers, in the order of trial. `unsafe` does not isolate at all and is never chosen."""
 
-REMOTE = "remote"
-"""The tier of sandboxes on a server, which isolate as the server's tier does.
-
-This tier is never chosen automatically, only named by an address.
-"""
 
 _LIMITS = Limits(timeout_s=10, cpu_s=5)
 

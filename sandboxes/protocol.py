@@ -15,6 +15,8 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import msgspec
 
+REMOTE = "remote"
+"""The tier of sandboxes on a server, which isolate as it does; never chosen automatically."""
 MIB = 1 << 20
 
 

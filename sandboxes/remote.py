@@ -16,8 +16,7 @@ from ludus.wire.client import AsyncTransport
 
 from .fusion.fusion_sandbox import FusionSandbox, pings
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
-from .open import REMOTE
-from .protocol import Execution, Program, Sandbox
+from .protocol import REMOTE, Execution, Program, Sandbox
 from .serving.client import Answer, SandboxCalls
 from .serving.remote_repl import RemoteRepl
 from .serving.sandbox_wire import ExecuteBody, GradeBody, ReplOptions, SandboxCard

@@ -4,6 +4,7 @@ spent.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -28,7 +29,9 @@ from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported
 from .models.images import ImageReader
 from .models.model_paths import locate_model
 from .plan.idle import idle_settings
-from .ranks import current_ranks, make_learner, make_updater, opening
+from .ranks import current_ranks, make_learner, make_updater, open_ranks, opening
+from .ranks.control import Follower
+from .ranks.updater import follow
 from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
 from .recipes.resolution import corrected, told_correction
 from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
@@ -375,3 +378,27 @@ def _collector(
             retries=rollout.retries,
         ),
     )
+
+
+def follow_training(config: TrainConfig) -> None:
+    """Do the part of a training run of a rank that follows.
+
+    Interruptions are left to rank 0, which saves first and then ends the run.
+
+    Raises:
+        ConfigError: the settings cannot work.
+        RankLost: a rank died or failed.
+    """
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    with open_ranks(config) as ranks:
+        assert ranks is not None, "torchrun has started more than one process"
+        control = ranks.control
+        assert isinstance(control, Follower), "not rank 0"
+        order = control.receive()
+        if order is None:
+            return  # rank 0 has ended before there was anything to train
+        ranks.broadcast(None)  # each order comes with a payload; that of "open" is empty
+        start = order.arguments["start"]
+        updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
+        follow(ranks, updater)

@@ -232,8 +232,8 @@ class MemAgent(ContextManager):
         """Return the part of a message that is to be read in chunks; empty if there is none."""
         if message.role is Role.ASSISTANT or not isinstance(message.content, str):
             return ""
-        _, opens, rest = message.content.partition(OPENS)
-        inside, closes, _ = rest.rpartition(CLOSES)
+        _, opens, after = message.content.partition(OPENS)
+        inside, closes, _ = after.rpartition(CLOSES)
         if opens and closes and not history.actions:
             return inside if _content(history)([user(inside)]) > self.chunk_tokens else ""
         if message.role is Role.SYSTEM or _content(history)([message]) <= self.chunk_tokens:

@@ -134,8 +134,8 @@ def recognise(template: str) -> Recognition:
     differences: list[str] = []
     if added := [statements[unknown] for unknown in (own_counts - release_counts)]:
         quoted = ", ".join(repr(part[:80]) for part in added[:SHOWN])
-        rest = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
-        differences.append(f"{len(added)} of its statements are other: {quoted}{rest}")
+        others = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+        differences.append(f"{len(added)} of its statements are other: {quoted}{others}")
     if missing := (release_counts - own_counts).total():
         differences.append(f"{missing} of the released statements are missing")
     difference = " and ".join(differences) or "its statements are in another order"

@@ -392,8 +392,8 @@ class _Probe:
                 # A repair of one may need a repair of the other: calls that are mere text leave
                 # results without a call before them.
                 without = dict.fromkeys(repairs, False)
-                rest = msgspec.structs.replace(self.fallbacks, **without)
-                reason = fault or self._fault(required, rest)
+                fallbacks = msgspec.structs.replace(self.fallbacks, **without)
+                reason = fault or self._fault(required, fallbacks)
                 self._report(feature, Outcome.REPAIRED, reason, repairs)
             else:
                 self._report(

@@ -234,8 +234,8 @@ def _stated_number(text: str, equation: str) -> str | None:
     """Return the number that a short sentence states; None where it states none or several."""
     closed = "".join(text.split()).removesuffix(".")
     if equation and closed.startswith(equation):
-        rest = closed.removeprefix(equation)
-        return rest if _NUMBER.fullmatch(rest) else None
+        number = closed.removeprefix(equation)
+        return number if _NUMBER.fullmatch(number) else None
     words = [word.strip(_AROUND) for word in text.split()]
     numbers = [word for word in words if any(letter.isdigit() for letter in word)]
     if len(words) > MAX_WORDS or len(numbers) != 1 or not _NUMBER.fullmatch(numbers[0]):

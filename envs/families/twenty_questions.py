@@ -210,8 +210,8 @@ def _comparison(text: str) -> AskedProperty | None:
     comparison = larger or smaller
     if comparison is None or comparison[1] not in _SIZES:
         return None
-    rest = set(_words(text.replace(comparison[0], " ")))
-    if (larger and smaller) or rest & (set(_VALUES) | _TURNING | {"and", "or"}):
+    other_words = set(_words(text.replace(comparison[0], " ")))
+    if (larger and smaller) or other_words & (set(_VALUES) | _TURNING | {"and", "or"}):
         raise NotUnderstood("compare with one size, and ask nothing else")
     limit = _SIZES.index(comparison[1])
     if larger:

@@ -140,8 +140,8 @@ class Match:
             self._turn_of = -1
             for number, future in list(self._waiting.items()):
                 reward, shown = info["rewards"][str(number)], info["shown"][str(number)]
-                told = {"reason": info["reason"], "rewards": info["rewards"]}
-                _tell(future, MatchTurn(shown, reward, over=True, info=told))
+                outcome = {"reason": info["reason"], "rewards": info["rewards"]}
+                _tell(future, MatchTurn(shown, reward, over=True, info=outcome))
             self._waiting.clear()
             return
         self._turn_of = int(info["player"])

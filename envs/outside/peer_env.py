@@ -154,8 +154,8 @@ class PeerEnv(TextEnv):
         self._gold = self._expert = None
         index = int(self.task.id.rpartition("/")[2])
         number = SPLITS.index(self.task.split) * SEEDS_PER_SPLIT + index % SEEDS_PER_SPLIT
-        told = {"split": self.task.split, "index": index, "seed": number}
-        began = self._asked("reset", [told], PeerReset)
+        choice = {"split": self.task.split, "index": index, "seed": number}
+        began = self._asked("reset", [choice], PeerReset)
         self._gold, self._expert = began.gold, began.expert
         briefing = Briefing(
             system_prompt=began.system_prompt,
@@ -167,14 +167,14 @@ class PeerEnv(TextEnv):
 
     def step(self, action: str | Message) -> tuple[Observation, float | Verdict, bool, bool, Info]:
         """Let the peer answer an action."""
-        made: dict[str, object] = {"text": action, "calls": []}
+        move: dict[str, object] = {"text": action, "calls": []}
         if isinstance(action, Message):
             calls = [
                 {"name": call.name, "arguments": call.arguments, "id": call.id, "error": call.error}
                 for call in action.tool_calls
             ]
-            made = {"text": action.text, "calls": calls}
-        answered = self._asked("step", [made], PeerStep)
+            move = {"text": action.text, "calls": calls}
+        answered = self._asked("step", [move], PeerStep)
         self._expert = answered.expert
         reward = self._reward(answered)
         return (
@@ -224,10 +224,10 @@ class PeerEnv(TextEnv):
             if self._child is None:
                 self._started()
             assert self._child is not None
-            told = self._child.call(
+            reply = self._child.call(
                 {"do": do, "arguments": arguments}, timeout_s=self._timeout_s, reply=run_program
             )
-            return msgspec.convert(told, answer)
+            return msgspec.convert(reply, answer)
         except PeerLost as lost:
             self._child = None  # the next call starts another process
             raise RewardUnavailable(
@@ -255,11 +255,11 @@ class PeerEnv(TextEnv):
             walls = self._has_walls(str(process.about.get("walls", "")))
             child = process.fork(walls=walls, readable=self._files, scratch=self.kind.scratch)
             self._child = child
-            made = child.call(
+            reply = child.call(
                 {"do": "make", "family": self.family, "settings": self._settings},
                 timeout_s=self._start_timeout_s,
             )
-            about = msgspec.convert(made, PeerFacts)
+            about = msgspec.convert(reply, PeerFacts)
         except (PeerFailed, PeerLost, msgspec.ValidationError) as error:
             self.close()
             raise ConfigError(f"{self.label} cannot be made: {error}") from error

@@ -72,32 +72,36 @@ def outside_factory(env_id: str) -> Factory:
         UnknownEnv: the kind has no such family; the message names the near miss.
         ConfigError: the family needs what cannot be had.
     """
-    head, _, rest = env_id.partition("/")
+    head, _, path = env_id.partition("/")
     if head in SHIPPED:
         raise UnknownEnv(f"no environment named {env_id!r}; ludus brings {SHIPPED[head]}")
     if head in SERVERS:
         module, _, attribute = SERVERS[head].player.partition(":")
         player: Any = getattr(import_module(module), attribute)
-        return update_wrapper(partial(player, rest), player, updated=())
+        return update_wrapper(partial(player, path), player, updated=())
     kind = find_kind(head)
-    named = partial(PeerEnv, kind, _family(kind, rest, env_id))
+    named = partial(PeerEnv, kind, _family(kind, path, env_id))
     return update_wrapper(named, PeerEnv, updated=())
 
 
 def outside_ids() -> list[str]:
     """Return the ids of all families of all catalogues, installed or not."""
-    found: list[str] = []
+    ids: list[str] = []
     for name in kind_names():
         listed = catalogue(name)
-        found += [f"{name}/{family.name}-v0" for family in listed.families] if listed else []
-    return sorted(found)
+        ids += [f"{name}/{family.name}-v0" for family in listed.families] if listed else []
+    return sorted(ids)
 
 
-def _family(kind: EnvKind, rest: str, env_id: str) -> str:
-    family, listed = _VERSION.sub("", rest), catalogue(kind.name)
+def _family(kind: EnvKind, path: str, env_id: str) -> str:
+    family, listed = _VERSION.sub("", path), catalogue(kind.name)
     if not family:
         families = listed.families if listed else []
-        free = (one.name for one in families if not one.needs and not one.problem)
+        free = (
+            candidate.name
+            for candidate in families
+            if not candidate.needs and not candidate.problem
+        )
         example = next(free, families[0].name if families else "FAMILY")
         raise UnknownEnv(
             f"no environment named {env_id!r}: name a family, as in {kind.name}/{example}-v0 "
@@ -105,7 +109,7 @@ def _family(kind: EnvKind, rest: str, env_id: str) -> str:
         )
     known = listed.family(family) if listed else None
     if known is None and not kind.any_family and listed is not None:
-        ids = [f"{kind.name}/{one.name}-v0" for one in listed.families]
+        ids = [f"{kind.name}/{candidate.name}-v0" for candidate in listed.families]
         raise UnknownEnv.near(env_id, ids, hint="ludus list --available")
     if known is not None and known.problem:
         raise ConfigError(f"{env_id} cannot be played: {known.problem}")

@@ -200,9 +200,9 @@ def _struct(name: str, fields: list[Any]) -> Arguments:
 
 def _culprit(fields: list[Any]) -> str:
     """Name the argument at fault, if a single argument alone is."""
-    for key, *rest in fields:
+    for key, *hint in fields:
         try:
-            _struct("Argument", [(key, *rest)])
+            _struct("Argument", [(key, *hint)])
         except (TypeError, NameError):
             return f", because of {key!r}"
     return ""

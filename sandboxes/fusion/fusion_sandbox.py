@@ -16,9 +16,8 @@ from ludus.wire.client import AsyncTransport, Client, RetryPolicy
 from ludus.wire.codec import Format
 
 from ..languages import find_language
-from ..open import REMOTE
 from ..paths import as_bytes, check_fetch, check_files
-from ..protocol import MIB, Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
+from ..protocol import MIB, REMOTE, Execution, ExecutionStatus, Limits, Program, Sandbox, Usage
 from ..serving.client import try_patiently
 from . import fusion_wire as wire
 

@@ -65,8 +65,8 @@ def options_of(target: Callable[..., Any]) -> dict[str, Any]:
     except (NameError, TypeError, AttributeError):  # names that only type checkers see
         return {}
     for name, hint in hints.items():
-        rest = get_args(hint) if get_origin(hint) is Unpack else ()
-        options |= get_type_hints(rest[0]) if rest else {name: hint}
+        unpacked = get_args(hint) if get_origin(hint) is Unpack else ()
+        options |= get_type_hints(unpacked[0]) if unpacked else {name: hint}
     options.pop("return", None)
     return options
 

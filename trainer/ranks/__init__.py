@@ -7,7 +7,6 @@ is the `Learner` of each.
 from .launch import (
     current_ranks,
     ending_with_ranks,
-    follow_training,
     follows,
     make_learner,
     make_updater,
@@ -18,7 +17,6 @@ from .launch import (
 __all__ = [
     "current_ranks",
     "ending_with_ranks",
-    "follow_training",
     "follows",
     "make_learner",
     "make_updater",

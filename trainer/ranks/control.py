@@ -24,7 +24,7 @@ from ludus.isolation.frames import Line
 
 END_S = 8.0
 """Seconds after the loss of a rank in which this process may end by itself."""
-CONNECT_S = 30.0
+CONNECT_S = 120.0
 """Seconds in which all ranks must have connected to rank 0."""
 _MAX_BYTES = 1 << 20
 """The longest message that is read; a longer one is not from a rank."""

@@ -9,7 +9,6 @@ part in every update.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,6 @@ from ..learning.learner import Learner
 from ..learning.update import Updater
 from ..models.devices import pick_device
 from ..run.folder import referring
-from .control import Follower
 from .group import Ranks, place_of
 
 _opened: list[Ranks] = []
@@ -83,33 +81,6 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
         ranks.close()
     finally:
         _opened.remove(ranks)
-
-
-def follow_training(config: TrainConfig) -> None:
-    """Do the part of a training run of a rank that follows.
-
-    Interruptions are left to rank 0, which saves first and then ends the run.
-
-    Raises:
-        ConfigError: the settings cannot work.
-        RankLost: a rank died or failed.
-    """
-    from ..setup import open_follower  # imports this module itself
-    from .updater import follow
-
-    for ignored in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ignored, signal.SIG_IGN)
-    with open_ranks(config) as ranks:
-        assert ranks is not None, "torchrun has started more than one process"
-        control = ranks.control
-        assert isinstance(control, Follower), "not rank 0"
-        order = control.receive()
-        if order is None:
-            return  # rank 0 has ended before there was anything to train
-        ranks.broadcast(None)  # each order comes with a payload; that of "open" is empty
-        start = order.arguments["start"]
-        updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
-        follow(ranks, updater)
 
 
 def make_learner(*given: Any, offload: bool = False, **options: Any) -> Learner:

@@ -81,9 +81,9 @@ def calls_of(game: FunctionGame) -> int:
     return sum(1 for _ in game.expert())
 
 
-def said_by(game: FunctionGame, made: ToolCall) -> str:
+def said_by(game: FunctionGame, call: ToolCall) -> str:
     """Return what `game` says to a call, which may change it."""
-    said = getattr(game, made.name)(**made.arguments)
+    said = getattr(game, call.name)(**call.arguments)
     return said if isinstance(said, str) else json.dumps(said)
 
 
@@ -193,4 +193,4 @@ class Functions(TextEnv):
             self._repeated = len(self._made)
             self._expert = chain([self._made.pop()], self._expert)
         copy = self.tasks(self.task.split).game(self.task)
-        return copy.summary([(made, said_by(copy, made)) for made in known])
+        return copy.summary([(call, said_by(copy, call)) for call in known])

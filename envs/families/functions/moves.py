@@ -49,8 +49,8 @@ class FunctionGame(ABC):
             calls: the expert's calls in order, each with its result.
         """
         return "; ".join(
-            f"{made.name}({', '.join(str(value) for value in made.arguments.values())}) = {said}"
-            for made, said in calls
+            f"{call.name}({', '.join(str(value) for value in call.arguments.values())}) = {said}"
+            for call, said in calls
         )
 
     @property
@@ -259,11 +259,11 @@ def sorting_notes(
         placing: the position of the number that is being placed.
         following: the next call before `calls`.
     """
-    for made, said in calls:
-        if made.name == "length":
+    for call, said in calls:
+        if call.name == "length":
             size, following = said, "compare 0 1"
             continue
-        first, second = made.arguments["first"], made.arguments["second"]
+        first, second = call.arguments["first"], call.arguments["second"]
         if said.endswith("larger"):
             following = f"swap {first} {second}"
         elif said.endswith("smaller") or first == 0:  # the number has found its place
@@ -345,14 +345,14 @@ class Shorten(FunctionGame):
 
     def summary(self, calls: Sequence[tuple[ToolCall, str]]) -> str:
         """Return the length, how many letters were read, and those that are not written yet."""
-        read = [said for made, said in calls if made.name == "letter"]
+        read = [said for call, said in calls if call.name == "letter"]
         written = sum(
             int(count)
-            for made, _ in calls
-            if made.name == "write"
-            for count in re.findall(r"\d+", str(made.arguments["text"]))
+            for call, _ in calls
+            if call.name == "write"
+            for count in re.findall(r"\d+", str(call.arguments["text"]))
         )
-        size = next((said for made, said in calls if made.name == "length"), "unknown")
+        size = next((said for call, said in calls if call.name == "length"), "unknown")
         return f"length {size}; read {len(read)}; to write: {''.join(read[written:])}"
 
     def text(self) -> str:

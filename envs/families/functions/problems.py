@@ -125,8 +125,8 @@ class Pair(HiddenList):
         size = max(3, calls - 2)
         items = rng.sample(range(1, 40 * size), size)
         first, last = rng.randrange(size - 1), size - 1
-        rest = [rng.randint(1, 40 * size) for _ in range(rng.randint(0, size // 4))]
-        return cls([*items, *rest], items[first] + items[last])
+        padding = [rng.randint(1, 40 * size) for _ in range(rng.randint(0, size // 4))]
+        return cls([*items, *padding], items[first] + items[last])
 
     @tool
     def done(self, first: int, second: int) -> ToolResult:

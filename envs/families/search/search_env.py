@@ -267,9 +267,9 @@ class Search(TextEnv):
         search_result = await self.engine.find(request)
         self._searches += 1
         self._noisy += noisy
-        told = shown(search_result, MAX_TEXT_CHARS) or NOTHING_FOUND
-        self._found.append((query, told))
-        return told
+        result = shown(search_result, MAX_TEXT_CHARS) or NOTHING_FOUND
+        self._found.append((query, result))
+        return result
 
     async def step(self, action: str | Message) -> Stepped:
         """Score an answer, which ends the episode; in the style `tags`, also run a search."""
@@ -355,10 +355,10 @@ class Search(TextEnv):
         A search whose result the window does not show is left out and made again, but once: where
         the result is carried into the next window instead, the expert has to get on.
         """
-        found, searched = self._found, self._shown
-        if not newest and found:
-            found, searched = found[:-1], max(0, searched - 1)
+        searches, searched = self._found, self._shown
+        if not newest and searches:
+            searches, searched = searches[:-1], max(0, searched - 1)
             if self._repeated < searched + 1:
                 self._repeated = searched + 1
-                self._found, self._shown = found, searched
-        return notes_of(self.question, found, searched)
+                self._found, self._shown = searches, searched
+        return notes_of(self.question, searches, searched)

@@ -92,11 +92,11 @@ class NemoGymClient(TextEnv):
         """Seed a session of the server with the row of the task."""
         await self.close()
         self._row, self._output, self._turns = self._rows.problem(self.task).row, [], 0
-        status, told = await self._server.ask("POST", "/seed_session", self._row)
+        status, reply = await self._server.ask("POST", "/seed_session", self._row)
         if status == 404:
             raise self._server.failed("it has no /seed_session; is it a resources server?")
-        if status != 200 or not isinstance(told, dict):
-            raise self._refusal("/seed_session", status, told)
+        if status != 200 or not isinstance(reply, dict):
+            raise self._refusal("/seed_session", status, reply)
         given = self._row["responses_create_params"]
         tools = [
             ToolSpec(
@@ -109,9 +109,9 @@ class NemoGymClient(TextEnv):
         ]
         self._tools = {tool.name for tool in tools}
         opening = _messages(given.get("input", ""))
-        prompts = [one.text for one in opening if one.role is Role.SYSTEM]
+        prompts = [message.text for message in opening if message.role is Role.SYSTEM]
         briefing = Briefing(system_prompt="\n\n".join(prompts), tools=tools)
-        shown = [one for one in opening if one.role is not Role.SYSTEM]
+        shown = [message for message in opening if message.role is not Role.SYSTEM]
         return shown, {"briefing": briefing}
 
     async def step(
@@ -163,52 +163,52 @@ class NemoGymClient(TextEnv):
         elif call.name not in self._tools:
             answer = f"no tool named {call.name[:80]!r}; there is {', '.join(sorted(self._tools))}"
         else:
-            status, told = await self._server.ask("POST", f"/{call.name}", call.arguments)
+            status, reply = await self._server.ask("POST", f"/{call.name}", call.arguments)
             if status >= 500:
-                raise self._refusal(f"/{call.name}", status, told)
-            answer = told if isinstance(told, str) else json.dumps(told)
+                raise self._refusal(f"/{call.name}", status, reply)
+            answer = reply if isinstance(reply, str) else json.dumps(reply)
         output = {"type": "function_call_output", "call_id": number, "output": answer}
         self._output.append(output)
         return tool_result(answer, call)
 
-    def _verdict(self, told: dict[str, Any]) -> Verdict:
-        excluded = _excluded(told)
+    def _verdict(self, reply: dict[str, Any]) -> Verdict:
+        excluded = _excluded(reply)
         if excluded:
             return Verdict.unavailable(f"{self._server.label}: {excluded}"[:600])
-        if "reward" not in told:
+        if "reward" not in reply:
             return Verdict.error(f"{self._server.label}: /verify answers without a reward")
         try:
-            reward = as_reward(told["reward"])
+            reward = as_reward(reply["reward"])
             parts = {
                 str(name): (as_reward(value), 1.0)
-                for name, value in (told.get("reward_components") or {}).items()
+                for name, value in (reply.get("reward_components") or {}).items()
             }
         except (PeerBroken, AttributeError) as error:
             return Verdict.error(f"{self._server.label}: {error}")
         return Verdict.of(reward, parts=parts)
 
-    def _refusal(self, path: str, status: int, told: Any) -> Exception:
-        said = f"{path} answers {status}: {json.dumps(told)[:300]}"
+    def _refusal(self, path: str, status: int, reply: Any) -> Exception:
+        said = f"{path} answers {status}: {json.dumps(reply)[:300]}"
         if status in (429, 502, 503, 504):
             return self._server.unavailable(said)
         return self._server.failed(said)
 
 
-def _excluded(told: dict[str, Any]) -> str:
+def _excluded(reply: dict[str, Any]) -> str:
     """Say why the server excludes a sample from its own scores; empty where its reward counts.
 
     Since 0.7 `mask_sample` decides, and a sample that names a failure beside `mask_sample: false`
     was measured all the same. Servers before 0.7 name a failure, or mask in `instance_config`.
     """
-    named = [told.get("failure_kind"), told.get("failure_reason"), told.get("_ng_failure_class")]
-    masked = told.get("mask_sample")
+    named = [reply.get("failure_kind"), reply.get("failure_reason"), reply.get("_ng_failure_class")]
+    masked = reply.get("mask_sample")
     if masked is None:
-        settings = told.get("instance_config")
+        settings = reply.get("instance_config")
         older = isinstance(settings, dict) and settings.get("mask_sample")
         masked = older or any(named)
-    if not masked and not told.get("_ng_failure_class"):
+    if not masked and not reply.get("_ng_failure_class"):
         return ""
-    said = [str(one) for one in (*named, told.get("_ng_failure_judge_error")) if one]
+    said = [str(reason) for reason in (*named, reply.get("_ng_failure_judge_error")) if reason]
     return " ".join(dict.fromkeys(said)) or "the server masks this sample and does not say why"
 
 
@@ -241,10 +241,12 @@ def _messages(given: Any) -> list[Message]:
     """Read the input of a Responses request: a text, or messages whose parts are texts."""
     if isinstance(given, str):
         return [Message(role=Role.USER, content=given)]
-    found: list[Message] = []
-    for one in given:
-        content = one.get("content", "")
+    messages: list[Message] = []
+    for message in given:
+        content = message.get("content", "")
         if isinstance(content, list):
             content = "".join(str(part.get("text", "")) for part in content)
-        found.append(Message(role=_ROLES.get(one.get("role"), Role.USER), content=str(content)))
-    return found
+        messages.append(
+            Message(role=_ROLES.get(message.get("role"), Role.USER), content=str(content))
+        )
+    return messages

@@ -114,16 +114,16 @@ class OpenEnvClient(TextEnv):
         await self._server.close()
 
     async def _learn_the_action(self) -> None:
-        status, told = await self._server.ask("GET", "/schema")
-        schema = told.get("action") if isinstance(told, dict) else None
+        status, reply = await self._server.ask("GET", "/schema")
+        schema = reply.get("action") if isinstance(reply, dict) else None
         if status != 200 or not isinstance(schema, dict):
             raise self._server.failed(
                 f"GET /schema answers {status} without a schema of actions; is it a server of "
                 "OpenEnv 0.2 or newer?"
             )
         fields: dict[str, Any] = schema.get("properties", {})
-        own = {name: one for name, one in fields.items() if name != "metadata"}
-        texts = [name for name, one in own.items() if _is_text(one)]
+        own = {name: field for name, field in fields.items() if name != "metadata"}
+        texts = [name for name, field in own.items() if _is_text(field)]
         needed = [name for name in schema.get("required", []) if name != "metadata"]
         if self._text_field and self._text_field not in own:
             names = ", ".join(own) or "none"
@@ -136,12 +136,12 @@ class OpenEnvClient(TextEnv):
         if self._field:
             return {self._field: text}
         try:
-            made = json.loads(text)
+            value = json.loads(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        if not isinstance(made, dict):
+        if not isinstance(value, dict):
             raise ValueError("it has to be a JSON object with the fields of an action")
-        return made
+        return value
 
     async def _sent(self, action: dict[str, Any]) -> tuple[str, float | Verdict, bool, bool, Info]:
         try:
@@ -168,8 +168,8 @@ class OpenEnvClient(TextEnv):
         seen = answer.get("observation")
         if not isinstance(seen, dict):
             return as_text(seen if seen is not None else "")
-        kept = {name: one for name, one in seen.items() if name not in _NOT_SHOWN}
-        texts = [one for one in kept.values() if isinstance(one, str)]
+        kept = {name: value for name, value in seen.items() if name not in _NOT_SHOWN}
+        texts = [value for value in kept.values() if isinstance(value, str)]
         return texts[0] if len(kept) == len(texts) == 1 else as_text(kept)
 
     async def _tools(self) -> list[ToolSpec]:
@@ -240,8 +240,8 @@ class OpenEnvClient(TextEnv):
             raise self._server.failed(f"{kind} is answered by {reply.type!r}")
         return reply.data
 
-    def _error(self, kind: str, told: dict[str, Any]) -> Exception:
-        code, said = str(told.get("code", "")), str(told.get("message", ""))
+    def _error(self, kind: str, reply: dict[str, Any]) -> Exception:
+        code, said = str(reply.get("code", "")), str(reply.get("message", ""))
         if kind == "step" and code in _POLICY:
             return _RefusedAction(said[:500])
         if code in ("CAPACITY_REACHED", "SESSION_ERROR"):
@@ -258,4 +258,4 @@ _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 def _is_text(schema: Any) -> bool:
     options = [schema, *schema.get("anyOf", [])] if isinstance(schema, dict) else []
-    return any(isinstance(one, dict) and one.get("type") == "string" for one in options)
+    return any(isinstance(option, dict) and option.get("type") == "string" for option in options)

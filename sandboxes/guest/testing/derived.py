@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from itertools import islice
 from typing import Any
 
-from . import failures, rare_values
+from . import failures, values
 
 TAG = "V"
 MODULE = "solution"
@@ -99,8 +99,8 @@ def bare(item: object) -> object | None:
         return None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         return _bare_fields(item)
-    if rare_values.is_member(item):
-        return rare_values.stand_in(item)
+    if values.is_member(item):
+        return values.stand_in(item)
     for kind, make in _BARE.items():
         if isinstance(item, kind):
             return make(item)
@@ -115,7 +115,7 @@ def bare(item: object) -> object | None:
 def _bare_fields(item: tuple[object, ...]) -> object | None:
     """Return a named tuple without the methods of its class; None for one that has no methods."""
     kind = type(item)
-    fields = rare_values.fields_of(item)
+    fields = values.fields_of(item)
     methods = [
         name for name in defined_anew(kind) if name[0] != "_" and callable(getattr(kind, name))
     ]

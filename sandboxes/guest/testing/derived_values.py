@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from . import rare_values, values
+from . import values
 from .derived import MODULE
 from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, line_of, token_of
@@ -94,7 +94,7 @@ def build(parts: list[object]) -> object:
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
     kind = _KINDS[base, defined]
-    attributes: Any = vars(plain) if isinstance(plain, rare_values.Member) else {}
+    attributes: Any = vars(plain) if isinstance(plain, values.Member) else {}
     derived: Derived
     if isinstance(plain, deque):
         derived = kind(plain, plain.maxlen)

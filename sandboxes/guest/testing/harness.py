@@ -40,7 +40,7 @@ _TRUSTED_FUNCTIONS = {
 """Functions by which tests judge -> the module to import from, whatever the solution offers."""
 
 
-class NamesOfTests(dict[str, object]):
+class TestGlobals(dict[str, object]):
     """The globals of the tests. What the tests never bind is looked up in the solution.
 
     Nothing of the solution is ever written here, so that it cannot replace what the tests bind.
@@ -60,7 +60,7 @@ class TestHarness(TestsLine):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self.names = failures.own_names = NamesOfTests(self.look_up)
+        self.names = failures.own_names = TestGlobals(self.look_up)
         self.names[PLAIN] = plain
         self._bound: set[str] = set(_BUILTIN_NAMES)
         """Names that are never the solution's: what the tests bind at module level, and the

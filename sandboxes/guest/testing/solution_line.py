@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from . import failures, peer, proxies, rare_values, remote_iterators, value_wire
+from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
 from .plain_attributes import READING_METHODS
 from .proxies import ClassHandle, Handle, token_of
 
@@ -55,6 +55,14 @@ def without_solution() -> Generator[None]:
         raise HarnessFault(f"{type(error).__name__}: {error}") from error
 
 
+def _derived(parts: list[object]) -> object:
+    from . import derived_values  # imported late: it is seldom needed
+
+    return derived_values.build(parts)
+
+
+values.BUILD[derived.TAG] = _derived
+
 _WITHOUT_EFFECT = frozenset(
     ("resolve", "as_plain", "kind", "owns", "class", "isinstance", "issubclass", "reflect",
      "signature", "printed", "capture", "attribute", "declare")
@@ -91,7 +99,7 @@ class TestsLine:
     def close(self) -> None:
         """Drop the solution's objects and close the line."""
         self.line.close()
-        rare_values.forget()
+        values.forget()
         failures.own_names = {}
         for table in (self.names, self._handles, self._exceptions):
             table.clear()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..run import one_core, program
 from ..run.request import Request
-from . import derived, failures, peer, rare_values, value_wire
+from . import derived, failures, peer, value_wire, values
 from .operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(request: Request) -> int:
     failures.own_module = "solution"
     server.line.tell_core(one_core.stay())
     server.load(request.blobs[0])
-    rare_values.own_names = server.names
+    values.own_names = server.names
     try:
         server.line.serve_forever()
     except BaseException:
@@ -193,7 +193,7 @@ class SolutionServer:
         """
         result = target(*arguments, **keywords)
         own = isinstance(result, target) and target.__module__ == derived.MODULE
-        crosses = not own or hasattr(result, "_fields") or rare_values.is_member(result)
+        crosses = not own or hasattr(result, "_fields") or values.is_member(result)
         return result if crosses else value_wire.Ready(self._name(result))
 
     def operate(self, name: str, operands: tuple[object, ...]) -> object:

@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 
 from . import derived
-from .rare_values import is_member
 from .values import (
     BARE,
     BUILD,
@@ -28,6 +27,7 @@ from .values import (
     Bare,
     Malformed,
     buffer,
+    is_member,
     is_odd,
     is_small,
     parts_of,

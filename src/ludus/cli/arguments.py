@@ -208,15 +208,15 @@ def parse_settings(
             other.
         SystemExit: the help was printed.
     """
-    rest, table = list(arguments), Table()
-    if named is not None and rest and not rest[0].startswith("-"):
-        table = named(rest.pop(0))
-    stray = next((word for word in rest[:1] if not word.startswith("-")), None)
+    words, table = list(arguments), Table()
+    if named is not None and words and not words[0].startswith("-"):
+        table = named(words.pop(0))
+    stray = next((word for word in words[:1] if not word.startswith("-")), None)
     if stray is not None:
         raise ConfigError(f"did not expect {stray!r}; settings look like --trainer.lr=1e-6")
     config = parse(
         cls,
-        _with_switches(cls, rest),
+        _with_switches(cls, words),
         help,
         default=draft(cls, table),
     )

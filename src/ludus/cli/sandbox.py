@@ -13,7 +13,8 @@ import tyro
 
 from ludus.errors import ConfigError, SessionGone
 from ludus.sandboxes import TIERS, Sandbox, Session, SlotSandbox, TierFinding, examine
-from ludus.sandboxes.open import REMOTE, is_address, open_with, refuse_unknown
+from ludus.sandboxes.open import is_address, open_with, refuse_unknown
+from ludus.sandboxes.protocol import REMOTE
 from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.serving.remote_repl import RemoteRepl
 from ludus.sandboxes.settings import TIER_VARIABLE, SandboxSettings

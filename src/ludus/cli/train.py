@@ -66,14 +66,14 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
-    rest = [argument for argument in arguments if argument not in DRY]
+    words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
-        rest,
+        words,
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
         named=_recipe_or_settings,
     )
-    if rest == list(arguments):
+    if words == list(arguments):
         return _run(config)
     try:
         from ludus.trainer.plan.dry_run import make_plan
@@ -90,13 +90,15 @@ def _recipe_or_settings(name: str) -> Table:
 
 def _run(config: TrainConfig) -> int:
     try:
-        from ludus.trainer.ranks import follow_training, follows, open_ranks
+        from ludus.trainer.ranks import follows, open_ranks
         from ludus.trainer.run.journal import ProgressWatcher
         from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     if follows():
+        from ludus.trainer.setup import follow_training
+
         follow_training(config)
         return 0
     with open_ranks(config), ProgressWatcher(config.steps) as watcher:

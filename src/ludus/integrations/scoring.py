@@ -35,10 +35,10 @@ def verdicts_of(
         UnknownVerifier: nobody registered the name.
         ConfigError: the verifier does not take these options.
     """
-    found = _found(verifier, options)
+    scorer = _found(verifier, options)
 
     async def score_all() -> list[Verdict]:
-        return await asyncio.gather(*(_one(found, sample, timeout_s) for sample in samples))
+        return await asyncio.gather(*(_one(scorer, sample, timeout_s) for sample in samples))
 
     return run_on_loop(score_all())
 

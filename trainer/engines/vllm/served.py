@@ -37,7 +37,7 @@ class ModelCard(msgspec.Struct):
     max_model_len: int
 
 
-class Models(msgspec.Struct):
+class ServedModels(msgspec.Struct):
     """The reply of `/v1/models`: the served models."""
 
     data: list[ModelCard]
@@ -114,7 +114,7 @@ async def inspect(client: VllmClient) -> Served:
                 f"it reports {mode}, not processed_logprobs, which are at the sampling temperature",
             )
         )
-    models = (await client.get("/v1/models", Models)).data
+    models = (await client.get("/v1/models", ServedModels)).data
     if not models:
         raise ServerFault(f"{client.url} serves no model")
     card = models[0]

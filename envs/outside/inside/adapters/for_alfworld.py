@@ -161,13 +161,17 @@ def _games(folder: Path, wanted: tuple[str, ...]) -> list[Path]:
     """Return the files of solvable games below a folder, by the package's own rules: games with
     movable receptacles or sliced objects are not supported.
     """
-    found: list[Path] = []
-    for told in sorted(folder.rglob("traj_data.json")):
-        game = told.with_name("game.tw-pddl")
-        if "movable" in str(told.parent) or "Sliced" in str(told.parent) or not game.is_file():
+    games: list[Path] = []
+    for description in sorted(folder.rglob("traj_data.json")):
+        game = description.with_name("game.tw-pddl")
+        if (
+            "movable" in str(description.parent)
+            or "Sliced" in str(description.parent)
+            or not game.is_file()
+        ):
             continue
-        if json.loads(told.read_text(encoding="utf-8")).get("task_type") not in wanted:
+        if json.loads(description.read_text(encoding="utf-8")).get("task_type") not in wanted:
             continue
         if json.loads(game.read_text(encoding="utf-8")).get("solvable"):
-            found.append(game)
-    return found
+            games.append(game)
+    return games

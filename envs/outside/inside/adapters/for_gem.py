@@ -39,22 +39,22 @@ def make(family: str, settings: dict[str, Any]) -> GemFamily:
 
 def variants() -> dict[str, dict[str, str]]:
     """Return the peer's ids by family and variant."""
-    found: dict[str, dict[str, str]] = {}
+    families: dict[str, dict[str, str]] = {}
     for name in _registered():
         if name == "rg:composite":  # needs a list of families
             continue
-        game, (kind, _, rest) = _GAME.match(name), name.partition(":")
-        numbered = _NUMBERED.match(rest)
+        game, (kind, _, setting) = _GAME.match(name), name.partition(":")
+        numbered = _NUMBERED.match(setting)
         if game is not None:
             family, variant = game[1], game[2] or ""
         elif kind == "rg":
-            family, variant = "reasoning-gym", rest
+            family, variant = "reasoning-gym", setting
         elif numbered is not None:
             family, variant = f"{kind}-{numbered[1]}", numbered[2]
         else:
-            family, variant = f"{kind}-{rest}", ""
-        found.setdefault(family, {})[variant] = name
-    return found
+            family, variant = f"{kind}-{setting}", ""
+        families.setdefault(family, {})[variant] = name
+    return families
 
 
 def catalogue() -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _lack(peer_id: str) -> dict[str, str]:
 
 
 def _default(ids: dict[str, str]) -> str:
-    return next((one for one in ("", "easy") if one in ids), next(iter(ids)))
+    return next((variant for variant in ("", "easy") if variant in ids), next(iter(ids)))
 
 
 def _registered() -> dict[str, Any]:
@@ -118,12 +118,12 @@ class GemFamily:
 
     def about(self) -> dict[str, Any]:
         """Return the sizes of the splits of a data set, and the bounds of the rewards if known."""
-        told: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if self.rows is not None:
-            told["sizes"] = {name: len(rows) for name, rows in self.rows.items()}
+            facts["sizes"] = {name: len(rows) for name, rows in self.rows.items()}
         if self.peer_id.startswith("rg:"):
-            told["rewards"] = [0.0, 1.0]
-        return told
+            facts["rewards"] = [0.0, 1.0]
+        return facts
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
         """Begin the episode of the task's seed, or of its row of the data set."""

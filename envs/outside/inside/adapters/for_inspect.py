@@ -52,19 +52,19 @@ def families_with_needs(make: Make) -> dict[str, Any]:
     """
     registry = import_module("inspect_evals._registry")
     yaml: Any = import_module("yaml")
-    found: dict[str, list[str]] = {}
-    for name, made in sorted(vars(registry).items()):
-        if not name.startswith("_") and inspect.isfunction(made):
-            found.setdefault(made.__module__.split(".")[1], []).append(name)
+    tasks: dict[str, list[str]] = {}
+    for name, maker in sorted(vars(registry).items()):
+        if not name.startswith("_") and inspect.isfunction(maker):
+            tasks.setdefault(maker.__module__.split(".")[1], []).append(name)
     folder = Path(str(registry.__file__)).parent
     families: list[dict[str, Any]] = []
     with _without_network():
-        for topic, names in found.items():
+        for topic, names in tasks.items():
             about = folder / topic / "eval.yaml"
-            told = yaml.safe_load(about.read_text(encoding="utf-8")) if about.exists() else {}
+            declared = yaml.safe_load(about.read_text(encoding="utf-8")) if about.exists() else {}
             outcomes = {name: _tried(make, name) for name in names}
             played = [name for name, outcome in outcomes.items() if not outcome]
-            needs = "" if played else _need(told, list(outcomes.values()))
+            needs = "" if played else _need(declared, list(outcomes.values()))
             # the first task is the one that is played unless another one is asked for
             ordered = [*played, *(name for name in names if name not in played)]
             families.append({"name": topic, "variants": ordered, "needs": needs})
@@ -93,35 +93,35 @@ def _tried(make: Make, name: str) -> str:
         signal.alarm(0)
 
 
-def _need(told: dict[str, Any], outcomes: list[str]) -> str:
+def _need(declared: dict[str, Any], outcomes: list[str]) -> str:
     """Say what a family needs that could not be played.
 
     Args:
-        told: what the package declares of the family.
+        declared: what the package declares of the family.
         outcomes: what went wrong with each of its tasks.
     """
-    found = (need for mark, need in _MARKS if any(mark in outcome for outcome in outcomes))
-    parts = list(dict.fromkeys(found))
+    needs = (need for mark, need in _MARKS if any(mark in outcome for outcome in outcomes))
+    parts = list(dict.fromkeys(needs))
     package = next(
         (o.rpartition("named ")[2].strip("'\"") for o in outcomes if "No module named" in o), ""
     )
-    if extra := told.get("dependency") or told.get("dependency-group"):
+    if extra := declared.get("dependency") or declared.get("dependency-group"):
         parts.insert(0, f"the package inspect-evals[{extra}]")
     elif package:
         parts.insert(0, f"the package {package}")
-    if assets := _downloads(told):
+    if assets := _downloads(declared):
         parts.insert(0, assets)
-    runs = (told.get("metadata") or {}).get("sandbox") or []
+    runs = (declared.get("metadata") or {}).get("sandbox") or []
     if runs and not any("sandbox" in part for part in parts):
-        who = " and ".join(sorted(f"its {one}" for one in runs))
+        who = " and ".join(sorted(f"its {sandbox}" for sandbox in runs))
         parts.append(f"a sandbox of its own (containers) for {who}, which is not given")
     return "; ".join(parts) or f"what its task asks for: {outcomes[0].rpartition(': ')[2][:100]}"
 
 
-def _downloads(told: dict[str, Any]) -> str:
+def _downloads(declared: dict[str, Any]) -> str:
     """Name the data that the package lists as coming from elsewhere."""
     places: dict[str, None] = {}
-    for asset in told.get("external_assets") or []:
+    for asset in declared.get("external_assets") or []:
         source = str(asset["source"])
         on_hub = asset["type"] == "huggingface"
         places[f"{source} of Hugging Face" if on_hub else source] = None
@@ -219,8 +219,8 @@ class InspectTask:
         if self._went_on():
             raise PeerBroken("the solver ended without asking a model")
         messages = self._new_messages()
-        system = [one["content"] for one in messages if one["role"] == "system"]
-        shown = [one for one in messages if one["role"] != "system"]
+        system = [message["content"] for message in messages if message["role"] == "system"]
+        shown = [message for message in messages if message["role"] != "system"]
         return {"observation": shown, "system_prompt": "\n\n".join(system)}
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
@@ -280,17 +280,17 @@ class InspectTask:
     def _new_messages(self) -> list[dict[str, str]]:
         new = self._state.messages[self._shown :]
         self._shown = len(self._state.messages)
-        return [{"role": str(one.role), "content": str(one.text)} for one in new]
+        return [{"role": str(message.role), "content": str(message.text)} for message in new]
 
 
 def _task(family: str, settings: dict[str, Any]) -> Any:
     name = str(settings.pop("variant", family.rpartition("/")[2]))
     try:
         if path := settings.pop("path", ""):
-            made = getattr(load_file("inspect_tasks_at_hand", str(path)), name)
+            task = getattr(load_file("inspect_tasks_at_hand", str(path)), name)
         else:
-            made = getattr(_registry(), name, None) or _first_of(name)
-        return made(**settings)
+            task = getattr(_registry(), name, None) or _first_of(name)
+        return task(**settings)
     except (AttributeError, TypeError, ModuleNotFoundError) as error:
         raise PeerRefusal(f"{family} of inspect cannot be made: {error}") from error
     except TimeoutError:  # the limit of whoever asks
@@ -305,9 +305,9 @@ def _task(family: str, settings: dict[str, Any]) -> Any:
 def _first_of(topic: str) -> Any:
     """Return the first task of a family whose name is none of its tasks."""
     tasks = sorted(vars(_registry()).items())
-    for _, made in tasks:
-        if getattr(made, "__module__", "").split(".")[1:2] == [topic]:
-            return made
+    for _, task in tasks:
+        if getattr(task, "__module__", "").split(".")[1:2] == [topic]:
+            return task
     raise AttributeError(f"inspect_evals has no task or family {topic!r}")
 
 

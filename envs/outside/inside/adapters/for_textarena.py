@@ -44,13 +44,13 @@ def variants() -> dict[str, dict[str, str]]:
     """Return the peer's ids by family and variant; those that differ in wrappers alone are left
     out.
     """
-    found: dict[str, dict[str, str]] = {}
+    families: dict[str, dict[str, str]] = {}
     registered: dict[str, Any] = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
     for name in registered:
         parts = _FAMILY.match(name)
         if parts is not None and not name.endswith(_WRAPPED):
-            found.setdefault(parts[1], {})[parts[2] or ""] = name
-    return found
+            families.setdefault(parts[1], {})[parts[2] or ""] = name
+    return families
 
 
 def catalogue() -> dict[str, Any]:
@@ -73,18 +73,18 @@ def catalogue() -> dict[str, Any]:
 
 
 def _players(peer_id: str) -> tuple[list[int], BaseException]:
-    found, last = list[int](), Exception("no number of players fits")
+    counts, last = list[int](), Exception("no number of players fits")
     for count in range(1, MAX_PLAYERS + 1):
         try:
             _begun(peer_id, {}, count, 1)
-            found.append(count)
+            counts.append(count)
         except AssertionError:
             continue
         except Exception as error:
             last = error
-            if not found and not isinstance(error, (KeyError, IndexError, ValueError)):
+            if not counts and not isinstance(error, (KeyError, IndexError, ValueError)):
                 break
-    return found, last
+    return counts, last
 
 
 def _lack(error: BaseException) -> dict[str, str]:
@@ -165,9 +165,9 @@ class ArenaGame:
             seed = (int(task["seed"]) + attempt * _STRIDE) % (1 << 32)
             self._random, self._ended = random.Random(seed), False
             self._env = _begun(self.peer_id, self.arguments, self.players, seed)
-            told = self._to_turn()
+            opening = self._to_turn()
             if not self._ended:
-                return told
+                return opening
         raise RuntimeError(f"{MAX_BEGINNINGS} games were over before the policy's first turn")
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
@@ -201,16 +201,16 @@ class ArenaGame:
         if lacking:
             return {"failure": f"the game ended without a reward for player {lacking[0]}"}
         facts: dict[int, dict[str, Any]] = info if isinstance(info, dict) else {}
-        told = {str(seat): _reward(rewards[seat], facts.get(seat, {})) for seat in seats}
+        reward_of = {str(seat): _reward(rewards[seat], facts.get(seat, {})) for seat in seats}
         reason = facts.get(seats[0], {}).get("reason", "")
         # What a player has not been shown yet, since the game ended in another player's turn.
         unseen = self._state().observations
         shown = {str(seat): self._text(unseen.get(seat, [])) for seat in seats}
         return {
             "observation": shown[str(max(self.seat, 0))],
-            "reward": told[str(max(self.seat, 0))],
+            "reward": reward_of[str(max(self.seat, 0))],
             "terminated": True,
-            "info": {"rewards": told, "reason": str(reason)[:500]}
+            "info": {"rewards": reward_of, "reason": str(reason)[:500]}
             | ({"shown": shown} if self.seat < 0 else {}),
         }
 
@@ -234,7 +234,7 @@ class ArenaGame:
     def _opponent_says(self, seen: str) -> str:
         if self.opponent.startswith("say:"):
             return self.opponent.removeprefix("say:")
-        shown = [one for one in _SHOWN.findall(seen) if not _NAMES.match(one)]
+        shown = [line for line in _SHOWN.findall(seen) if not _NAMES.match(line)]
         return self._random.choice(shown) if shown else f"[{self._random.randrange(9)}]"
 
     def _inner(self) -> Any:

@@ -90,27 +90,28 @@ class VerifiersTasks:
         self._trace.is_completed = self._trace.ok = True
         asyncio.run(self._task.score(self._trace))
         rewards: dict[str, Any] = dict(self._trace.rewards)
-        lacking = [name for name, one in rewards.items() if one is None]
-        told: dict[str, Any] = {"observation": "", "terminated": True}
+        lacking = [name for name, reward in rewards.items() if reward is None]
+        ended: dict[str, Any] = {"observation": "", "terminated": True}
         if lacking or not rewards:
-            return {**told, "failure": f"no reward of {', '.join(lacking) or 'any function'}"}
+            return {**ended, "failure": f"no reward of {', '.join(lacking) or 'any function'}"}
         parts = {
-            name: [as_reward(one.score), as_reward(one.weight)] for name, one in rewards.items()
+            name: [as_reward(reward.score), as_reward(reward.weight)]
+            for name, reward in rewards.items()
         }
         metrics = {name: as_reward(value) for name, value in self._trace.metrics.items()}
         info = {"rewards": parts, "metrics": metrics}
-        return {**told, "reward": as_reward(self._trace.reward), "info": info}
+        return {**ended, "reward": as_reward(self._trace.reward), "info": info}
 
 
 def _taskset(family: str, settings: dict[str, Any]) -> Any:
     loaders: Any = importlib.import_module("verifiers.v1.utils.loaders")
     try:
-        made = loaders.taskset_class(family)
+        taskset = loaders.taskset_class(family)
         config = loaders.concrete_type(
-            made, importlib.import_module("verifiers.v1.configs.taskset").TasksetConfig
+            taskset, importlib.import_module("verifiers.v1.configs.taskset").TasksetConfig
         )
         base = config or importlib.import_module("verifiers.v1.configs.taskset").TasksetConfig
-        return made(base.model_validate({**settings, "id": family}))
+        return taskset(base.model_validate({**settings, "id": family}))
     except ModuleNotFoundError as error:
         raise PeerRefusal(
             f"no taskset {family!r} of verifiers is installed ({error}); ludus env install "
