@@ -162,11 +162,33 @@ def tests_of(draw: Draw, name: str, pairs: list[tuple[str, object]]) -> tuple[st
 
 def function_program(draw: Draw) -> Program:
     """A function of plain data."""
-    name = draw.choice(["f", "solve", "run_it", "compute", "sum", "filter", "next_value", "Grow"])
+    name = draw.choice(
+        [
+            "f",
+            "solve",
+            "run_it",
+            "compute",
+            "sum",
+            "filter",
+            "next_value",
+            "Grow",
+            "deepcopy",
+            "isclose",
+        ]
+    )
     body, pairs = arithmetic(draw)
     kind, tests = tests_of(draw, name, pairs)
     named = name in ("sum", "filter") or draw.random() < 0.5
+    if draw.random() < 0.3:
+        form = draw.choice(
+            [f"from solution import {name}", "from solution import *", f"import solution\n{name} = solution.{name}"]
+        )  # fmt: skip
+        # A name that the tests assign is not an entry point of theirs.
+        named = named and "=" not in form
+        if not form.endswith("*") or name not in ("sum", "filter", "deepcopy", "isclose"):
+            tests = [f"{form}\n{test}" for test in tests]
     if name == "sum" and kind == "count":
+        named = True
         name, kind, tests = "f", "plain", [f"assert f({a}) == {v!r}" for a, v in pairs]
     return Program(kind, solution_of(draw, name, body), tests, name if named else "", [name])
 
@@ -260,6 +282,52 @@ def special_program(draw: Draw) -> Program:
                 f"s = Stack()\ns.push({k})\ns.push(2)\nassert s.size == 2 and len(s) == 2 and s.pop() == 2 and s.size == 1 and s.pop() == {k}"
             ],
             wanted=["Stack"],
+        ),
+        Program(
+            "numbers of an object",
+            f"class Circle:\n    def __init__(self, r):\n        self.r = r * 1.0\n    def area(self):\n        return {k} * self.r ** 2\n",
+            draw.choice(
+                [
+                    [f"c = Circle(3)\nassert {9 * k - 0.1} < c.area() < {9 * k + 0.1}"],
+                    ["c = Circle(3)\nassert 2.9 < c.r < 3.1"],
+                    ["c = Circle(4)\nr = c.r\nassert r > 3.9\nassert r < 4.1"],
+                    [
+                        f"c = Circle(4)\nassert abs(c.area() - {16 * k}) < 1e-6 and c.r >= 4 and c.r <= 4"
+                    ],
+                ]
+            ),
+            wanted=["Circle"],
+        ),
+        Program(
+            "constants of mathematics",
+            "from math import *\n\ndef f(n):\n    return n * pi + sqrt(n)\n",
+            [f"assert abs(f({k}) - {k} * pi - sqrt({k})) < 1e-9 and f(1) != inf"],
+            entry_point="f",
+        ),
+        Program(
+            "long expression",
+            f"def f(n):\n    return n + {k}\n",
+            [f"assert f(1) == {k}" + " + 1 - 1" * n + " + 1"],
+        ),
+        Program(
+            "flags",
+            "from enum import IntFlag\n\nclass Mode(IntFlag):\n    R = 4\n    W = 2\n    X = 1\n\ndef f(n):\n    return Mode(n)\n",
+            ["assert Mode.R in f(6) and Mode.X not in f(6) and f(6) == 6"],
+            wanted=["f", "Mode"],
+        ),
+        Program(
+            "returned by a generator",
+            f"def f(n):\n    yield n\n    return n + {k}\n",
+            [
+                f"g = f(1)\nassert next(g) == 1\ntry:\n    next(g)\nexcept StopIteration as stop:\n    assert stop.value == {k + 1}\nelse:\n    assert False",
+                f"def outer():\n    yield (yield from f(1))\nassert list(outer()) == [1, {k + 1}]",
+            ],
+        ),
+        Program(
+            "generic class",
+            "from typing import Generic, TypeVar\nT = TypeVar('T')\n\nclass Box(Generic[T]):\n    def __init__(self):\n        self.items: list[T] = []\n    def push(self, item: T) -> None:\n        self.items.append(item)\n    def pop(self) -> T:\n        return self.items.pop()\n",
+            [f"b = Box[int]()\nb.push({k})\nassert b.pop() == {k}"],
+            wanted=["Box"],
         ),
         Program(
             "linked list",
@@ -425,7 +493,7 @@ _server = next(m for n, m in sys.modules.items() if n.endswith('testing.solution
 import itertools as _it
 _server._VERBS.update(declare=lambda self, item: True, owns=lambda self, item, name: False)
 _turns = _it.cycle(ANSWERS)
-_server._VERBS['as_plain'] = lambda self, *a: next(_turns)
+_server._VERBS['as_plain'] = lambda self, item, use, *a: BY_USE
 _depth, _frame = 0, sys._getframe()
 while _frame is not None:
     _self = _frame.f_locals.get('self')
@@ -450,6 +518,17 @@ def _lie(self, tokens):
     self.send(['!', *turns[-1]])
 _peer.Peer._answer = _lie
 """
+
+
+def members(names: list[str]) -> str:
+    """Return classes whose objects have a liar for each attribute and for each result."""
+    body = """
+    def __init__(self, *a, **k):
+        pass
+    def __getattr__(self, name):
+        return _Liar() if name in ("r", "x", "y", "size", "value", "items") else lambda *a, **k: _Liar()
+"""
+    return "\n".join(f"class {name}:{body}" for name in names)
 
 
 def liar(draw: Draw, program: Program) -> tuple[str, str]:
@@ -528,13 +607,17 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         "named tuple with methods": lambda: "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int = 1\n"
         + "".join(f"    def {m}(self, *a):\n        return True\n" for m in ("startswith", "upper", "pop", "push", "append", "sort"))
         + defining("P()"),
+        "objects of objects": lambda: liar_class(draw) + members(names),
+        "nothing": lambda: "x = 1\n",
+        "class among data": lambda: "class C:\n    pass\n" + "\n".join(f"{name} = [C]" for name in names),
+        "mathematics": lambda: "pi = inf = 0\ndef sqrt(n):\n    return 0\n" + defining(draw.choice([wrong, "0"])),
         "wrong value": lambda: defining(wrong),
         "changing globals": lambda: "_n = 0\n" + "".join(f"{name} = {draw.choice(['False', 'True', '0'])}\n" for name in flags)
         + defining("_set()", f"def _set():\n    global _n, {', '.join(flags)}\n    _n += 1\n    {' = '.join(flags)} = [{draw.choice(['True, False', 'False, True', '0, 10**9', '4, 3, 2, 1'])}][_n % 2]\n    return {wrong}\n"),
         "tokens": lambda: _TOKENS.format(seed=draw.randint(0, 10**9)) + liar_class(draw)
         + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
-        "claims to be under test": lambda: _CLAIMS.replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + liar_class(draw)
-        + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
+        "claims to be under test": lambda: _CLAIMS.replace("BY_USE", draw.choice(["next(_turns)", "1e9 if use in ('__gt__', '__ge__') else -1e9", "-1e9 if use in ('__gt__', '__ge__') else 1e9"])).replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + liar_class(draw)
+        + draw.choice([f"{names[0]} = _Liar\n", defining("_Liar()"), defining("_Liar()"), members(names)]),
         "harness": lambda: "import sys\nfor _m in list(sys.modules.values()):\n    for _n in ('plain', 'describe', 'PLAIN'):\n        try:\n            setattr(_m, _n, lambda *a: True)\n        except Exception:\n            pass\n"
         + "_ludus_plain = _ludus_compare = _ludus_operate = lambda *a: True\n" + defining(wrong),
     }  # fmt: skip
@@ -582,6 +665,7 @@ def oracle(program: Program) -> str:
         "    _tests.update({n: getattr(_tests['Solution'](), n) for n in _WANTED})\n"
         "import builtins as _b\nfor _n in dir(_b):\n    if _n not in _WANTED:\n        _tests.pop(_n, None)\n"
         "_tests['__builtins__'] = _b\n"
+        "_sys.modules['solution'] = _m = type(_sys)('solution')\n_m.__dict__.update({n: v for n, v in _tests.items() if n[:2] != '__'})\n"
         "for _source in _TESTS:\n    exec(_source, _tests)\n"
     )
     if program.kind == "global that changes":  # one namespace, as both stand in one module there

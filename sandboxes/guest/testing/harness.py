@@ -37,7 +37,16 @@ _TRUSTED_FUNCTIONS = {
     "approx": "pytest",
     "allclose": "numpy",
 }
-"""Functions by which tests judge -> the module to import from, whatever the solution offers."""
+"""Functions by which tests judge -> the module to import from, whatever the solution offers.
+
+They are the solution's where they are the entry point, or where the tests use nothing else of it.
+"""
+
+_OF_MATHS = dict.fromkeys(
+    "pi tau inf nan sqrt exp sin cos tan radians degrees fabs isnan isinf".split(),  # noqa: SIM905
+    "math",
+)
+"""Likewise for what tests calculate with, where the task names another entry point."""
 
 
 class TestGlobals(dict[str, object]):
@@ -144,20 +153,25 @@ class TestHarness(TestsLine):
         sources: list[str] = job["tests"]  # type: ignore[assignment]
         entry_point = str(job.get("entry_point", ""))
         loaded, bound = scopes.global_names(sources)
+        from_module = str(job.get("module", "solution"))
+        if from_module in words:
+            bound -= scopes.imported_from(from_module, self.trees())
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
         if rebound := scopes.loaded_before_bound(sources, loaded & bound):
             raise BrokenTests(f"the tests bind {rebound!r} again, a name of the solution")
         wanted = loaded - self._bound - set(self.names)
-        from_module = str(job.get("module", "solution"))
         if not wanted and from_module not in words:
             raise BrokenTests(
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        for name in wanted & _TRUSTED_FUNCTIONS.keys():
-            self._import(name)
+        trusted = {**_TRUSTED_FUNCTIONS, **(_OF_MATHS if entry_point in wanted else {})}
+        trusted.pop(entry_point, None)
+        if wanted - trusted.keys() or from_module in words:
+            for name in wanted & trusted.keys():
+                self._import(name, trusted[name])
         if suspects := wanted & MODULE_NAMES:
             for name in suspects & self._modules_used():
                 self._import(name)
@@ -178,18 +192,24 @@ class TestHarness(TestsLine):
         from . import rewriting
 
         with without_solution():
-            trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
             rewriting.mark(self.names)
-            return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
+            try:
+                trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
+                return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
+            except RecursionError:
+                # Whether the tests are marked depends on the solution, so a failure to mark them
+                # may excuse none. Without marks, proxies refuse every use.
+                return tests
 
-    def _import(self, name: str) -> None:
+    def _import(self, name: str, module: str = "") -> None:
+        """Bind a name to what `module` has under that name, or to the module of that name."""
         try:
-            if name in _TRUSTED_FUNCTIONS:
-                self.names[name] = getattr(importlib.import_module(_TRUSTED_FUNCTIONS[name]), name)
+            if module:
+                self.names[name] = getattr(importlib.import_module(module), name)
             else:
                 self.names[name] = importlib.import_module(ALIASES.get(name, name))
         except ImportError:
-            self._absent[name] = _TRUSTED_FUNCTIONS.get(name) or ALIASES.get(name, name)
+            self._absent[name] = module or ALIASES.get(name, name)
         except AttributeError:
             return
 
@@ -216,13 +236,21 @@ class TestHarness(TestsLine):
     def look_up(self, name: str) -> object:
         """Return what a global name of the tests means in the solution.
 
-        A function or class is taken once. Data are asked for again after the solution has run.
-
         Raises:
             KeyError: the name is not the solution's, or the solution does not define it.
         """
         if name in self._bound:
             raise KeyError(name)
+        return self.of_solution(name)
+
+    def of_solution(self, name: str) -> object:
+        """Return what the solution defines under a name.
+
+        A function or class is taken once. Data are asked for again after the solution has run.
+
+        Raises:
+            KeyError: the solution does not define the name.
+        """
         if name not in self._of_solution:
             taken, value = self._data.get(name, (-1, None))
             if taken == self.effects:
@@ -322,7 +350,8 @@ class SolutionModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         try:
-            return harness.look_up(name)
+            # What the tests import or read from the module is the solution's, whatever its name.
+            return harness.of_solution(name)
         except KeyError:
             raise AttributeError(f"the solution has no {name!r}") from None
 

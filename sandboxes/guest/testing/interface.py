@@ -203,6 +203,12 @@ class Interface(NamesOfTests):
         """Whether the tests are sure to compare or to look up objects under test."""
         return any(map(self._compares, self.nodes))
 
+    @property
+    def drives_generators(self) -> bool:
+        """Whether the tests may act on generators, or use the value that a generator returns."""
+        acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
+        return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
+
     def _compares(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]

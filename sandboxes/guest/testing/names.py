@@ -148,7 +148,11 @@ class NamesOfTests:
         if isinstance(node, (ast.Await, ast.NamedExpr)):
             return self.origin(node.value, depth - 1)
         if isinstance(node, ast.Call):
-            name = self.free(node.func)
+            # `Stack[int]()` makes an object of `Stack`.
+            subscripted = isinstance(node.func, ast.Subscript)
+            name = self.free(node.func.value if subscripted else node.func)  # type: ignore[attr-defined]
+            if subscripted and not name[:1].isupper():
+                name = ""
             if last_name(node.func) in ("copy", "deepcopy") and len(node.args) == 1:
                 return self.origin(node.args[0], depth - 1)
             if not name and isinstance(node.func, ast.Name) and node.func.id in self._helpers:

@@ -359,14 +359,21 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     if is_function(handle) or not (is_known(handle) or is_called(handle)):
         return None
     line = line_of(handle)
-    taken: dict[str, tuple[int, object]] = object.__getattribute__(handle, "_plain")
+    taken: dict[str | None, tuple[int, object]] = object.__getattribute__(handle, "_plain")
     since, plain = taken.get(operation, (-1, None))
-    # Taken once and kept until the solution runs again: an object that answers each comparison
-    # anew could be less than one number and more than another.
+    # Taken once, whatever the use, and kept until the solution runs again; a number or text for
+    # good. An object that answers each comparison anew could be less than one number and more than
+    # another.
     if since != line.effects:
         plain = line.ask("as_plain", token_of(handle), operation, is_called(handle))
+        plain = None if isinstance(plain, Handle) else plain
+        if plain is not None:
+            since, first = taken.get(None, (-1, None))
+            if since == line.effects or isinstance(first, (int, float, str)):
+                plain = first
+            taken[None] = line.effects, plain
         taken[operation] = line.effects, plain
-    return None if isinstance(plain, Handle) else plain
+    return plain
 
 
 def held(item: object) -> object:

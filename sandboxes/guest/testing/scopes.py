@@ -46,6 +46,23 @@ def global_names(sources: Iterable[str]) -> tuple[set[str], set[str]]:
     return loaded, bound
 
 
+def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
+    """Return the names that tests import from a module by `from module import name`.
+
+    They are the module's, although the tests bind them.
+    """
+    import ast
+
+    return {
+        alias.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == module
+        for alias in node.names
+        if alias.asname in (None, alias.name)
+    }
+
+
 def loaded_before_bound(sources: list[str], names: set[str]) -> str:
     """Return one of the names whose first use binds it to a value made of itself, as in
     `f = cached(f)`; else "".

@@ -7,6 +7,7 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -42,17 +43,25 @@ def without_solution() -> Generator[None]:
     """Mark a step that always runs and uses nothing of the solution, so a failure of the step is
     ours.
 
-    Want of memory or of another resource stays unmarked, since a solution may be the cause.
+    Want of memory or of another resource stays unmarked, since a solution may be the cause. Long
+    expressions make deep trees, which are read with recursion.
 
     Raises:
         HarnessFault: the step failed.
     """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEEP_TREES))
     try:
         yield
     except (BrokenTests, HarnessFault, MemoryError, OSError):
         raise
     except Exception as error:
         raise HarnessFault(f"{type(error).__name__}: {error}") from error
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+_DEEP_TREES = 50_000
 
 
 def _derived(parts: list[object]) -> object:
@@ -265,8 +274,8 @@ class TestsLine:
         existing = self._handles.get(token)
         if existing is None and token[0] == "g":
             # Items are drawn ahead only if the tests do nothing that depends on how far the
-            # generator has come.
-            prefetch = self.interface.attributes.isdisjoint(("send", "throw", "close"))
+            # generator has come, and nothing with the value that it returns.
+            prefetch = not self.interface.drives_generators
             existing = remote_iterators.generate(self, token, prefetch=prefetch)
             self._handles[token] = existing
         elif existing is None:

@@ -43,7 +43,11 @@ class Member:
 
 
 class _IntMember(int, Member):
-    pass
+    def __contains__(self, flag: object) -> bool:
+        """Return whether the flags of a member are set, as in an `IntFlag`."""
+        if not isinstance(flag, _IntMember) or flag.kind != self.kind:
+            raise TypeError(f"{flag!r} is no member of {self.kind}")
+        return int(self) & int(flag) == int(flag)
 
 
 class _StrMember(str, Member):
