@@ -32,8 +32,8 @@ from ludus.verdict import Verdict
 from ludus.wire.codec import Format, encode
 from ludus.wire.prometheus import ServerMetrics
 
+from ..functions import failed, is_bug, one_each, usable
 from ..protocol import GroupVerifier, Sample, Verifier
-from ..verdict_checks import failed, is_bug, one_each, usable
 from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart, about_verifier
 
 SHARE = 0.8
