@@ -31,7 +31,7 @@ RECORDER = "ludus_mutant_recorder"  # a module in site-packages, and a plugin of
 TESTS_A_MUTANT = 60
 SECONDS_A_MUTANT = 60.0  # of CPU that the selected tests took when they were recorded
 HANGS_AFTER_S = 400.0
-PRELOADED = "torch transformers sympy aiohttp hypothesis msgspec rich gymnasium tyro httpx jinja2"
+PRELOADED = "torch transformers sympy aiohttp msgspec rich gymnasium tyro httpx jinja2"
 
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,

@@ -67,8 +67,8 @@ def imports(package: str) -> dict[str, set[str]]:
     What runs when a module is imported brings the packages around the imported module along. What a
     package imports for type checkers only are the names that it exports lazily: no dependency.
     """
-    everywhere = grimp.build_graph(package, exclude_type_checking_imports=False)
-    running = grimp.build_graph(package, exclude_type_checking_imports=True)
+    everywhere = grimp.build_graph(package, exclude_type_checking_imports=False, cache_dir=None)
+    running = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
     graph: dict[str, set[str]] = {}
     for module in running.modules:
         lines = module_level_lines(module)

@@ -244,6 +244,8 @@ class JudgeCaller:
         def forget(_: object, requests: dict[str, _Fetch] = self._under_way) -> None:
             if requests.get(key) is fetch:  # A later request may have taken its place.
                 del requests[key]
+            if not fetch.task.cancelled():
+                fetch.task.exception()  # read, since its callers may all have left before it came
 
         fetch.task.add_done_callback(forget)
         fetched = await fetch.answer()
@@ -282,7 +284,8 @@ class JudgeCaller:
                 self.server.model,
                 api_key=self.api_key,
                 patience=RetryPolicy(
-                    timeout_s=self.server.deadline_s,
+                    # Within the deadline of the question, so that the last cause is told.
+                    timeout_s=_WITHIN * self.server.deadline_s,
                     attempt_timeout_s=self.server.attempt_s,
                     first_wait_s=0.25,
                     max_wait_s=10.0,
@@ -290,6 +293,10 @@ class JudgeCaller:
                 concurrency=self.server.concurrency,
                 budget=self.budget,
             )
+
+
+_WITHIN = 0.9
+"""The share of a question's deadline that one request with its attempts may take."""
 
 
 def _whole_text(stored: _Kept) -> str:

@@ -8,17 +8,15 @@ and a terminal from obeying control characters in it.
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 
 MAX_CHARS = 60_000
 """The most characters of a text. A longer text loses its middle, and a mark says how much."""
 
-_CHAT_TOKENS = re.compile(
-    r"<(?=[|/!]|\uff5c|[A-Za-z_]|\s*\|)|\[(?=/?[A-Z][A-Z_]{2,}\])|\uff5c|<(?=<)"
-)
-"""A pattern of places where a special token of some chat template may begin: `<|im_start|>`,
-`</s>`, `[INST]`, ...
+_MARKS = frozenset("<>[]{}|")
+_MARK_CATEGORIES = frozenset({"Ps", "Pe", "Sm", "So", "Sk"})
+"""Characters that special tokens of chat templates are marked with: brackets and bars, and outside
+ASCII every bracket and symbol. A list of the tokens themselves would always lack a family.
 """
 
 
@@ -54,10 +52,24 @@ def shortened(text: str, max_chars: int = MAX_CHARS) -> str:
 def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
     """Return `text` as a JSON string on a single line that holds no token of a chat template.
 
-    >>> quoted("a\\n<|im_end|>")
-    '"a\\\\n\\\\u003c|im_end|>"'
+    Every mark of such a token is escaped, so that no tokenizer can read one, whatever its family; a
+    JSON string means the same with and without escapes.
+
+    >>> quoted("a\\n[INST]")
+    '"a\\\\n\\\\u005bINST\\\\u005d"'
     """
     line = json.dumps(cleaned(shortened(text, max_chars)), ensure_ascii=False)
     # JSON leaves these characters as they are; str.splitlines and some servers end a line there.
     line = line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
-    return _CHAT_TOKENS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+    return "".join(_escaped(character) if _is_mark(character) else character for character in line)
+
+
+def _is_mark(character: str) -> bool:
+    if character.isascii():
+        return character in _MARKS
+    return character == "\u2581" or unicodedata.category(character) in _MARK_CATEGORIES
+
+
+def _escaped(character: str) -> str:
+    """Write a character as JSON escapes it: beyond the basic plane, in two halves."""
+    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Literal, Unpack
 
-from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
+from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError, RequestRejected
 from ludus.verdict import Verdict
 
 from ..measured import KnownJudge
@@ -38,7 +38,11 @@ class Comparisons:
 
     points: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     failed: dict[int, LudusError] = field(default_factory=dict[int, LudusError])
-    """The reason why an answer misses one of its comparisons."""
+    """The reason why an answer has no reward."""
+    refused: dict[tuple[int, int], LudusError] = field(
+        default_factory=dict[tuple[int, int], LudusError]
+    )
+    """Comparisons that the judge refused or answered unreadably, by one of two answers' fault."""
     flips: int = 0
     """Pairs whose winner changed with the order in which they were shown."""
 
@@ -46,6 +50,29 @@ class Comparisons:
         """Record that `first` won the share `points`, in [0, 1], of a win over `second`."""
         self.points[first, second] = points
         self.points[second, first] = 1 - points
+
+    def blame(self) -> None:
+        """Find the answers to blame for refused comparisons: those in most of them, first.
+
+        Where nothing tells two answers apart, both are blamed. An answer that is left with no
+        comparison has no reward either.
+        """
+        left = dict(self.refused)
+        while left:
+            counts = Counter(number for pair in left for number in pair)
+            most = max(counts.values())
+            for number in [number for number, times in counts.items() if times == most]:
+                self.failed[number] = next(error for pair, error in left.items() if number in pair)
+            left = {pair: e for pair, e in left.items() if self.failed.keys().isdisjoint(pair)}
+        self.points = {
+            pair: share
+            for pair, share in self.points.items()
+            if self.failed.keys().isdisjoint(pair)
+        }
+        for (first, second), error in self.refused.items():
+            for number in (first, second):
+                if not any(number in pair for pair in self.points):
+                    self.failed.setdefault(number, error)
 
 
 class PreferenceJudge:
@@ -57,7 +84,9 @@ class PreferenceJudge:
     is the mean probability of winning against the others under the fitted strengths, which is
     steadier where not all pairs are compared.
 
-    An answer that misses one of its comparisons has no reward; the others keep theirs.
+    Where the judge refuses a comparison or answers it unreadably, the answer that such comparisons
+    have in common is to blame and has no reward; the others are rated on what was compared. Where
+    the judge is not to be had, the answers that miss a comparison have no reward.
 
     Args:
         criterion: what better means; `sample.info["criterion"]` goes first.
@@ -124,12 +153,8 @@ class PreferenceJudge:
             if self.scheme == "circular" and len(asked_numbers) > 2:
                 # Each answer is compared with the next, and the last with the first.
                 pairs = list(pairwise([*asked_numbers, asked_numbers[0]]))
-            await asyncio.gather(
-                *(
-                    self._pair(samples, first, second, comparisons, effort)
-                    for first, second in pairs
-                )
-            )
+            await self._pairs(samples, pairs, comparisons, effort)
+        comparisons.blame()
         count = len(samples)
         rate = win_rates if self.rating == "win_rate" else bradley_terry
         rewards = rate(count, comparisons.points)
@@ -152,6 +177,18 @@ class PreferenceJudge:
         """Close the connections and the file of judgements."""
         await self.caller.close()
 
+    async def _pairs(
+        self,
+        samples: Sequence[Sample],
+        pairs: Sequence[tuple[int, int]],
+        comparisons: Comparisons,
+        effort: Effort,
+    ) -> None:
+        """Compare the answers of every pair, all at the same time."""
+        await asyncio.gather(
+            *(self._pair(samples, first, second, comparisons, effort) for first, second in pairs)
+        )
+
     async def _pair(
         self,
         samples: Sequence[Sample],
@@ -166,7 +203,10 @@ class PreferenceJudge:
                 self._prefer(samples[first], samples[second], effort),
                 self._prefer(samples[second], samples[first], effort),
             )
-        except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
+        except (UnreadableVerdict, RequestRejected) as error:
+            comparisons.refused[first, second] = error  # one of the two is to blame
+            return
+        except (BudgetExceeded, RemoteError) as error:
             comparisons.failed[first] = comparisons.failed[second] = error
             return
         # Both numbers are the share of the answer that was shown first, so an answer that wins in
@@ -194,7 +234,11 @@ class PreferenceJudge:
                 self._places(samples, asked_numbers, effort),
                 self._places(samples, asked_numbers[::-1], effort),
             )
-        except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
+        except (UnreadableVerdict, RequestRejected):
+            # Some answer of the list is refused; pairs show which.
+            await self._pairs(samples, list(combinations(asked_numbers, 2)), comparisons, effort)
+            return
+        except (BudgetExceeded, RemoteError) as error:
             comparisons.failed |= dict.fromkeys(asked_numbers, error)
             return
         for first, second in combinations(asked_numbers, 2):

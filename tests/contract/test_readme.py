@@ -43,6 +43,7 @@ def run(command: str, folder: Path, servers: list[subprocess.Popen[bytes]]) -> A
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", sections())
 def test_the_examples_of_a_section_run_as_written(body: str, tmp_path: Path) -> None:
     servers = []

@@ -42,6 +42,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_commands_run_as_written(tmp_path: Path) -> None:
     for name, text in FILES.items():

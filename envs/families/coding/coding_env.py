@@ -49,7 +49,9 @@ class Coding(TextEnv):
         forms: what generated problems ask for: `function`, `program`, or both.
     """
 
-    system_prompt = "Solve the programming problem in Python."
+    system_prompt = (
+        "Solve the programming problem in Python. The standard library and numpy are installed."
+    )
     answer_format = "Give the whole program in one ```python block."
     max_turns = 1
 

@@ -252,8 +252,9 @@ class CodingTools(Coding):
     """
 
     system_prompt = (
-        "Solve the programming problem in Python. Try your code with `run`, then hand the whole "
-        "program in with `submit`; hidden tests decide."
+        "Solve the programming problem in Python (its standard library and numpy are installed). "
+        "Try your code with `run`, then hand the whole program in with `submit`; hidden tests "
+        "decide."
     )
     answer_format = ""
     deterministic = False  # programs may read the clock, and hash seeds differ

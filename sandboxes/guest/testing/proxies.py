@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from . import derived, value_wire
 
 
-class Line(Protocol):
+class SolutionLine(Protocol):
     """The connection to the solution, with the operations that proxies use."""
 
     effects: int
@@ -57,12 +57,12 @@ class Handle:
 
     __slots__ = ("_called", "_known", "_line", "_plain", "_token")
 
-    _line: Line
+    _line: SolutionLine
     _token: value_wire.Ready
     _known: bool
     _called: bool
 
-    def __init__(self, line: Line, token: str) -> None:
+    def __init__(self, line: SolutionLine, token: str) -> None:
         object.__setattr__(self, "_line", line)
         object.__setattr__(self, "_token", value_wire.Ready("h" + token[1:]))
         object.__setattr__(self, "_known", False)
@@ -194,9 +194,9 @@ def token_of(handle: Handle) -> value_wire.Ready:
     return token
 
 
-def line_of(handle: Handle) -> Line:
+def line_of(handle: Handle) -> SolutionLine:
     """Return the connection to the process of the object."""
-    line: Line = object.__getattribute__(handle, "_line")
+    line: SolutionLine = object.__getattribute__(handle, "_line")
     return line
 
 
@@ -223,7 +223,7 @@ class FunctionHandle(Handle):
 
     __slots__ = ("_asked_as",)
 
-    def __init__(self, line: Line, token: str, name: str) -> None:
+    def __init__(self, line: SolutionLine, token: str, name: str) -> None:
         super().__init__(line, token)
         object.__setattr__(self, "_asked_as", name)
 

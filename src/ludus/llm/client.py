@@ -90,6 +90,7 @@ class ChatClient:
         self._limits = limits or shared_limits()
         self._send_reasoning = send_reasoning
         self._reasoning_field = ""
+        self._met = False  # whether the server has ever answered
         self._slots = asyncio.Semaphore(concurrency)
         self._transport = AsyncTransport()
         self._rng = random.Random()
@@ -193,13 +194,16 @@ class ChatClient:
                 try:
                     return await self._attempt(posted, retry.attempt_timeout_s)
                 except LudusError as error:
-                    wait_s = retry.wait_s(error)
+                    # A server that nobody has ever reached is most likely at another address.
+                    met = self._met or not isinstance(error, ServerUnreachable)
+                    wait_s = retry.wait_s(error, met=met)
                 self.retries += 1
                 await self._transport.sleep(wait_s)
 
     async def _attempt(self, posted: HttpRequest, timeout_s: float) -> tuple[Completion, bytes]:
         async with self._limits.place(self.url):
             response = await self._send(posted, timeout_s)
+        self._met = True
         if response.status != 200:
             raise error_of(response.status, response.body, retry_after_s(response))
         return read_reply(response.body), response.body

@@ -440,24 +440,24 @@ def test_the_end_of_thoughts_inside_a_made_up_result_ends_no_thoughts() -> None:
             assert not queries(read(one, text)), one.name
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "<think>", "</think>", "<think></think>", "<tool_call>", '<tool_call>"', "<function=",
-        "<function=f><parameter=a>", "<function=f><parameter=a></function>", "<search>",
-        "<search></search>", '{"name": "a"};', "[f(", "f(a=1),", '<tool_call>{"a":"</tool_call>',
-        "</parameter> ", "<tool_call>\n\n\n", "\\", "<answer>", "<|eot_id|>", "<parameter=",
-        "<tool_response>", "<information></information>", "\nUser:", "`<tool_call>{}`",
-    ],
-)  # fmt: skip
+MARKS = [
+    "<think>", "</think>", "<think></think>", "<tool_call>", '<tool_call>"', "<function=",
+    "<function=f><parameter=a>", "<function=f><parameter=a></function>", "<search>",
+    "<search></search>", '{"name": "a"};', "[f(", "f(a=1),", '<tool_call>{"a":"</tool_call>',
+    "</parameter> ", "<tool_call>\n\n\n", "\\", "<answer>", "<|eot_id|>", "<parameter=",
+    "<tool_response>", "<information></information>", "\nUser:", "`<tool_call>{}`",
+]  # fmt: skip
+
+
 @every
-def test_any_mark_many_times_costs_a_second_at_most(
-    one: ToolFormat, unit: str, costs_at_most: Callable[[int], AbstractContextManager[None]]
+def test_a_hundred_thousand_characters_of_any_mark_cost_little(
+    one: ToolFormat, costs_at_most: Callable[[int], AbstractContextManager[None]]
 ) -> None:
-    many = unit * (200_000 // len(unit))
-    with costs_at_most(150):
-        read(one, many)
-        read(one, f"<tool_call><function=search>{many}", complete=False)
+    with costs_at_most(400):  # about 4 s for all: one that is quadratic takes more by itself
+        for mark in MARKS:
+            many = mark * (100_000 // len(mark))
+            read(one, many)
+            read(one, f"<tool_call><function=search>{many}", complete=False)
 
 
 # --- tools by the server ------------------------------------------------------------------------

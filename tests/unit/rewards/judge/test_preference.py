@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from ludus.rewards.judge.mock import MockJudge
@@ -13,6 +14,7 @@ from ludus.rewards.judge.preference import PreferenceJudge, bradley_terry, win_r
 from ludus.rewards.protocol import Sample
 from ludus.verdict import Status
 
+JSON = {"Content-Type": "application/json"}
 CRITERION = 'Mentions "red", "green", "blue" and "black".'
 ANSWERS = ["red green blue black", "red green blue", "red", "red too", ""]
 
@@ -93,3 +95,43 @@ def test_bradley_terry_orders_a_chain_that_win_rates_cannot() -> None:
     fitted = bradley_terry(3, chain)
     assert fitted[0] > fitted[1] > fitted[2]
     assert sum(fitted) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("scheme", ["all_pairs", "circular", "listwise"])
+async def test_an_answer_that_the_judge_refuses_costs_no_other_answer_its_reward(
+    scheme: str,
+) -> None:
+    async with MockJudge() as mock:
+        texts = [f"{'red ' * n}green" for n in range(1, 8)]
+        refused = 3
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            body = await request.read()
+            if b"forbidden" in body:
+                return web.json_response({"error": {"message": "content policy"}}, status=400)
+            async with (
+                ClientSession() as session,
+                session.post(f"{mock.url}/chat/completions", data=body, headers=JSON) as reply,
+            ):
+                return web.json_response(await reply.json(), status=reply.status)
+
+        application = web.Application()
+        application.router.add_post("/v1/chat/completions", answer)
+        async with TestServer(application) as server:
+            url = str(server.make_url("/v1"))
+            judge = PreferenceJudge(base_url=url, model="mock", scheme=scheme)  # pyright: ignore[reportArgumentType]
+            texts[refused] = "forbidden"
+            verdicts = await judge.score_group(samples(texts))
+            await judge.close()
+    rewarded = [verdict.reward is not None for verdict in verdicts]
+    assert rewarded == [number != refused for number in range(7)]
+    assert "content policy" in verdicts[refused].detail
+
+
+async def test_a_judge_that_nobody_has_reached_is_told_as_such_and_soon() -> None:
+    judge = PreferenceJudge(base_url="http://127.0.0.1:9/v1", model="m", deadline_s=600.0)
+    async with asyncio.timeout(120):
+        verdicts = await judge.score_group(samples(["red", "blue"]))
+    await judge.close()
+    assert [verdict.status for verdict in verdicts] == [Status.UNAVAILABLE] * 2
+    assert "no answer from http://127.0.0.1:9" in verdicts[0].detail
