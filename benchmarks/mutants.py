@@ -17,6 +17,7 @@ import copy
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -25,12 +26,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOTS = ("src/ludus", "envs", "rewards", "agent", "trainer", "sandboxes")
 RECORDER = "ludus_mutant_recorder"  # a module in site-packages, and a plugin of pytest
-TESTS_A_MUTANT = 60
-SECONDS_A_MUTANT = 60.0  # of CPU that the selected tests took when they were recorded
+TESTS_A_MUTANT = 30
+SECONDS_A_MUTANT = 30.0  # of CPU that the selected tests took when they were recorded
 HANGS_AFTER_S = 400.0
+MEMORY_BYTES = 4 << 30
 PRELOADED = "torch transformers sympy aiohttp msgspec rich gymnasium tyro httpx jinja2"
 
 COMPARISONS = {
@@ -330,7 +333,9 @@ def _ordered(tests: set[str], costs: dict[str, float]) -> list[str]:
 
 
 def kill(root: Path, list_path: Path, mutants: list[Mutant], only: list[int]) -> None:
-    """Writes one line a mutant: killed, survived, unreached (no test) or gone (no such text)."""
+    """Writes one line a mutant: killed (and by which test), survived, unreached (by any test), gone
+    (no such text) or unclear.
+    """
     for name in PRELOADED.split():
         __import__(name)
     found, tests = find(root, mutants), selected(list_path, len(mutants))
@@ -340,41 +345,78 @@ def kill(root: Path, list_path: Path, mutants: list[Mutant], only: list[int]) ->
         outcome = "gone" if index not in found else "unreached"
         if index in found and tests[index]:
             outcome = _outcome(root, *found[index], mutants[index], tests[index])
-        line = f"{index}\t{outcome}\t{len(tests[index])} tests\t{time.time() - started:.0f} s"
+        line = f"{index}\t{len(tests[index])} tests\t{time.time() - started:.0f} s\t{outcome}"
         print(line, flush=True)
         with results.open("a") as file:
             file.write(line + "\n")
 
 
 def _outcome(root: Path, path: Path, statement: Statement, mutant: Mutant, tests: list[str]) -> str:
+    """A test that fails without the mutation too tells nothing: the others run without it."""
     source = path.read_bytes()
-    path.write_bytes(_replaced(source, statement.part, mutant.after))
-    try:
-        return "survived" if _pass(root, tests) else "killed"
-    finally:
-        path.write_bytes(source)
+    left = list(tests)
+    while left:
+        path.write_bytes(_replaced(source, statement.part, mutant.after))
+        try:
+            failed = _first_failure(root, left)
+        finally:
+            path.write_bytes(source)
+        if failed is None:
+            return "survived"
+        if failed not in left:  # the mutation hangs, or the file of a test cannot be imported
+            return "killed" if _first_failure(root, left) is None else "unclear"
+        if _first_failure(root, [failed]) is None:
+            return f"killed\t{failed}"
+        left.remove(failed)
+    return "unclear"
 
 
-def _pass(root: Path, tests: list[str]) -> bool:
-    """Runs in a fork of this process, which has what takes long to import."""
+class FirstFailure:
+    """A plugin of pytest that writes down which test failed."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            os.write(self.descriptor, f"{report.nodeid}\n".encode())
+
+
+def _first_failure(root: Path, tests: list[str]) -> str | None:
+    """The test that fails first, or "" if there was no telling. It runs in a fork of this process,
+    which has what takes long to import.
+    """
+    reads, writes = os.pipe()
     if (child := os.fork()) == 0:
         os.setsid()
         os.chdir(root)
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, hard))  # a mutation may never end
         quiet = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(quiet, descriptor)
         import pytest
 
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=90"]
-        os._exit(int(pytest.main([*options, *tests])))
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        os._exit(int(pytest.main([*options, *tests], plugins=[FirstFailure(writes)])))
+    os.close(writes)
+    status = _wait_for(child)
+    os.set_blocking(reads, False)
+    with os.fdopen(reads, "rb") as pipe:
+        names = (pipe.read() or b"").decode().splitlines()
+    return None if status == 0 else names[0] if names else ""
+
+
+def _wait_for(child: int) -> int:
     ends = time.monotonic() + HANGS_AFTER_S
     while time.monotonic() < ends:
         if (status := os.waitpid(child, os.WNOHANG))[0]:
-            return os.waitstatus_to_exitcode(status[1]) == 0
+            return os.waitstatus_to_exitcode(status[1])
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return False
+    return 1
 
 
 def main() -> None:
