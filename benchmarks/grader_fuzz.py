@@ -616,7 +616,7 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         + defining("_set()", f"def _set():\n    global _n, {', '.join(flags)}\n    _n += 1\n    {' = '.join(flags)} = [{draw.choice(['True, False', 'False, True', '0, 10**9', '4, 3, 2, 1'])}][_n % 2]\n    return {wrong}\n"),
         "tokens": lambda: _TOKENS.format(seed=draw.randint(0, 10**9)) + liar_class(draw)
         + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
-        "claims to be under test": lambda: _CLAIMS.replace("BY_USE", draw.choice(["next(_turns)", "1e9 if use in ('__gt__', '__ge__') else -1e9", "-1e9 if use in ('__gt__', '__ge__') else 1e9"])).replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + liar_class(draw)
+        "claims to be under test": lambda: _CLAIMS.replace("BY_USE", draw.choice(["next(_turns)", "1e9 if use in ('__gt__', '__ge__') else -1e9", "-1e9 if use in ('__gt__', '__ge__') else 1e9"])).replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + draw.choice([liar_class(draw), "class _Liar:\n    pass\n"])
         + draw.choice([f"{names[0]} = _Liar\n", defining("_Liar()"), defining("_Liar()"), members(names)]),
         "harness": lambda: "import sys\nfor _m in list(sys.modules.values()):\n    for _n in ('plain', 'describe', 'PLAIN'):\n        try:\n            setattr(_m, _n, lambda *a: True)\n        except Exception:\n            pass\n"
         + "_ludus_plain = _ludus_compare = _ludus_operate = lambda *a: True\n" + defining(wrong),
