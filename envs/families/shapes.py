@@ -296,7 +296,6 @@ class ShapesQuiz(TextEnv):
 def told(pages: tuple[Page, ...] | list[Page]) -> str:
     """Write what pictures show in words.
 
-    >>> from .pictures import DrawnShape
     >>> told([(DrawnShape("top", "red", "circle"), DrawnShape("left", "blue", "square"))])
     'red circle top, blue square left'
     """

@@ -26,6 +26,8 @@ END_S = 8.0
 """Seconds after the loss of a rank in which this process may end by itself."""
 CONNECT_S = 120.0
 """Seconds in which all ranks must have connected to rank 0."""
+HELLO_S = 10.0
+"""Seconds in which who has connected must say which rank it is; a stranger waits no longer."""
 _MAX_BYTES = 1 << 20
 """The longest message that is read; a longer one is not from a rank."""
 MESSAGE = 1
@@ -184,7 +186,7 @@ class Lead(Control):
                     f"{', '.join(absent)} did not connect to rank 0 within {CONNECT_S:g} s"
                 ) from None
             line = Line(connection, _MAX_BYTES)
-            hello = _receive(line, deadline=time.monotonic() + CONNECT_S)
+            hello = _receive(line, deadline=time.monotonic() + HELLO_S)
             if not isinstance(hello, RankHello) or hello.token != self.address.token:
                 connection.close()  # another program, which does not know the group's token
                 continue

@@ -208,8 +208,8 @@ def test_a_rank_0_that_exits_right_after_the_closing_order_is_no_loss() -> None:
     lead, (follower,) = connected(2)
     lead.send(Order("step"))
     lead.close()
-    for connection in lead._connections.values():  # pyright: ignore[reportPrivateUsage]
-        connection.shutdown(socket.SHUT_RDWR)  # as the end of the process does
+    for line in lead._lines.values():  # pyright: ignore[reportPrivateUsage]
+        line.sock.shutdown(socket.SHUT_RDWR)  # as the end of the process does
     time.sleep(0.2)  # the main thread of the other rank is still busy
     assert follower.receive() == Order("step")
     assert follower.receive() is None
