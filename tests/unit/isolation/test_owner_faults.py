@@ -206,10 +206,10 @@ async def broken(workers: AnyWorker, before: dict[str, int], fault: Any) -> list
 
 @pytest.mark.parametrize("kind", [FaultAtLine, FaultAtAwait])
 async def test_whatever_fails_once_in_the_owner_no_call_place_or_process_is_lost(
-    kind: type[FaultAtLine] | type[FaultAtAwait],
+    kind: type[FaultAtLine] | type[FaultAtAwait], caplog: pytest.LogCaptureFixture
 ) -> None:
-    logging.getLogger("ludus").setLevel(logging.CRITICAL)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    for name in ("ludus", "asyncio"):
+        caplog.set_level(logging.CRITICAL, logger=name)
     limits = WorkerLimits(processes=PROCESSES, memory_bytes=64 << 20)
     workers = AnyWorker("faulty", Part, limits=limits, metrics=ServerMetrics())
     await workers.start()
