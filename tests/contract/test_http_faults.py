@@ -263,7 +263,10 @@ async def test_a_step_given_up_by_its_caller_does_not_confuse_the_next_episode(s
 
 
 async def test_a_stopping_server_answers_what_is_in_flight() -> None:
-    async with serving() as server, playing(server.url, "batched") as session:
+    async with (
+        serving() as server,
+        playing(server.url, "batched", timeout_s=3) as session,  # the close finds nobody
+    ):
         await session.reset(seed=0)
         running = asyncio.create_task(session.step("sleep"))
         await asyncio.sleep(0.1)

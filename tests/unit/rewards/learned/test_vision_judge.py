@@ -34,7 +34,8 @@ async def vision_model(
     async def complete(request: web.Request) -> web.Response:
         body = await request.json()
         seen.append(body)
-        image_part, text_part = body["messages"][-1]["content"]
+        contents = [message["content"] for message in body["messages"]]
+        image_part, text_part = next(parts for parts in contents if isinstance(parts, list))
         encoded = image_part["image_url"]["url"].partition("base64,")[2]
         image = Image.open(io.BytesIO(base64.b64decode(encoded)))
         red, green, _ = image.resize((1, 1)).getpixel((0, 0))  # type: ignore[misc]
