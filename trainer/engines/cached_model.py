@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 
 import torch
 
@@ -118,6 +119,9 @@ class CachedModel:
         self.reader = reader
         self.passes = 0
         """How many forward passes were made so far."""
+        # transformers 5.24 renames the argument, and 5.40 drops the old name.
+        names = signature(model.base_model.forward).parameters
+        self._cache_name = "cache" if "cache" in names else "past_key_values"
         self.cache = RowCache(int(model.config.get_text_config().num_hidden_layers))
 
     def prompt_logits(
@@ -224,7 +228,7 @@ class CachedModel:
         mask_BQT = torch.arange(length, device=device) <= positions_BQ.unsqueeze(2)
         inputs = {
             "attention_mask": mask_BQT.unsqueeze(1),
-            "past_key_values": self.cache,
+            self._cache_name: self.cache,
             "use_cache": True,
         }
         tokens_BQ = tokens_BQ.to(device)

@@ -5,6 +5,7 @@ that break off, and answers that are continued elsewhere.
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -70,8 +71,10 @@ def scored(made: Any, ids: list[int]) -> list[float]:
 def scored_with_old_keys(old: Any, new: Any, ids: list[int], fed: int) -> list[float]:
     """Score the ids after `fed` by `new`, which reads keys of the first `fed` ids from `old`."""
     with torch.no_grad():
-        past = old(torch.tensor([ids[:fed]]), use_cache=True).past_key_values
-        logits = new(torch.tensor([ids[fed:]]), past_key_values=past).logits[0].float()
+        # transformers 5.24 renamed the argument and the field.
+        name = "cache" if "cache" in signature(new.forward).parameters else "past_key_values"
+        past = getattr(old(torch.tensor([ids[:fed]]), use_cache=True), name)
+        logits = new(torch.tensor([ids[fed:]]), **{name: past}).logits[0].float()
     targets = torch.tensor(ids[fed + 1 :])[:, None]
     return torch.log_softmax(logits, -1)[:-1].gather(1, targets)[:, 0].tolist()
 
