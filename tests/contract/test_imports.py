@@ -57,8 +57,10 @@ def modules(*roots: str) -> list[str]:
 
 
 LIGHT_FOLDERS = ["cli", "wire", "llm", "agent", "envs", "rewards", "sandboxes"]
-PACKAGES = [
-    name for name in modules(*FOLDERS, "llm") if (SOURCE / name.replace(".", "/")[6:]).is_dir()
+PACKAGES = [  # a folder that has moved away may have left its compiled files
+    name
+    for name in modules(*FOLDERS, "llm")
+    if (SOURCE / name.replace(".", "/")[6:] / "__init__.py").exists()
 ]
 
 

@@ -27,8 +27,9 @@ def global_names(sources: Iterable[str]) -> tuple[set[str], set[str]]:
 
     A parameter or local variable is neither: `def check(f)` does not bind the global `f`.
 
-    >>> global_names(["passed = f(3) == 4", "def check(f): return f(1)"])
-    ({'f'}, {'passed', 'check'})
+    >>> loaded, bound = global_names(["passed = f(3) == 4", "def check(f): return f(1)"])
+    >>> loaded, sorted(bound)
+    ({'f'}, ['check', 'passed'])
     """
     loaded: set[str] = set()
     bound: set[str] = set()
