@@ -11,24 +11,12 @@ import pytest
 
 import ludus
 from ludus.envs.gym import GymEnv
-from ludus.errors import ConfigError
-from ludus.sandboxes import execute
 from ludus.verdict import Verdict
 
 DATA = os.environ.get("LUDUS_DATA_DIR", "")
 
 
-def sandbox_missing() -> str:
-    """Why no sandbox holds here; empty where one does."""
-    try:
-        execute("pass")
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-MISSING = sandbox_missing()
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no sandbox: {MISSING}")
+pytestmark = pytest.mark.usefixtures("a_sandbox")
 
 
 def answered(env: GymEnv, task: str, response: str | None = None) -> tuple[float, Verdict]:

@@ -15,20 +15,8 @@ import ludus
 from ludus.envs.gym import GymEnv
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
-from ludus.sandboxes import execute
 
-
-def sandbox_missing() -> str:
-    """Why no sandbox holds here; empty where one does."""
-    try:
-        execute("pass")
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-MISSING = sandbox_missing()
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no sandbox: {MISSING}")
+pytestmark = pytest.mark.usefixtures("a_sandbox")
 
 
 def begun(**options: Any) -> GymEnv:

@@ -11,22 +11,10 @@ import pytest
 import ludus
 from ludus.envs.families.repair import CodeRepair
 from ludus.envs.gym import GymEnv
-from ludus.errors import ConfigError, RewardUnavailable
+from ludus.errors import RewardUnavailable
 from ludus.messages import ToolCall, assistant
-from ludus.sandboxes import execute
 
-
-def sandbox_missing() -> str:
-    """Why no sandbox holds here; empty where one does."""
-    try:
-        execute("pass")
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-MISSING = sandbox_missing()
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no sandbox: {MISSING}")
+pytestmark = pytest.mark.usefixtures("a_sandbox")
 
 
 class Bench:

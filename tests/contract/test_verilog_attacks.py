@@ -8,7 +8,6 @@ Icarus would run are also simulated unscreened, since the comparison has to hold
 from __future__ import annotations
 
 import random
-import shutil
 
 import pytest
 
@@ -22,8 +21,6 @@ from ludus.envs.families.verilog.simulation import (
     screened,
     simulated,
 )
-from ludus.errors import ConfigError
-from ludus.sandboxes import execute
 from ludus.verdict import Status, Verdict
 
 MODULE = Module(4, {"y0": total(random.Random(0), 4)})
@@ -185,19 +182,7 @@ LET_THROUGH = {
 """Nothing in them is refused; they fail later, or come to nothing."""
 
 
-def sandbox_missing() -> str:
-    """Why nothing can be simulated here; empty where it can."""
-    if shutil.which("iverilog") is None:
-        return "Icarus Verilog is not installed: apt-get install iverilog"
-    try:
-        execute("pass")
-    except ConfigError as error:
-        return f"no sandbox: {error}"
-    return ""
-
-
-MISSING = sandbox_missing()
-needs_icarus = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+needs_icarus = pytest.mark.usefixtures("icarus")
 
 
 async def verdict_on(source: str) -> Verdict:

@@ -24,23 +24,9 @@ from ludus.envs.families.verilog.problems import (
 )
 from ludus.envs.families.verilog.simulation import graded
 from ludus.errors import ConfigError, MissingExtra
-from ludus.sandboxes import execute
 from ludus.verdict import Verdict
 
-
-def sandbox_missing() -> str:
-    """Why nothing can be simulated here; empty where it can."""
-    if shutil.which("iverilog") is None:
-        return "Icarus Verilog is not installed: apt-get install iverilog"
-    try:
-        execute("pass")
-    except ConfigError as error:
-        return f"no sandbox: {error}"
-    return ""
-
-
-MISSING = sandbox_missing()
-needs_icarus = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+needs_icarus = pytest.mark.usefixtures("icarus")
 MAKERS = (*COMBINATIONAL, *CLOCKED)
 
 
