@@ -16,7 +16,6 @@ from ludus.agent.context import make_context
 from ludus.errors import ConfigError
 
 from .config import RolloutConfig, TrainConfig
-from .engines import load_images, load_tokenizer
 from .engines.open_engine import EngineStart, open_engine
 from .engines.policy_text import EngineText, hand_over
 from .learning.credit import Scores
@@ -27,16 +26,19 @@ from .learning.update import Updater
 from .models.chat_template import open_chat
 from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
 from .models.images import ImageReader
+from .models.loading import load_images, load_tokenizer
 from .models.model_paths import locate_model
 from .plan.idle import idle_settings
-from .ranks import current_ranks, make_learner, make_updater, open_ranks, opening
 from .ranks.control import Follower
+from .ranks.launch import current_ranks, make_learner, make_updater, open_ranks, opening
 from .ranks.updater import follow
-from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
-from .recipes.resolution import corrected, told_correction
-from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
+from .recipes.algorithm import Algorithm
+from .recipes.recipe import Recipe, load_recipe
+from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, told_correction
+from .rollout.collect import Collector, PlayBounds
 from .rollout.context_check import check_context
-from .rollout.scoring import open_verifiers
+from .rollout.scoring import EpisodeScorer, open_verifiers
+from .rollout.source import EnvSource, open_source
 from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
 from .run.changes import keep_recipe, refuse_changes

@@ -29,12 +29,12 @@ from ludus.metrics import read_metrics
 from ludus.wire.address import parse_served
 
 from .config import SFTConfig
-from .engines import load_images, load_tokenizer
 from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
 from .learning.reader import ReadingOptions
 from .models.chat_template import open_chat
 from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.loading import load_images, load_tokenizer
 from .models.tiny import tiny_or_folder
 from .rollout.batch import Batch, as_row, pad
 from .rollout.demonstrations import ExpertPolicy, demonstrate

@@ -20,9 +20,8 @@ from ludus.metrics import Stopwatch
 from .config import TrainConfig
 from .engines.open_engine import engine_numbers, sampled_here
 from .learning.experience import gather
-from .ranks import ending_with_ranks
-from .rollout import Group
-from .rollout.collect import refuse_failure, solved
+from .ranks.launch import ending_with_ranks
+from .rollout.collect import Group, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool

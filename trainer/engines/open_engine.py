@@ -21,7 +21,7 @@ from ..models.devices import DTYPES, pick_device
 from ..models.loading import write_shell
 from ..rollout.context_check import row_length
 from ..run.folder import RunFolder
-from . import EngineLimits, LocalEngine
+from .local import EngineLimits, LocalEngine
 from .pool import EnginePool, PooledEngine, Publishing
 from .process import EngineSpec, ProcessEngine
 from .vllm import LearnerView, ServerSite, VLLMEngine, start_vllm

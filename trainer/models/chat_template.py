@@ -9,7 +9,7 @@ from ludus.agent.images import ImageFormat
 from ludus.agent.templates.choice import OpenedTemplate, open_template
 
 from ..config import ModelConfig
-from ..engines import load_stop_ids
+from .loading import load_stop_ids
 
 
 def open_chat(

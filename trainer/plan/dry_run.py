@@ -17,17 +17,16 @@ from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import make_context
 
 from ..config import AsyncConfig, TrainConfig
-from ..engines import load_images, load_tokenizer
 from ..models.chat_template import open_chat
 from ..models.devices import pick_device, slow_precision
-from ..models.loading import outline_model
+from ..models.loading import load_images, load_tokenizer, outline_model
 from ..models.model_paths import locate_model
 from ..ranks.group import place_of
-from ..recipes import plan_updates
-from ..recipes.resolution import told_correction
-from ..rollout import Collector, open_source
+from ..recipes.resolution import plan_updates, told_correction
+from ..rollout.collect import Collector
 from ..rollout.context_check import check_context, row_length
 from ..rollout.scoring import open_verifiers
+from ..rollout.source import open_source
 from ..run.changes import refuse_changes
 from ..run.checkpoint import checkpoints, step_of
 from ..run.claim import refuse_folder

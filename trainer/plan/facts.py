@@ -14,9 +14,10 @@ from ludus.metrics import read_metrics
 from ludus.wire.address import parse_served
 
 from ..config import TrainConfig
-from ..recipes import Algorithm, UpdatePlan
-from ..rollout import EnvSource
+from ..recipes.algorithm import Algorithm
+from ..recipes.resolution import UpdatePlan
 from ..rollout.demonstrations import ExpertPolicy, demonstrate
+from ..rollout.source import EnvSource
 from ..stream.open_stream import MAX_REFILLS
 from .memory import MemoryEstimate, ModelSize
 

@@ -10,7 +10,7 @@ from ludus.agent.images import refuse_unseen
 from ludus.errors import ConfigError
 
 from ..config import TrainConfig
-from . import Collector
+from .collect import Collector
 
 
 def row_length(config: TrainConfig) -> int | None:

@@ -34,7 +34,7 @@ from ludus.envs.serving.worker_placement import THREADS
 from ludus.errors import ConfigError
 from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.secret import NO_SECRET

@@ -34,7 +34,8 @@ from ludus.trainer.plan.memory import (
     checkpoints_written,
     estimate_memory,
 )
-from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import plan_updates, resolve
 from ludus.trainer.run.claim import FolderLock
 
 

@@ -31,7 +31,8 @@ from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
 from ludus.trainer.ranks.updater import LeadUpdater, follow
-from ludus.trainer.recipes import load_recipe, resolve
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.run.checkpoint import (
     Retention,
     SavedModel,
