@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .learning.experience import Experience, gather
     from .learning.learner import Learner
     from .learning.update import Updater
+    from .models.checkpoint import load_state, newest_checkpoint, save_checkpoint
     from .models.loading import CausalLM, load_model, load_tokenizer
     from .models.tiny import write_tiny_policy
     from .recipes.algorithm import Algorithm
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from .rollout.collect import Collector, Group
     from .rollout.scoring import EpisodeScorer
     from .rollout.source import EnvSource, open_source
-    from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
     from .run.folder import RunFolder
     from .setup import Parts, assemble
     from .sft import run_sft
@@ -89,8 +89,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        ".config": "AsyncConfig EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig RunConfig "
-        "SFTConfig TrainConfig TrainerConfig VLLMConfig",
+        ".config": "AsyncConfig EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig "
+        "RunConfig SFTConfig TrainConfig TrainerConfig VLLMConfig",
         ".engines.local": "LocalEngine",
         ".learning.experience": "Experience gather",
         ".learning.learner": "Learner",
@@ -105,7 +105,7 @@ __getattr__, __dir__ = lazy_exports(
         ".rollout.collect": "Collector Group",
         ".rollout.scoring": "EpisodeScorer",
         ".rollout.source": "EnvSource open_source",
-        ".run.checkpoint": "load_state newest_checkpoint save_checkpoint",
+        ".models.checkpoint": "load_state newest_checkpoint save_checkpoint",
         ".run.folder": "RunFolder",
         ".setup": "Parts assemble",
         ".sft": "run_sft",

@@ -18,8 +18,8 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
-from .engines.open_engine import engine_numbers, sampled_here
 from .learning.experience import gather
+from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
 from .rollout.collect import Group, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
@@ -29,9 +29,8 @@ from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
 from .run.saver import LearnedPolicy, Saver, shielded
-from .setup import Parts, assemble
+from .setup import Parts, assemble, open_stream
 from .stream.accounts import FateOf, fates_of_step
-from .stream.open_stream import open_stream
 from .stream.watchdog import Watchdog
 
 

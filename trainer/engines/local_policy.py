@@ -10,9 +10,8 @@ from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import ContextManager
 
 from ..config import ModelConfig
-from ..models.chat_template import open_chat
 from ..models.devices import DTYPES, pick_device, slow_precision
-from ..models.loading import load_images, load_model, load_tokenizer
+from ..models.loading import load_images, load_model, load_tokenizer, open_chat
 from ..models.model_paths import locate_model
 from .local import EngineLimits, LocalEngine
 

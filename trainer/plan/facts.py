@@ -18,7 +18,7 @@ from ..recipes.algorithm import Algorithm
 from ..recipes.resolution import UpdatePlan
 from ..rollout.demonstrations import ExpertPolicy, demonstrate
 from ..rollout.source import EnvSource
-from ..stream.open_stream import MAX_REFILLS
+from ..setup import MAX_REFILLS
 from .memory import MemoryEstimate, ModelSize
 
 DEMONSTRATIONS = 8

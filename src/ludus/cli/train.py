@@ -28,7 +28,7 @@ def main_sft(arguments: list[str]) -> int:
         SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
     )
     try:
-        from ludus.trainer.run.checkpoint import checkpoints
+        from ludus.trainer.models.checkpoint import checkpoints
         from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
