@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from .candidate import Candidate, CandidateKind
+from .phrases import DENIED_BY_VERB
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
@@ -40,13 +41,6 @@ DENIAL = re.compile(
     re.IGNORECASE,
 )
 """Words that deny the rest of their clause."""
-DENIED_BY_VERB = re.compile(
-    r"[\s*$)\]\\]{0,6}(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+(?:not\b|(?:also\s+"
-    r"|clearly\s+)?"
-    r"(?:impossible|wrong|incorrect|excluded|false|ruled out|eliminated|too \w+|a (?:guess|trap)))"
-    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|fails?|does(?:n't| not))\b",
-    re.IGNORECASE,
-)
 # `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
     r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than|at (?:least|most)"
