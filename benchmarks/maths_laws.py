@@ -358,7 +358,7 @@ def is_formula(gold: str) -> bool:
 def cases(items: list[Solved], per_law: int, rng: random.Random) -> Iterator[Case]:
     """Yield `per_law` cases for each line of `laws`, on problems drawn at random."""
     formulas = [item for item in items if is_formula(item.gold)]
-    wholes = [item for item in items if item.whole and 0 < int(item.gold) and item.gold != "1"]
+    wholes = [item for item in items if item.whole and int(item.gold) > 0 and item.gold != "1"]
     for law in laws():
         chosen = (
             items

@@ -1,5 +1,5 @@
-r"""The formula that a box stands in: a box is a transparent node of its formula, so that `-\boxed{5}`
-says -5 and `\frac{\boxed{1}}{\boxed{2}}` one half.
+r"""The formula that a box stands in: a box is a transparent node of its formula, so that
+`-\boxed{5}` says -5 and `\frac{\boxed{1}}{\boxed{2}}` one half.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _SEPARATOR = re.compile(
 )  # fmt: skip
 _DECORATION = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|[lL]arge|LARGE|[hH]uge|bf|it|blacksquare|square|Box|qed|checkmark"
-    r"|mathbf|boldsymbol|bm|underline|overline|mathrm|text(?:bf|it)?|(?:text)?color\s*\{[^{}]*\}|[,;:! ])(?![A-Za-z])"
+    r"|mathbf|boldsymbol|bm|underline|overline|mathrm|text(?:bf|it)?"
+    r"|(?:text)?color\s*\{[^{}]*\}|[,;:! ])(?![A-Za-z])"
 )  # fmt: skip
 _ALONE = re.compile(r"[\s{}()\[\]*_~.!'\"`#]*")
 _SIMPLE = re.compile(r"[\w.\s]+|\\[A-Za-z]+(?:\{[^{}]*\})*|\([^()]*\)")

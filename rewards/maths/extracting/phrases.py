@@ -257,6 +257,14 @@ CHECKING = _words(
     r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증|확인|जाँच|सत्याप"
 )
 """Words of a sentence that only comments on an answer, and so never replaces it."""
+VERIFIES = _words(
+    r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick"
+    r"|sanity)\s+)*(?:(?:re|double[- ]?)?check(?:ing|s)?"
+    r"|verif\w+|confirm\w*|test(?:ing)? this|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back"
+    r"|note(?: that|:)|remark"
+    r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証|검산|검증)(?!\w*ed\b)"
+)
+"""The start of a sentence that only checks or comments on what was found."""
 STANCES = (
     StancePhrases(
         stance="ANOTHER",
@@ -282,7 +290,8 @@ STANCES = (
         side="before",
         marked=False,
         words=_words(
-            r"(?:\b(?:verify|check|confirm|test|double[- ]check|vérifi\w+|prüf\w+|comprob\w+|verific\w+"
+            r"(?:\b(?:verify|check|confirm|test|double[- ]check|vérifi\w+|prüf\w+|comprob\w+"
+            r"|verific\w+"
             r"|провер\w+)|验证|检验|検証|검증)(?: that| whether)?[\s:]*$"
         ),
     ),
@@ -293,13 +302,16 @@ STANCES = (
         words=_words(
             r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
             r"|si|wenn"
-            r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt|wrong to \w+)"
+            r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt"
+            r"|wrong to \w+)"
             r"|假设|如果|若|もし"
             r"|\bnot (?:say|think"
-            r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que"
+            r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:"
+            r"|\s+(?:for example,\s*)?that|\s+que"
             r"|\s+da(?:ß|ss)"
             r"|,?\s+что)?\s*$"
-            r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)|n't true)\s+that\s*$"
+            r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)"
+            r"|n't true)\s+that\s*$"
         ),
     ),
     StancePhrases(
@@ -307,7 +319,8 @@ STANCES = (
         side="clause",
         marked=True,
         words=_words(
-            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend|supposons|angenommen"
+            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend"
+            r"|supposons|angenommen"
             r"|supongamos|suponha|supponiamo|предположим|допустим|假设|假設|仮に)"
             r"(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
             r"|\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
@@ -334,7 +347,8 @@ STANCES = (
         side="before",
         marked=True,
         words=_words(
-            r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except|tempt\w* to (?:say|answer"
+            r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except"
+            r"|tempt\w* to (?:say|answer"
             r"|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
         ),
     ),
@@ -343,7 +357,8 @@ STANCES = (
         side="behind",
         words=_words(
             rf"{DENIED_BY_VERB.pattern}"
-            r"|[\s*$)\]\\]{0,6}[,;]? (?:but|yet|which) (?:this |that |it )?(?:is false|is wrong|is not"
+            r"|[\s*$)\]\\]{0,6}[,;]? (?:but|yet|which) (?:this |that |it )?(?:is false"
+            r"|is wrong|is not"
             r"|fails|contradicts|violates|is impossible)"
         ),
     ),
@@ -395,6 +410,9 @@ RETRACTION = re.compile(
     r"\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
     r"|I(?:'ve| have)? (?:made an?\b|was wrong|mis\w+|forgot|overlooked|erred|take (?:it"
     r"|that) back)"
+    r"|but (?:this|that|it) (?:fails|contradicts|violates|does(?:n't| not) (?:work|satisfy"
+    r"|fit|hold))"
+    r"|(?:it|the answer) (?:is|must be) something else"
     r"|(?:that|this|it|which|answer|result)(?:'s| is| was| must be| seems) (?:wrong|incorrect"
     r"|not (?:right|correct)|a mistake|an error)|(?:that|this|it) (?:can't|cannot) be right"
     r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
