@@ -26,8 +26,7 @@ from ludus.agent.parsing.arguments import read_value, types_of
 from ludus.agent.parsing.scan import MAX_CALLS
 from ludus.envs import ToolSpec
 from ludus.errors import ServerFault
-from ludus.llm import Completion
-from ludus.llm.chat_wire import read_reply, row_of
+from ludus.llm.chat_wire import Completion, read_reply, row_of
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
 
 HERMES, CODER, TAGS = HermesFormat(), Qwen3CoderFormat(), TagFormat()
