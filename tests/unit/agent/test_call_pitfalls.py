@@ -275,7 +275,6 @@ def test_text_is_read_by_what_the_schema_allows(schema: Any, text: str, value: A
         "<parameter=path>a<parameter=lines>3</function>",
         "<parameter=path>\na\n</parameter>\n<parameter=lines>\n3\n</function>\n</tool_call>",
         "<parameter=path>\na\n<parameter=lines>\n3\n</tool_call>",
-        "<parameter=path>\na\n<parameter=lines>\n3\n",
     ],
 )
 def test_a_parameter_that_was_not_closed_ends_as_vllm_and_sglang_end_it(body: str) -> None:
