@@ -25,13 +25,7 @@ import aiohttp
 import msgspec
 
 from ludus.background import end_task
-from ludus.errors import (
-    ConfigError,
-    LudusError,
-    RequestRejected,
-    RequestTimeout,
-    ServerUnreachable,
-)
+from ludus.errors import ConfigError, LudusError, RequestRejected, RequestTimeout, ServerUnreachable
 
 from .client import AsyncTransport, Client, other_loop, protocol_error, unreachable
 from .codec import MAX_ITEMS, PATH, SEE_OTHER, Format, Hello, decode, encode

@@ -225,9 +225,7 @@ class HttpServer:
         await self._runner.setup()
         assert self._runner.server is not None
         self._door = Door(
-            self._runner.server,
-            max_connections=self._max_connections,
-            stranger_s=self._stranger_s,
+            self._runner.server, max_connections=self._max_connections, stranger_s=self._stranger_s
         )
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
@@ -344,11 +342,7 @@ class HttpServer:
         return (decode if route.dialect else decode_request)(body, route.payload, format)
 
     @web.middleware
-    async def _unrouted(
-        self,
-        request: web.Request,
-        handler: Handler,
-    ) -> web.StreamResponse:
+    async def _unrouted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer unknown paths, unknown methods and missing tokens with faults of our own."""
         try:
             return await handler(request)
