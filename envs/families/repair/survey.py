@@ -1,6 +1,6 @@
 """Finds out which test cases each mistake fails, by running all mistakes in a sandbox.
 
-    python -m ludus.envs.families.repair.survey > kills.py && ruff format kills.py
+    python -m ludus.envs.families.repair.survey > envs/families/repair/kills.json
 
 A mistake is useful if at least two test cases fail (one may be shown) and the function still
 ends. This is worked out beforehand, so that drawing a task runs nothing and is reproducible.
@@ -9,8 +9,8 @@ ends. This is worked out beforehand, so that drawing a task runs nothing and is 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
-from collections.abc import Iterable
 
 from ludus.sandboxes import Execution, ExecutionStatus, execute_async
 
@@ -66,22 +66,6 @@ def _mask(execution: Execution) -> str:
     raise RuntimeError(f"a mistake could not be tried: {execution.status} {execution.stderr}")
 
 
-def table(survivors: dict[str, list[str]]) -> str:
-    """Return the source of the module `kills.py`."""
-    lines = (f'    "{name}": (\n{_rows(masks)}    ),\n' for name, masks in survivors.items())
-    return (
-        '"""Which cases each mistake fails; made by `survey.py` and checked by a test."""\n\n'
-        "from __future__ import annotations\n\n"
-        f"KILLS: dict[str, str] = {{\n{''.join(lines)}}}\n"
-        '"""name -> a mask for each mistake, in the order of `mutants`: bit k is set where case k '
-        'fails."""\n'
-    )
-
-
-def _rows(masks: list[str]) -> Iterable[str]:
-    rows = (masks[start : start + 16] for start in range(0, len(masks), 16))
-    return "".join(f'        "{"".join(f"{mask} " for mask in row)}"\n' for row in rows)
-
-
 if __name__ == "__main__":
-    sys.stdout.write(table(asyncio.run(survey())))
+    table = {name: " ".join(masks) for name, masks in asyncio.run(survey()).items()}
+    sys.stdout.write(json.dumps(table, indent=0) + "\n")
