@@ -131,10 +131,9 @@ class MemoryFolder:
 
     def listing(self) -> str:
         """Return the paths of all files with their lengths, a line each."""
-        return "\n".join(f"{path} ({len(text)} characters)" for path, text in self._sorted())
-
-    def _sorted(self) -> list[tuple[str, str]]:
-        return sorted(self.files.items())
+        return "\n".join(
+            f"{path} ({len(text)} characters)" for path, text in sorted(self.files.items())
+        )
 
     def _view(self, command: ViewFile) -> str:
         path = _folder_or_file(command.path)

@@ -168,18 +168,14 @@ class ShardedLearner(Learner):
         self.average.restore([placed(value, like) for value, like in averages])
 
     def _place(self) -> None:
-        self._bound = self._equal_bound()
+        mine = self.config.tokens_per_pass or fitting_pass(
+            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
+        )
+        self._bound = min(self.ranks.gather(mine))
         if self.critic is not None:
             unshare(self.critic, self.model)
         self.root: Any = Root(self.model, self.value_head, self.critic)
         shard_modules(self.root, self.ranks.mesh, dtype=self.autocast, offload=self.offload)
-
-    def _equal_bound(self) -> int:
-        """Return the tokens of a pass, which must be the same on every rank."""
-        mine = self.config.tokens_per_pass or fitting_pass(
-            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
-        )
-        return min(self.ranks.gather(mine))
 
     @property
     def tokens_per_pass(self) -> int:
