@@ -120,7 +120,7 @@ class _Run:
             EvaluationCalls(
                 prepare=self.bring_weights,
                 play=self.evaluate,
-                heard=watcher.on_evaluation if watcher else lambda step, found: None,
+                heard=watcher.on_evaluation if watcher else lambda step, scores: None,
             ),
             self.saver,
         )
@@ -274,8 +274,8 @@ class _Run:
     async def evaluate(self) -> HeldOutScores:
         """Play held-out tasks."""
         with self.stages.during("held-out tasks"):
-            found = await evaluate(
+            scores = await evaluate(
                 self.parts.evaluator, self.config.eval, done=lambda _: self.stages.move()
             )
-        refuse_failure(found.episodes)
-        return found
+        refuse_failure(scores.episodes)
+        return scores

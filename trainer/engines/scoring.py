@@ -102,10 +102,10 @@ def _score(model: CausalLM, rows: Sequence[Scoring], reader: ImageReader | None)
 
 def _next_logprobs(model: CausalLM, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
     """Return the log-probability of each target, given the hidden state of the position before."""
-    found: list[float] = []
+    logps: list[float] = []
     for start in range(0, len(targets_T), POSITIONS):
         targets_P = targets_T[start : start + POSITIONS]
         logits_PV = model.lm_head(hidden_TD[start : start + POSITIONS]).float()
         picked_P1 = torch.log_softmax(logits_PV, dim=-1).gather(1, targets_P.unsqueeze(1))
-        found += picked_P1.squeeze(1).tolist()
-    return found
+        logps += picked_P1.squeeze(1).tolist()
+    return logps

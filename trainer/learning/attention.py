@@ -85,12 +85,12 @@ def packed_attention(
         half = torch.get_autocast_dtype(kind)
         query, key, value = query.to(half), key.to(half), value.to(half)
     if kind == "cpu" and query.shape[-1] == value.shape[-1]:
-        found = _Tree.apply(query, key, value, _Rectangles(spans, scaling))
+        attended = _Tree.apply(query, key, value, _Rectangles(spans, scaling))
     elif kind == "cuda" and query.dtype in (torch.float16, torch.bfloat16):
-        found = _in_one_call(query, key, value, spans, scaling)
+        attended = _in_one_call(query, key, value, spans, scaling)
     else:
-        found = node_by_node(query, key, value, spans, scaling)
-    return found.transpose(1, 2), None
+        attended = node_by_node(query, key, value, spans, scaling)
+    return attended.transpose(1, 2), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,13 @@ class _Tree(torch.autograd.Function):
         out = query.new_empty(1, size, heads, width).transpose(1, 2)
         precise = torch.promote_types(query.dtype, torch.float32)
         sums = torch.empty(1, size, heads, dtype=precise).transpose(1, 2)
-        for one in spans:
-            own = slice(one.start, one.end)
+        for span in spans:
+            own = slice(span.start, span.end)
             q, k, v = query[:, :, own], key[:, :, own], value[:, :, own]
             out[:, :, own], sums[:, :, own] = _cpu_forward(q, k, v, 0.0, True, scale=scale)
-        for one in spans:
-            if one.below > one.end:
-                own, low = slice(one.start, one.end), slice(one.end, one.below)
+        for span in spans:
+            if span.below > span.end:
+                own, low = slice(span.start, span.end), slice(span.end, span.below)
                 k, v = key[:, :, own], value[:, :, own]
                 more, sum_of = _cpu_forward(query[:, :, low], k, v, 0.0, False, scale=scale)
                 share = torch.sigmoid(sum_of - sums[:, :, low]).unsqueeze(3)
@@ -134,10 +134,10 @@ class _Tree(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         query, key, value, out, sums = ctx.saved_tensors
         (grad,) = grads
-        grad_q, grad_k, grad_v = (torch.zeros_like(one) for one in (query, key, value))
+        grad_q, grad_k, grad_v = (torch.zeros_like(tensor) for tensor in (query, key, value))
 
         def add(low: slice, own: slice, causal: bool) -> None:
-            made = _cpu_backward(
+            gradients = _cpu_backward(
                 grad[:, :, low],
                 query[:, :, low],
                 key[:, :, own],
@@ -148,15 +148,15 @@ class _Tree(torch.autograd.Function):
                 causal,
                 scale=ctx.rectangles.scale,
             )
-            grad_q[:, :, low] += made[0]
-            grad_k[:, :, own] += made[1]
-            grad_v[:, :, own] += made[2]
+            grad_q[:, :, low] += gradients[0]
+            grad_k[:, :, own] += gradients[1]
+            grad_v[:, :, own] += gradients[2]
 
-        for one in ctx.rectangles.spans:
-            own = slice(one.start, one.end)
+        for span in ctx.rectangles.spans:
+            own = slice(span.start, span.end)
             add(own, own, True)
-            if one.below > one.end:
-                add(slice(one.end, one.below), own, False)
+            if span.below > span.end:
+                add(slice(span.end, span.below), own, False)
         return grad_q, grad_k, grad_v, None
 
 
@@ -164,19 +164,19 @@ def node_by_node(
     query: Tensor, key: Tensor, value: Tensor, spans: tuple[PackedSpan, ...], scale: float | None
 ) -> Tensor:
     """Attend with a call of torch's attention for each node, on any device and in any type."""
-    sizes = [one.end - one.start for one in spans]
-    queries, keys, values = (one.split(sizes, dim=2) for one in (query, key, value))
-    place = {one.start: number for number, one in enumerate(spans)}
-    made: list[Tensor] = []
-    for number, one in enumerate(spans):
-        line = [*(place[start] for start, _ in one.above), number]
+    sizes = [span.end - span.start for span in spans]
+    queries, keys, values = (tensor.split(sizes, dim=2) for tensor in (query, key, value))
+    place = {span.start: number for number, span in enumerate(spans)}
+    outputs: list[Tensor] = []
+    for number, span in enumerate(spans):
+        line = [*(place[start] for start, _ in span.above), number]
         k, v = (torch.cat([some[n] for n in line], dim=2) for some in (keys, values))
         mask = None
-        if one.above:
+        if span.above:
             before = k.shape[2] - sizes[number]
             mask = torch.ones(sizes[number], k.shape[2], dtype=torch.bool, device=k.device)
             mask = mask.tril(before)
-        made.append(
+        outputs.append(
             functional.scaled_dot_product_attention(
                 queries[number],
                 k,
@@ -187,7 +187,7 @@ def node_by_node(
                 enable_gqa=key.shape[1] != query.shape[1],
             )
         )
-    return torch.cat(made, dim=2)
+    return torch.cat(outputs, dim=2)
 
 
 def _in_one_call(
@@ -198,17 +198,17 @@ def _in_one_call(
     """
     from torch.nn.attention.varlen import varlen_attn  # torch 2.10
 
-    pieces = [[*one.above, (one.start, one.end)] for one in spans]
+    pieces = [[*span.above, (span.start, span.end)] for span in spans]
     index = torch.cat([torch.arange(*piece) for line in pieces for piece in line]).to(key.device)
-    sizes_q = [one.end - one.start for one in spans]
+    sizes_q = [span.end - span.start for span in spans]
     sizes_k = [sum(end - start for start, end in line) for line in pieces]
 
     def ends(sizes: list[int]) -> Tensor:
         return torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=key.device)
 
     repeat = query.shape[1] // key.shape[1]
-    k, v = (one[0].transpose(0, 1).index_select(0, index) for one in (key, value))
-    found: Any = varlen_attn(
+    k, v = (tensor[0].transpose(0, 1).index_select(0, index) for tensor in (key, value))
+    attended: Any = varlen_attn(
         query[0].transpose(0, 1),
         k.repeat_interleave(repeat, dim=1),
         v.repeat_interleave(repeat, dim=1),
@@ -219,7 +219,7 @@ def _in_one_call(
         window_size=(-1, 0),  # causal, aligned to the last key
         scale=scale,
     )
-    return found.transpose(0, 1).unsqueeze(0)
+    return attended.transpose(0, 1).unsqueeze(0)
 
 
 def packed_hidden(model: PreTrainedModel, rows: PackedRows) -> Tensor:
@@ -271,9 +271,9 @@ def _gap(model: PreTrainedModel) -> float:
     ids, lengths = ids.to(model.device), lengths.to(model.device)
     padded = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
     packed = pack_rows(ids, lengths, min_shared=4)
-    found = packed_hidden(model, packed)[packed.places]
+    hidden = packed_hidden(model, packed)[packed.places]
     real = torch.arange(20, device=ids.device) < lengths.unsqueeze(1)
-    return float((found - padded)[real].abs().max() / padded[real].abs().max())
+    return float((hidden - padded)[real].abs().max() / padded[real].abs().max())
 
 
 AttentionInterface.register(NAME, packed_attention)

@@ -147,16 +147,16 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
         ConfigError: with what is missing, and what there is.
     """
     name = algorithm.recipe.name
-    made = made_by(
+    available = made_by(
         Made.ALWAYS,
         Made.ON_DEMAND,
         *([Made.VALUE_HEAD] if values else []),
         *([Made.TRACKER] if tracked else []),
     )
-    if missing := sorted(algorithm.needs - made):
+    if missing := sorted(algorithm.needs - available):
         raise ConfigError(
             f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute; a "
-            f"function may ask for {', '.join(sorted(made))} (options stand after the *)"
+            f"function may ask for {', '.join(sorted(available))} (options stand after the *)"
         )
     for place, names in algorithm.needs_at.items():
         if missing := sorted(names - offered(place)):

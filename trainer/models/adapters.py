@@ -138,8 +138,8 @@ def merged_tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
         f"{name}.": layer for name, layer in model.named_modules() if isinstance(layer, LoraLayer)
     }
     for name, weight in _below(model):
-        owner, _, rest = name.partition(BELOW)
-        if rest == "weight":
+        owner, _, tail = name.partition(BELOW)
+        if tail == "weight":
             with torch.no_grad():
                 delta = layers[owner].get_delta_weight(NAME)
             weight = (weight + delta).to(weight.dtype)

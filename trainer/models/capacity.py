@@ -52,8 +52,8 @@ def free_bytes(device: torch.device | str) -> int:
     """
     if torch.device(device).type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    free = int(found[1]) * 1024 if found else 4 << 30
+    line = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    free = int(line[1]) * 1024 if line else 4 << 30
     for limit, used in _CGROUPS:
         bound, taken = _read(limit).strip(), _read(used).strip()
         if bound.isdigit() and taken.isdigit():

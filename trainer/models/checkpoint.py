@@ -59,7 +59,7 @@ class SavedModel:
         if self.writer is not None:
             return self.writer.broken()
         named = self.model.named_parameters()
-        return [name for name, one in named if not bool(one.isfinite().all())]
+        return [name for name, weight in named if not bool(weight.isfinite().all())]
 
     def write(self, folder: Path) -> None:
         """Write the files of the model into an existing folder."""

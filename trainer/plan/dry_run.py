@@ -216,8 +216,8 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     config, algorithm = settle(config)
     path = run_path(config)
     refuse_folder(path, resume=config.run.resume)
-    found = checkpoints(path / "checkpoints") if config.run.resume else []
-    start = found[-1] if found else None
+    kept = checkpoints(path / "checkpoints") if config.run.resume else []
+    start = kept[-1] if kept else None
     async with AsyncExitStack() as stack:
         source = open_source(config.env, url=config.env_url, token=config.env_token)
         stack.push_async_callback(source.close)
@@ -277,7 +277,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
             "memory (estimate)": memory_lines(facts),
         }
         notes = [
-            *(f"the run continues with another setting: {one}" for one in changed),
+            *(f"the run continues with another setting: {change}" for change in changed),
             *updates.notes,
             *([told_correction(algorithm)] if config.overlap.max_staleness else []),
             *idle_settings(config, updates=updates.settings.count),

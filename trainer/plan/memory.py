@@ -51,7 +51,7 @@ class ModelSize:
     @staticmethod
     def of(outline: PreTrainedModel, config: TrainConfig) -> ModelSize:
         """Count the parameters of a model without weights; tied weights count once."""
-        total = sum(one.numel() for one in outline.parameters())
+        total = sum(weight.numel() for weight in outline.parameters())
         lora = config.trainer.lora
         if not lora.rank:
             return ModelSize(total, total)

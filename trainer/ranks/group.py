@@ -51,7 +51,7 @@ def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     if "WORLD_SIZE" not in environment or "RANK" not in environment:
         return None
     try:
-        found = RankPlace(
+        place = RankPlace(
             int(environment["RANK"]),
             int(environment["WORLD_SIZE"]),
             int(environment.get("LOCAL_RANK", environment["RANK"])),
@@ -64,9 +64,9 @@ def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
     if missing:
         raise ConfigError(f"{', '.join(missing)} is not set; start the ranks by torchrun")
-    if not 0 <= found.rank < found.world:
-        raise ConfigError(f"RANK={found.rank} is not among WORLD_SIZE={found.world} ranks")
-    return found
+    if not 0 <= place.rank < place.world:
+        raise ConfigError(f"RANK={place.rank} is not among WORLD_SIZE={place.world} ranks")
+    return place
 
 
 class Ranks:
@@ -101,7 +101,7 @@ class Ranks:
         self.mesh: DeviceMesh = init_device_mesh(device, (place.world,))
         me = RankMember(place.rank, socket.gethostname(), os.getpid())
         self.members: list[RankMember] = [
-            msgspec.convert(one, RankMember) for one in self.gather(msgspec.to_builtins(me))
+            msgspec.convert(member, RankMember) for member in self.gather(msgspec.to_builtins(me))
         ]
         self.control: Control | None = None
         """The connections between rank 0 and the others; None where every rank makes all calls by

@@ -175,9 +175,9 @@ def _refuse_unequal(ranks: Ranks, config: TrainConfig) -> None:
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in table.items():
-        found |= (
+        values |= (
             _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
         )
-    return found
+    return values

@@ -86,7 +86,7 @@ class ShardedLearner(Learner):
 
     def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
         """Return what every rank measured of its own passes."""
-        return [tuple(one) for part in self.ranks.gather(items) for one in part]
+        return [tuple(item) for part in self.ranks.gather(items) for item in part]
 
     def source(self) -> WeightSource:
         """Return the weights for an engine: gathered when they are read, piece by piece."""
@@ -237,7 +237,7 @@ class ShardedLearner(Learner):
         return work()
 
     def _gradient_is_finite(self) -> bool:
-        grads = [one.grad for one in self._parameters() if one.grad is not None]
+        grads = [parameter.grad for parameter in self._parameters() if parameter.grad is not None]
         broken = sum(not bool(local(grad).isfinite().all()) for grad in grads)
         return not self.ranks.sums(broken)[0]
 
@@ -264,9 +264,10 @@ def refuse_unshared(config: TrainerConfig, held: torch.dtype) -> None:
         f"trainer.kernels = {config.kernels!r}": config.kernels != "torch",
         "weights in half precision": held.itemsize < 4,
     }
-    if found := [name for name, given in asked.items() if given]:
+    if unusable := [name for name, given in asked.items() if given]:
         raise ConfigError(
-            f"{' and '.join(found)} cannot be used with several ranks; leave it out, or train in "
+            f"{' and '.join(unusable)} cannot be used with several ranks; leave it out, or train "
+            "in "
             "one process"
         )
 
@@ -299,9 +300,9 @@ def shares(
     low, high = total // (4 * most) if parts else 0, min(tokens, total)
     for _ in range(SEARCHES):
         bound = (low + high) // 2
-        found = list(split(bound)) if low < high else parts
-        if len(found) <= most:
-            parts, high = found, bound
+        smaller = list(split(bound)) if low < high else parts
+        if len(smaller) <= most:
+            parts, high = smaller, bound
         else:
             low = bound + 1
     parts.sort(key=size, reverse=True)

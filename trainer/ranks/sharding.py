@@ -66,7 +66,7 @@ def unshare(module: nn.Module, other: nn.Module) -> None:
     FSDP gathers a weight for one module, and refuses one that is in two. So the frozen weights
     below an adapter are held twice where the critic has an adapter of its own.
     """
-    shared = {id(one) for one in other.parameters()}
+    shared = {id(parameter) for parameter in other.parameters()}
     copies: dict[int, nn.Parameter] = {}
     for part in module.modules():
         for name, weight in part.named_parameters(recurse=False):
@@ -178,8 +178,8 @@ class ShardedWeights:
         }
 
     def _merged(self, name: str, weight: Tensor) -> Tensor:
-        owner, below, rest = name.partition(BELOW)
-        if not below or rest != "weight":
+        owner, below, tail = name.partition(BELOW)
+        if not below or tail != "weight":
             return whole(weight)
         layer: Any = self._layers[owner.removesuffix(".")]
         low, high = whole(layer.lora_A[NAME].weight), whole(layer.lora_B[NAME].weight)

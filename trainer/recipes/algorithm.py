@@ -576,8 +576,8 @@ def _token_rewards(settings: AlgorithmSettings, rollouts: Rollouts, mask: Tensor
     else:
         earned = torch.zeros_like(mask) if inputs.turn_rewards is None else inputs.turn_rewards
         sums = torch.zeros_like(rollouts.rewards).index_add(0, rollouts.owners, earned.sum(1))
-        rest = rollouts.rewards - sums
-        rewards = earned + blank(rest[rollouts.owners], _last_token(mask, rollouts.owners))
+        of_rollout = rollouts.rewards - sums
+        rewards = earned + blank(of_rollout[rollouts.owners], _last_token(mask, rollouts.owners))
     if settings.kl.place != "reward":
         return rewards
     return algorithms.kl_penalised_rewards(

@@ -198,13 +198,11 @@ class Collector:
             done: called with each finished episode.
         """
         tickets = [Ticket(ordinal=first + n, task=task) for n, task in enumerate(tasks)]
-        found: list[Group] = []
         async with aclosing(
             self.stream(tickets, group_size=group_size, seed=seed, done=done)
         ) as groups:
-            async for group in groups:
-                found.append(group)
-        return sorted(found, key=lambda group: group.ordinal)
+            played = [group async for group in groups]
+        return sorted(played, key=lambda group: group.ordinal)
 
     async def stream(
         self,
@@ -374,10 +372,10 @@ def solved(groups: Sequence[Group], rate: float) -> list[str]:
     """Return the tasks whose share of rewarded rollouts reached `rate`; failed rollouts do not
     count.
     """
-    found: list[str] = []
+    tasks: list[str] = []
     for group in groups:
         verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
         rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
         if rewards and sum(reward > 0 for reward in rewards) >= rate * len(rewards):
-            found.append(group.task.id)
-    return found
+            tasks.append(group.task.id)
+    return tasks

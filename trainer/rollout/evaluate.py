@@ -188,5 +188,5 @@ def _order(size: int | None, count: int) -> Iterator[int]:
     if size is None:
         return iter(range(LOOKED * count))
     stride = max(1, size // count)
-    rest = (index for index in range(size) if index % stride)
-    return itertools.chain(range(0, size, stride), rest)
+    later = (index for index in range(size) if index % stride)
+    return itertools.chain(range(0, size, stride), later)

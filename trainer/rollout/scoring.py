@@ -281,18 +281,18 @@ async def open_verifiers(
         RemoteError: a server could not be asked.
     """
     servers: dict[tuple[str, Secret], RemoteServer] = {}
-    made: list[WeightedVerifier] = []
-    for one in rewards:
-        url, hash_sign, name = one.name.rpartition("#")
+    verifiers: list[WeightedVerifier] = []
+    for reward in rewards:
+        url, hash_sign, name = reward.name.rpartition("#")
         if not hash_sign:
-            bare, options = parse_served(one.name)
+            bare, options = parse_served(reward.name)
             verifier = make_verifier(bare, **options)
             stack.push_async_callback(_close, verifier)
             judges = judges_of(verifier)
         else:
-            key = (url, one.token)
+            key = (url, reward.token)
             if key not in servers:
-                servers[key] = connect(url, token=one.token if one.token else None)
+                servers[key] = connect(url, token=reward.token if reward.token else None)
                 stack.push_async_callback(servers[key].aclose)
             # A served verifier, which compares groups if the server says so, and the judges behind.
             server = servers[key]
@@ -306,8 +306,10 @@ async def open_verifiers(
                 server.group_verifier(name) if card.group else server.verifier(name),
                 card.judges,
             )
-        made.append(WeightedVerifier(one.name, verifier, one.weight, one.timeout_s, tuple(judges)))
-    return made
+        verifiers.append(
+            WeightedVerifier(reward.name, verifier, reward.weight, reward.timeout_s, tuple(judges))
+        )
+    return verifiers
 
 
 async def _close(verifier: Verifier) -> None:

@@ -77,14 +77,15 @@ def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -
     """
     new = as_table(config)
     usual = as_table(type(config)())
-    found = [*_changed_settings(folder, new, usual), *_changed_recipe(folder, recipe)]
-    if found and not new["run"]["resume_changed"]:
+    differences = [*_changed_settings(folder, new, usual), *_changed_recipe(folder, recipe)]
+    if differences and not new["run"]["resume_changed"]:
         raise ConfigError(
-            f"the run in {str(folder)!r} was made with other settings: {'; '.join(found)}. Give "
+            f"the run in {str(folder)!r} was made with other settings: "
+            f"{'; '.join(differences)}. Give "
             "the run's own (its config.toml has them all), or continue with the new ones by "
             "--run.resume-changed"
         )
-    return found
+    return differences
 
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:
@@ -117,11 +118,11 @@ def _changed_recipe(folder: Path, recipe: Recipe | None) -> Iterator[str]:
         return
     try:
         before = msgspec.json.decode(path.read_bytes(), type=Recipe)
-        found = compare(before, recipe)
+        differences = compare(before, recipe)
     except (msgspec.DecodeError, ConfigError) as error:  # of a version with other recipes
         yield f"the recipe {str(path)!r} cannot be compared: {error}"
         return
-    for name, old, now in found:
+    for name, old, now in differences:
         yield f"recipe: {name} was {old!r} and is {now!r}"
 
 

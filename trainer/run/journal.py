@@ -146,10 +146,10 @@ class ProgressWatcher:
         """Print the result of held-out tasks."""
         self.console.print(f"held-out tasks after step {step}: {evaluation.told}")
 
-    def on_notice(self, told: ToldNotice) -> None:
+    def on_notice(self, notice: ToldNotice) -> None:
         """Print the notice above the bar."""
-        at = f" at step {told.step}" if told.step else ""
-        self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(told.text)}")
+        at = f" at step {notice.step}" if notice.step else ""
+        self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(notice.text)}")
 
 
 def numbers_line(metrics: Mapping[str, float]) -> str:

@@ -303,7 +303,7 @@ def _stops(facts: StepFacts) -> str:
 
 def _shares(facts: StepFacts) -> str:
     """Describe in words what was kept from the loss."""
-    found = [
+    shown = [
         f"{facts.get(f'update/dropped_{name}'):.0%} by {words}"
         for name, words in (
             ("filter", "the group filter"),
@@ -313,7 +313,7 @@ def _shares(facts: StepFacts) -> str:
         )
         if facts.get(f"update/dropped_{name}")
     ]
-    return f"of the sampled tokens were left out: {', '.join(found) or 'none'}"
+    return f"of the sampled tokens were left out: {', '.join(shown) or 'none'}"
 
 
 NOTICES: Mapping[str, Notice] = {
@@ -368,7 +368,7 @@ class ToldNotice(msgspec.Struct, frozen=True, kw_only=True):
 class Listener(Protocol):
     """A watcher that shows notices."""
 
-    def on_notice(self, told: ToldNotice) -> None:
+    def on_notice(self, notice: ToldNotice) -> None:
         """Called with a notice that a person should see."""
         ...
 

@@ -208,10 +208,10 @@ def keep_judges(folder: Path, verifiers: Sequence[WeightedVerifier]) -> None:
 def unmeasured(verifiers: Sequence[WeightedVerifier]) -> list[str]:
     """Return a warning for each judge whose error nobody has measured."""
     return [
-        f"reward {one.reward!r} comes from the judge {one.judge.model!r}, whose error was never "
-        f"measured; {MEASURE_IT}"
-        for one in _judges(verifiers)
-        if one.judge.measures is None
+        f"reward {judge.reward!r} comes from the judge {judge.judge.model!r}, whose error was "
+        f"never measured; {MEASURE_IT}"
+        for judge in _judges(verifiers)
+        if judge.judge.measures is None
     ]
 
 
@@ -232,7 +232,7 @@ def read_judges(folder: Path) -> list[RewardJudge]:
 
 def _judges(verifiers: Sequence[WeightedVerifier]) -> list[RewardJudge]:
     return [
-        RewardJudge(reward=one.name.partition("?")[0], judge=judge)
-        for one in verifiers
-        for judge in one.judges
+        RewardJudge(reward=weighted.name.partition("?")[0], judge=judge)
+        for weighted in verifiers
+        for judge in weighted.judges
     ]

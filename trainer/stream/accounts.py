@@ -230,12 +230,12 @@ class RolloutCount:
 def count_rollouts(folder: Path) -> RolloutCount:
     """Recompute the accounting law of a run from its folder."""
     records = read_rollouts(folder / FILE)
-    times = Counter(one.ordinal for one in records)
+    times = Counter(record.ordinal for record in records)
     issued = max(times, default=-1) + 1
     return RolloutCount(
         issued=issued,
-        trained=sum(one.fate == "trained" for one in records),
-        masked=dict(Counter(one.reason for one in records if one.fate == "masked")),
+        trained=sum(record.fate == "trained" for record in records),
+        masked=dict(Counter(record.reason for record in records if record.fate == "masked")),
         missing=tuple(ordinal for ordinal in range(issued) if ordinal not in times),
         doubled=tuple(sorted(ordinal for ordinal, count in times.items() if count > 1)),
     )
@@ -243,13 +243,13 @@ def count_rollouts(folder: Path) -> RolloutCount:
 
 def read_rollouts(path: Path) -> list[RolloutRecord]:
     """Read the lines of a `rollouts.jsonl`; a line that a crash cut short is left out."""
-    found: list[RolloutRecord] = []
+    records: list[RolloutRecord] = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            found.append(msgspec.json.decode(line, type=RolloutRecord))
+            records.append(msgspec.json.decode(line, type=RolloutRecord))
         except msgspec.DecodeError:
             continue
-    return found
+    return records
 
 
 def _some(groups: list[int]) -> str:

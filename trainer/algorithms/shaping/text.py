@@ -58,12 +58,12 @@ def repetition_rewards(
         ValueError: an unknown `punish`, or "wrong" without `correct`.
     """
     each = [repetition_penalty(items, n=n, penalty=penalty) for items in responses]
-    found = torch.tensor(each, dtype=torch.float64)
+    shares = torch.tensor(each, dtype=torch.float64)
     if punish == "all":
-        return found
+        return shares
     if punish != "wrong" or correct is None:
         raise ValueError(f"punish is 'all', or 'wrong' with correct given, got {punish!r}")
-    return torch.where(correct.bool(), 0.0, found)
+    return torch.where(correct.bool(), 0.0, shares)
 
 
 def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float:

@@ -172,7 +172,7 @@ class PrefixRoutes:
 
     def forget(self, holder: int) -> None:
         """Forget an engine whose keys and values are gone."""
-        gone = [name for name, one in self._holders.items() if one == holder]
+        gone = [name for name, engine in self._holders.items() if engine == holder]
         for name in gone:
             del self._holders[name]
 

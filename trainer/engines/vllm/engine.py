@@ -343,7 +343,7 @@ class VLLMEngine:
             LoadReply,
             timeout_s=self.request_timeout_s,
         )
-        failed = [one.error for one in reply.results if one.error]
+        failed = [result.error for result in reply.results if result.error]
         if failed:
             raise ServerFault(
                 f"a vLLM worker could not load {path!r} ({failed[0]}); a server elsewhere needs "

@@ -213,8 +213,8 @@ def first_error(log: str) -> str:
     >>> first_error("(W pid=1) ERROR 11-20 17:53 [a.py:1] ValueError: no\nKeyError: 'b'")
     'ValueError: no'
     """
-    found = _ERROR.search(log)
-    return found[1][:300] if found else ""
+    error_line = _ERROR.search(log)
+    return error_line[1][:300] if error_line else ""
 
 
 def _tail(path: Path) -> str:
