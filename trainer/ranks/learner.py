@@ -266,9 +266,8 @@ def refuse_unshared(config: TrainerConfig, held: torch.dtype) -> None:
     }
     if unusable := [name for name, given in asked.items() if given]:
         raise ConfigError(
-            f"{' and '.join(unusable)} cannot be used with several ranks; leave it out, or train "
-            "in "
-            "one process"
+            f"{' and '.join(unusable)} cannot be used with several ranks; leave it out, or "
+            "train in one process"
         )
 
 
