@@ -217,6 +217,13 @@ def said(ending: str) -> Callable[[Solved, random.Random], str]:
 
 
 def stripped(item: Solved, _: random.Random) -> str:
+    """Strip the box of a solution that ends with it; a value that other values follow is put at
+    the end of its own sentence.
+    """
+    place = item.solution.rfind(f"\\boxed{{{item.gold}}}")
+    behind = item.solution[place + len(item.gold) + 8 :]
+    if len(behind) > 60 or re.search(r"\d|\$.*\$", behind.strip("$")):
+        return f"{item.work}\n\nTherefore, we get ${item.gold}$."
     return item.solution.replace(f"\\boxed{{{item.gold}}}", item.gold)
 
 

@@ -64,7 +64,8 @@ _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:which(?!\s+(?:comes|gives|makes|equals|totals|amounts|adds|means|leaves|yields))|where"
+    r"\b(?:which(?!\s+(?:comes|gives|makes|equals|totals|amounts|adds|means|leaves|yields|implies"
+    r"|simplifies|reduces|evaluates|forces))|where"
     r"|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
     r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the)\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
