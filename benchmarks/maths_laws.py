@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
 
 SEED = 31
@@ -463,8 +462,9 @@ def worked(rng: random.Random, count: int) -> Iterator[Case]:
 
 
 def judged(verifier: MathsVerifier, case: Case) -> bool:
-    sample = Sample(prompt=case.problem, gold=case.gold, response=case.response)
-    return (verifier.verify(sample.gold, sample.text).reward == 1.0) == case.paid
+    return (
+        verifier.verify(case.gold, case.response, prompt=case.problem).reward == 1.0
+    ) == case.paid
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import re
 from ..reading.vocabulary import words
 from .candidate import Candidate, CandidateKind
 from .sentence import (
+    CALCULATED,
     DENIAL,
     UNSURE,
     closing_sentence,
@@ -172,7 +173,7 @@ def _is_prose(text: str) -> bool:
             has_answer
             and any(word.lower() in _NARRATIVE for word in re.findall(r"[A-Za-z]+", bare))
         )
-        or (len(unknown_words) > 2 and "$" in text)
+        or (len(unknown_words) > 2 and ("$" in text or CALCULATED.search(text) is not None))
         or (len(unknown_words) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
         or (len(unknown_words) > 0 and _OPENED.search(text) is not None)
     )

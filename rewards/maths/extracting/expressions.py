@@ -9,6 +9,7 @@ import re
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
 from .sentence import (
+    CALCULATED,
     NUMBER,
     POINT,
     closing_sentence,
@@ -72,6 +73,8 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     # supposed.
     while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
         numbers.pop()
+    if result := CALCULATED.search(body, start, end):
+        return _expression(body, *result.span("value"))
     if not numbers:
         return None
     closing = [number for number in numbers if number.start() >= start]
@@ -193,7 +196,11 @@ _ROW_ENDS = re.compile(
     r"(?P<begin>\\begin\{[a-z]+\*?\})|(?P<end>\\end\{[a-z]+\*?\})|\\\\(?:\[[^\]]*\])?|\\cr\b"
     r"|\\(?:Rightarrow|implies)\b"
 )
-_IMPLIES = re.compile(r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow)(?:\s|\\q?quad)*(?=[^=]*=)")
+# `$350 and sold for $400`: amounts of money with words between them.
+_MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
+_IMPLIES = re.compile(
+    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+\s*$)"
+)
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
 
@@ -238,4 +245,8 @@ def _formulas(tail: str) -> list[tuple[int, int]]:
         while end >= 0 and len(spans) < 8 and (start := tail.rfind(opener, 0, end)) >= 0:
             spans.insert(0, (start + 2, end))
             end = tail.rfind(closer, 0, start)
-    return [_last_row(tail, start, end) for start, end in spans[-8:] if tail[start:end].strip()]
+    return [
+        _last_row(tail, start, end)
+        for start, end in spans[-8:]
+        if tail[start:end].strip() and not _MONEY.match(tail, start, end)
+    ]
