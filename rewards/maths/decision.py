@@ -210,6 +210,10 @@ def _by_meaning(
         return PairDecision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return PairDecision(False, "unreadable", f"the answer cannot be read: {error}")
+    if meaning.op == "opaque" and answer != meaning:
+        raise BadGold(
+            f"the gold {gold[:80]!r} cannot be read as a formula: only its text equals it"
+        )
     plain = answer.op in _WORDS and _CHANGED.search(cleaned_answer) is None
     if plain and meaning.op not in _WORDS and (statement := stated(cleaned_answer)):
         with suppress(Unreadable):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ludus.errors import ConfigError
 from ludus.messages import Message
-from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome, WorkerPool
+from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
@@ -22,6 +22,7 @@ from .extracting.candidate import Extraction
 from .extracting.extraction import THINKING, extract
 from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
+from .lanes import Lanes
 from .proving.judge import NeedsPool
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
@@ -66,7 +67,7 @@ class MathsVerifier:
         timeout_s: float = 1.0,
         workers: int = 0,
         memory_mb: int = 512,
-        pool: WorkerPool | None = None,
+        pool: Lanes | None = None,
         **options: Any,
     ) -> None:
         self.conventions = conventions(preset, **options)
@@ -74,9 +75,9 @@ class MathsVerifier:
         self.pipeline = _check_known(pipeline, {"", *PIPELINES}, "pipeline")
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
-        self._pool = pool or WorkerPool(
+        self._pool = pool or Lanes(
             TARGET,
-            limits=PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20),
+            PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20),
         )
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
@@ -235,7 +236,10 @@ class MathsVerifier:
         request = next(deliberation)
         try:
             while True:
-                runs = [self._pool.run(pair, cpu_s=self.timeout_s) for pair in request]
+                runs = [
+                    asyncio.wrap_future(self._pool.submit(pair, cpu_s=self.timeout_s))
+                    for pair in request
+                ]
                 request = deliberation.send(await asyncio.gather(*runs))
         except StopIteration as stopped:
             return _returned(stopped)
@@ -330,14 +334,14 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pool: WorkerPool | None = None
+        self._pool: Lanes | None = None
         self._owner = 0
 
-    def get(self) -> WorkerPool:
+    def get(self) -> Lanes:
         """Return the pool of this process; a forked child gets a separate pool."""
         with self._lock:
             if self._pool is None or self._owner != os.getpid():
-                self._pool, self._owner = WorkerPool(TARGET), os.getpid()
+                self._pool, self._owner = Lanes(TARGET), os.getpid()
                 atexit.register(self._pool.close)
             return self._pool
 
