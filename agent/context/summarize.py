@@ -37,7 +37,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from ludus.errors import ConfigError, RemoteError
-from ludus.llm import ChatClient
+from ludus.llm.client import ChatClient
 from ludus.messages import Message, system, user
 
 from ..chat import ChatFormat
@@ -126,9 +126,7 @@ class EngineSummariser:
             BrokenGeneration: the engine's answer is malformed.
         """
         sampling = msgspec.structs.replace(
-            self.sampling,
-            max_tokens=max_tokens,
-            stop_token_ids=self.chat_format.stop_token_ids,
+            self.sampling, max_tokens=max_tokens, stop_token_ids=self.chat_format.stop_token_ids
         )
         ids = self.chat_format.prompt(messages, [])
         images = self.chat_format.placed(ids, messages)

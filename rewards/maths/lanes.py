@@ -113,9 +113,7 @@ class Lanes:
             return self._slow
 
 
-def _then(
-    step: Callable[[PoolOutcome], None],
-) -> Callable[[Future[PoolOutcome]], None]:
+def _then(step: Callable[[PoolOutcome], None]) -> Callable[[Future[PoolOutcome]], None]:
     return lambda future: step(future.result())
 
 

@@ -76,8 +76,7 @@ class MathsVerifier:
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
         self._pool = pool or Lanes(
-            TARGET,
-            PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20),
+            TARGET, PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20)
         )
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
