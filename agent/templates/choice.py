@@ -142,9 +142,7 @@ def recognise(template: str) -> Recognition:
     return Recognition(digest, f"near {nearest.name} ({nearest.family}), but {difference}")
 
 
-_SENTENCE = re.compile(
-    r"""set (model_identity|reasoning_instructions) = ("[^"]+"|'[^']+')""",
-)
+_SENTENCE = re.compile(r"""set (model_identity|reasoning_instructions) = ("[^"]+"|'[^']+')""")
 """A sentence by which a released template introduces the model (gpt-oss), or says how hard it
 should think (Qwen3.8, whose first such sentence is the default), with its quotation marks.
 """
