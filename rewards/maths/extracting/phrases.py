@@ -177,6 +177,12 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
     ),
 )  # fmt: skip
 
+COMMA_WORDS = re.compile(
+    r"\b(?:la|le|les|est|donc|réponse|der|die|das|ist|also|antwort|el|los|es|por|respuesta|resposta"
+    r"|é|portanto|il|è|quindi|risposta|ответ|равен|равно|это|следовательно|получаем)\b",
+    re.IGNORECASE,
+)
+"""Frequent words of languages that write decimals with a comma."""
 DETERMINERS = re.compile(
     r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
     r"|desired|true"
