@@ -36,6 +36,8 @@ same generator.
 _COMMA = re.compile(
     r"[\s$]*-?[\d.]*\d(?:,|\{,\})\d+\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)[\s$]*"
 )
+# `1.234.567`: more than one point can only group thousands.
+_GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 TARGET = "ludus.rewards.maths.worker:score"
 
 
@@ -179,7 +181,8 @@ class MathsVerifier:
             )
             return unreadable_gold or no_answer(extraction)
         answer = extraction.text
-        if extraction.comma and self.conventions.locale == "auto" and _COMMA.fullmatch(answer):
+        comma = _GROUPED.fullmatch(answer) or (extraction.comma and _COMMA.fullmatch(answer))
+        if self.conventions.locale == "auto" and comma:
             answer = points_for_commas(answer)
             extraction = replace(extraction, text=answer)
         best, still_open = _NOTHING, list[str]()

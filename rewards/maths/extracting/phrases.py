@@ -332,6 +332,7 @@ STANCES = (
             r"|\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
             r"(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta|ответ)"
             r"(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
+            r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$"
             r"|如果答案[是为]\W*$|若答案[是为]\W*$"
         ),
     ),
