@@ -25,6 +25,7 @@ class FunctionVerifier:
         self.function = function
         self.__doc__ = function.__doc__
         self.never_blocks = never_blocks(function)
+        self.hears_thoughts = bool(getattr(function, "hears_thoughts", False))
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Call the score function."""

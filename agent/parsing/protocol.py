@@ -13,7 +13,8 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall
+from ludus.messages import Message, ToolCall, assistant
+from ludus.thoughts import apart
 
 
 class ToolFormat(Protocol):
@@ -72,8 +73,34 @@ def turn_text(tool_format: ToolFormat, message: Message, *, tools: Sequence[Tool
     """Return an assistant turn as a model of this format would write it."""
     if isinstance(tool_format, WritesTurns):
         return tool_format.write(message, tools=tools)
-    parts = [message.text, tool_format.render(message.tool_calls, tools=tools)]
+    parts = [message.written, tool_format.render(message.tool_calls, tools=tools)]
     return "\n".join(part for part in parts if part)
+
+
+def read_turn(
+    tool_format: ToolFormat,
+    text: str,
+    *,
+    complete: bool = True,
+    tools: Sequence[ToolSpec] = (),
+    opened: str = "",
+) -> Message:
+    """Read an assistant turn as a message whose thoughts are apart; see `ToolFormat.parse`.
+
+    Args:
+        tool_format: reads the calls.
+        text: the model's text.
+        complete: whether the model ended its turn.
+        tools: the tools on offer.
+        opened: the mark with which the prompt opened the thoughts; empty where it did not.
+    """
+    split = apart(assistant(text), opened=opened)
+    marks = split.thought_marks
+    if isinstance(tool_format, WritesTurns) or marks is None or not (opened or marks[0].strip()):
+        # Whether an end without a beginning ends thoughts, or is part of a call, a walk can tell.
+        return apart(tool_format.parse(text, complete=complete, tools=tools))
+    read = tool_format.parse(split.text, complete=complete, tools=tools)
+    return msgspec.structs.replace(read, reasoning=split.reasoning, thought_marks=marks)
 
 
 def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:

@@ -325,7 +325,7 @@ class TwentyQuestions(TextEnv):
 
     def step(self, action: str | Message) -> Stepped:
         """Answer a question; naming the secret thing ends the episode with reward 1."""
-        question = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        question = action if isinstance(action, str) else action.text
         self.left -= 1
         has_ended = self.left == 0
         try:
