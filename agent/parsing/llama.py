@@ -85,10 +85,9 @@ def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
 
     A turn that is a call as a whole has no thoughts: tags inside are part of the arguments.
     """
-    parts = ALL.split(text)
-    if parts is None or (not parts[0].strip() and is_call(text)):
-        return 0
-    return len(text) - len(parts[3])
+    begun = ALL.leading(text)
+    parts = None if begun else ALL.split(text)
+    return begun if parts is None or is_call(text) else len(text) - len(parts[3])
 
 
 def announced(text: str, start: int, call: re.Pattern[str]) -> int:

@@ -13,8 +13,8 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall, assistant
-from ludus.thoughts import apart
+from ludus.messages import Message, ToolCall
+from ludus.thoughts import ALL, apart
 
 
 class ToolFormat(Protocol):
@@ -94,13 +94,14 @@ def read_turn(
         tools: the tools on offer.
         opened: the mark with which the prompt opened the thoughts; empty where it did not.
     """
-    split = apart(assistant(text), opened=opened)
-    marks = split.thought_marks
-    if isinstance(tool_format, WritesTurns) or marks is None or not (opened or marks[0].strip()):
-        # Whether an end without a beginning ends thoughts, or is part of a call, a walk can tell.
+    if isinstance(tool_format, WritesTurns):
         return apart(tool_format.parse(text, complete=complete, tools=tools))
-    read = tool_format.parse(split.text, complete=complete, tools=tools)
-    return msgspec.structs.replace(read, reasoning=split.reasoning, thought_marks=marks)
+    # No call stands in the thoughts with which the turn begins. Later thoughts stand between calls,
+    # where only a walk can tell marks from arguments.
+    begun = max(ALL.leading(opened + text) - len(opened), 0)
+    read = tool_format.parse(text[begun:], complete=complete, tools=tools)
+    whole = msgspec.structs.replace(read, content=text[:begun] + read.text)
+    return apart(whole, opened=opened)
 
 
 def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:

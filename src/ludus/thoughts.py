@@ -78,39 +78,63 @@ class Thoughts:
         match = self._at_the_end.search(prompt)
         return "" if match is None else match[0]
 
+    def leading(self, text: str) -> int:
+        """Return the position after the mark that ends the thoughts with which a turn begins; 0 for
+        a turn that begins otherwise.
+        """
+        end = 0
+        while (bounds := self._block(text, _past(_SPACE, text, end))) is not None:
+            end = bounds[1]
+        return end
+
     def split(self, text: str) -> tuple[str, str, str, str] | None:
         """Return a turn as what stands before its thoughts, the thoughts, what stands between, and
         what was said; None for a turn without thoughts.
 
-        Thoughts that never end leave nothing said. An end in quotation marks is only being talked
-        about.
+        What was said follows the last thought. Thoughts that never end leave nothing said. A mark
+        in quotation marks, or later in a block of code, is only being talked about.
         """
         start = _past(_SPACE, text)
         opening = self._opening.match(text, start)
-        bounds = self._block_end(text, start)
+        bounds = None if opening is None else self._block(text, start)
         if bounds is None:
-            opening = None
-            bounds = _unquoted(self._lone, text, 0)
-            if bounds is None or self._opening.search(text, 0, bounds[0]) is not None:
-                return None
+            opening, bounds = None, _unquoted(self._lone, text, 0)
+            if bounds is not None and self._opening.search(text, 0, bounds[0]) is not None:
+                bounds = None
+        while (later := self._later(text, bounds[1] if bounds else 0)) is not None:
+            bounds = later
+        if bounds is None:
+            return None
         closing, end = bounds
-        # More thoughts may follow before anything is said.
-        while (bounds := self._block_end(text, _past(_SPACE, text, end))) is not None:
-            closing, end = bounds
-        start = 0 if opening is None else opening.end()
-        start = min(_past(_SPACE, text, start), closing)
+        start = min(_past(_SPACE, text, opening.end() if opening else 0), closing)
         thought = text[start:closing].rstrip()
         said = _past(_GAP, text, end)
         return text[:start], thought, text[start + len(thought) : said], text[said:]
 
-    def _block_end(self, text: str, start: int) -> tuple[int, int] | None:
-        """Return the bounds of the mark that ends a block of thoughts which begins at `start`."""
-        match = self._opening.match(text, start)
-        if match is None:
+    def _later(self, text: str, start: int) -> tuple[int, int] | None:
+        """Return the bounds of the mark that ends the next thoughts from `start` on."""
+        fences, counted = 0, start
+        for mark in self._any.finditer(text, start):
+            fences += text.count(_FENCE, counted, mark.start())
+            counted = mark.start()
+            if fences % 2 == 0 and not is_quoted(text, *mark.span()):
+                bounds = mark.span() if mark.lastgroup is None else self._block(text, mark.start())
+                if bounds is not None:
+                    return bounds
+        return None
+
+    def _block(self, text: str, start: int) -> tuple[int, int] | None:
+        """Return the bounds of the mark that ends a block of thoughts which begins at `start`; at
+        the end of the text for a block that never ends.
+        """
+        opening = self._opening.match(text, start)
+        if opening is None:
             return None
-        kind = _kind(match)
-        ending = _unquoted(self._endings[kind], text, match.end())
-        return (len(text), len(text)) if ending is None and self.may_be_open(kind) else ending
+        kind = _kind(opening)
+        if self.may_be_open(kind):
+            return _unquoted(self._endings[kind], text, opening.end()) or (len(text), len(text))
+        ending = self._endings[kind].search(text, opening.end(), opening.end() + LONGEST_WHOLE)
+        return None if ending is None else ending.span()
 
     @property
     def kinds(self) -> int:
@@ -132,6 +156,10 @@ class Thoughts:
         return [re.compile(end) for _, end in (*self.pairs, *self.whole)]
 
     @cached_property
+    def _any(self) -> re.Pattern[str]:
+        return re.compile(f"{self._opening.pattern}|{self.lone}")
+
+    @cached_property
     def _lone(self) -> re.Pattern[str]:
         return re.compile(self.lone)
 
@@ -140,11 +168,15 @@ class Thoughts:
         return re.compile(rf"(?:{'|'.join(begin for begin, _ in self.pairs)})\s*\Z")
 
 
+LONGEST_WHOLE = 1 << 17
+"""The longest thought, in characters, between marks that count only together."""
+_FENCE = "```"
 _SPACE = re.compile(r"\s*")
 _GAP = re.compile(r"\s*\n| (?!\s)|")
 """White space between thoughts and speech; the indentation of the first line is the speech's."""
 PAIRS = {
     "think": ("<think>", "</think>"),
+    "thinking": ("<thinking>", "</thinking>"),
     "seed": ("<seed:think>", "</seed:think>"),
     "mistral": ("[THINK]", "[/THINK]"),
     "gemma": ("<|channel>thought", "<channel|>"),
@@ -164,7 +196,7 @@ _HARMONY = (
 _OTHERS = (
     *(
         (f"<{tag}>", f"</{tag}>")
-        for tag in ("thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
+        for tag in ("thought", "thoughts", "reasoning", "reflection", "scratchpad")
     ),
     ("Here is my thought process:", "Here is my response:"),
 )
