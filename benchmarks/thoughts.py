@@ -387,6 +387,7 @@ async def law_of_family(
     episodes: int = 1,
     styles: Sequence[str] = tuple(STYLES),
     templates: Sequence[str] = tuple(TEMPLATES),
+    chat: bool = True,
     url: str = "",
 ) -> None:
     """Hold an environment to the law on every path."""
@@ -398,7 +399,8 @@ async def law_of_family(
             for template in templates:
                 wanted = [style for style in TEMPLATES[template] if style in styles]
                 await law_of_tokens(session, episode, template, wanted, outcome)
-            await law_of_chat(session, episode, styles, outcome)
+            if chat:
+                await law_of_chat(session, episode, styles, outcome)
         finally:
             await session.close()
         if url:
