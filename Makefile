@@ -39,7 +39,7 @@ check: setup
 
 setup: .venv/ready
 
-.venv/ready: pyproject.toml scripts/install.sh
+.venv/ready: pyproject.toml scripts/install.sh scripts/tested_versions.txt
 	@sh scripts/install.sh $(PYTHON)
 	@touch $@
 

@@ -9,9 +9,11 @@ ScriptedPolicy(function)            plain Python: experts, baselines, junk
 from __future__ import annotations
 
 import inspect
+import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any, Protocol, runtime_checkable
 
 from ludus.envs import ToolSpec
 from ludus.envs.spaces import TextSpace
@@ -115,7 +117,9 @@ CALL_RATE = 0.5
 
 
 class RandomPolicy:
-    """Says random text, or, where tools exist, calls a tool half of the time."""
+    """Says random text, or, where tools exist, calls a tool half of the time, with random
+    arguments that fit the tool's JSON Schema.
+    """
 
     trainable = False
 
@@ -127,7 +131,66 @@ class RandomPolicy:
             if not tools or rng.random() >= CALL_RATE:
                 return assistant(space.sample())
             tool = rng.choice(list(tools))
-            arguments = {name: space.sample() for name in tool.parameters.get("properties", {})}
+            arguments = _drawn(tool.parameters, tool.parameters, rng, space)
             return assistant("", [ToolCall(name=tool.name, arguments=arguments, id="call_0")])
 
         return TextPlayer(answer)
+
+
+MAX_DEPTH = 8
+"""Deeper than this, optional properties and items of arrays are left out, so that a schema that
+refers to itself ends.
+"""
+
+
+def _drawn(
+    schema: Any, root: Mapping[str, Any], rng: random.Random, space: TextSpace, depth: int = 0
+) -> Any:
+    """Draw a value that fits a JSON Schema, as far as `const`, `enum`, `$ref` into `root`, `anyOf`,
+    `oneOf`, `allOf`, `type`, bounds, `properties`, `required` and `items` say.
+    """
+    if not isinstance(schema, Mapping):
+        return space.sample()
+    again = partial(_drawn, root=root, rng=rng, space=space, depth=depth + 1)
+    if "$ref" in schema:
+        keys = str(schema["$ref"]).removeprefix("#/").split("/")
+        return again(reduce(lambda node, key: node[key], keys, root))
+    if "const" in schema:
+        return schema["const"]
+    if choices := schema.get("enum") or schema.get("anyOf") or schema.get("oneOf"):
+        choice = rng.choice(choices if depth < MAX_DEPTH else choices[-1:])
+        return choice if "enum" in schema else again(choice)
+    if parts := schema.get("allOf"):
+        rest = {key: value for key, value in schema.items() if key != "allOf"}
+        return again(reduce(lambda left, right: {**left, **right}, parts, rest))
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    match kind if isinstance(kind, str) else rng.choice(kind):
+        case "object":
+            needed = schema.get("required", ())
+            return {
+                name: again(part)
+                for name, part in schema.get("properties", {}).items()
+                if name in needed or (depth < MAX_DEPTH and rng.random() < 0.5)
+            }
+        case "array":
+            least = schema.get("minItems", 0)
+            most = (
+                least if depth >= MAX_DEPTH else min(schema.get("maxItems", least + 3), least + 3)
+            )
+            return [again(schema.get("items")) for _ in range(rng.randint(least, most))]
+        case "integer":
+            step = schema.get("multipleOf", 1)
+            least = schema.get("minimum", schema.get("exclusiveMinimum", -11) + 1)
+            most = schema.get("maximum", schema.get("exclusiveMaximum", least + 101 * step) - 1)
+            return step * rng.randint(math.ceil(least / step), math.floor(most / step))
+        case "number":
+            least = schema.get("minimum", schema.get("exclusiveMinimum", -10))
+            most = schema.get("maximum", schema.get("exclusiveMaximum", least + 100))
+            return rng.uniform(least, most)
+        case "boolean":
+            return rng.random() < 0.5
+        case "null":
+            return None
+        case _:
+            text = space.sample().ljust(schema.get("minLength", 0), "x")
+            return text[: schema.get("maxLength")]

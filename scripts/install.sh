@@ -6,6 +6,8 @@
 # Where none is offered, the default build is installed: it runs on a CPU too, and is much larger.
 # With a GPU the default build is installed, which is PyTorch's CUDA build on Linux.
 # TORCH=... overrides the choice: make setup TORCH='torch==2.13.0'
+#
+# The other packages come in the versions that the tests last passed with (tested_versions.txt).
 set -eu
 python="${1:-python3.11}"
 log=".venv/install.log"
@@ -34,4 +36,6 @@ if ! .venv/bin/python -c 'import torch' >/dev/null 2>&1; then
         $pip "torch==2.13.0+cpu" >>"$log" 2>&1 || run $pip "torch>=2.6"
     fi
 fi
-run $pip --editable '.[train,gguf,lora,search,docker,dev]'
+extras='.[train,gguf,lora,search,docker,dev]'
+# an index may have dropped a version: then the newest that the package allows
+$pip --constraint scripts/tested_versions.txt --editable "$extras" >>"$log" 2>&1 || run $pip --editable "$extras"

@@ -8,8 +8,9 @@ have been in anyone's training data, so a rising reward means learning.
     tool       -9
     assistant  -9                                    reward 1
 
-The answer is an exact rational such as `-9` or `7/3`. Difficulty is the number of operations.
-No expression is in two splits: a digest of the expression's text decides its split.
+The answer is an exact rational such as `-9` or `7/3`; a fraction counts in lowest terms only, so
+that a division is no answer to itself. Difficulty is the number of operations. No expression is in
+two splits: a digest of the expression's text decides its split.
 """
 
 from __future__ import annotations
@@ -257,7 +258,7 @@ class Arithmetic(TextEnv):
 
     never_blocks = True
     system_prompt = "Work out the expression."
-    answer_format = "Answer with a number or a fraction such as 7/3, nothing else."
+    answer_format = "Answer with a number or a reduced fraction such as 7/3, nothing else."
     max_turns = 6
 
     def __init__(
@@ -315,12 +316,12 @@ class Arithmetic(TextEnv):
         return self._draw(rng, tasks.operations_of(task), task.split)
 
     def _draw(self, rng: random.Random, operations: int, split: str) -> Expression:
-        """Return the first drawn expression that belongs to `split`."""
+        """Return the first drawn expression that belongs to `split` and is not its own answer."""
         for _ in range(MAX_DRAWS):
             problem = generate(
                 rng, operations=operations, operators=self.operators, max_number=self.max_number
             )
-            if split_of(problem.text) == split:
+            if split_of(problem.text) == split and problem.text != str(problem.value):
                 return problem
         raise ConfigError(
             f"too few expressions have {operations} operations of {self.operators!r} on numbers "
@@ -362,15 +363,17 @@ class Arithmetic(TextEnv):
 
 
 def read_answer(text: str) -> Fraction | None:
-    """Read an exact number (integer, fraction or decimal, stripped); None if unreadable.
+    """Read an exact number (integer, reduced fraction or decimal, stripped); None if unreadable.
 
-    >>> read_answer(" -14/6 ")
-    Fraction(-7, 3)
+    >>> read_answer(" -7/3 "), read_answer("-14/6")
+    (Fraction(-7, 3), None)
     """
     stripped = text.strip()
     if len(stripped) > MAX_CHARACTERS or "e" in stripped.lower() or "_" in stripped:
         return None
     try:
-        return Fraction(stripped)
+        value = Fraction(stripped)
     except (ValueError, ZeroDivisionError):
         return None
+    is_reduced = "/" not in stripped or str(value) == stripped.removeprefix("+")
+    return value if is_reduced else None

@@ -1,9 +1,9 @@
 """Reports with citations about a fictional world, whose truth is known exactly.
 
-A sentence is about the first name in it and about the pages that it cites as `[Title]`. It states a
-fact if it is about the fact's subject and names the fact's value, or the other way round. Any other
-name or number in it is a false claim, unless it is true of what the sentence is about: what is true
-but was not asked for costs and earns nothing.
+A sentence is about the first name in it. It states a fact if it is about the fact's subject and
+names the fact's value, or the other way round. Any other name or number in it is a false claim,
+unless it is true of what the sentence is about. What is true of things that nobody asked about
+costs as much: else a report that pastes every page which was found would be a perfect one.
 
     user       Write a short report on what is known about Tisenmar Mills and the founder of
                Tisenmar Mills.
@@ -142,6 +142,7 @@ class ReportReading:
     stated: int
     facts: int
     false: int
+    """False claims, and true ones about things of which none is in the topic."""
     cited: int
 
     def truth(self, cite_weight: float) -> float:
@@ -166,19 +167,23 @@ def read_report(text: str, topic: Topic, world: World) -> ReportReading:
         citations = [title.strip() for title in _CITED.findall(sentence)][:MAX_CITATIONS]
         words = _CITED.sub(" ", sentence)
         named_names = names.findall(words)
-        first = named_names[
-            :1
-        ]  # whom the sentence is about; the cited pages are about somebody too
-        subjects = {name for name in [*first, *citations] if name in true_values}
-        for value in {*named_names, *_NUMBER.findall(words)}:
-            has_value = {(subject, value) for subject in subjects if value in true_values[subject]}
-            has_value |= {
-                (value, subject) for subject in first if subject in true_values.get(value, ())
+        if not named_names:
+            continue
+        about = named_names[0]
+        for value in {*named_names[1:], *_NUMBER.findall(words)} - {about}:
+            forwards = {(name, value) for name in (about, *citations)}
+            true = {
+                (name, other)
+                for name, other in {*forwards, (value, about)}
+                if other in true_values.get(name, ())
             }
-            stated_facts |= has_value & topic_facts
-            cited |= {pair for pair in has_value & topic_facts if pair[0] in citations}
-            if not has_value and value not in subjects and subjects:
-                false.add((min(subjects), value))
+            # A page is no subject: a pasted "This person was born in ..." says of whom by its
+            # citation alone, and is no sentence of a report.
+            stated = {pair for pair in true & topic_facts if about in pair}
+            stated_facts |= stated
+            cited |= {pair for pair in stated if pair[0] in citations}
+            if not any(name in topic.pages for pair in true for name in pair):
+                false.add((about, value))
     return ReportReading(len(stated_facts), len(topic.facts), len(false), len(cited))
 
 
@@ -222,7 +227,8 @@ class Research(TextEnv):
     system_prompt = (
         "Write reports. Search for what you need; names alone make good queries. Then write the "
         "report: short sentences, each with the page it rests on in brackets, such as "
-        "'Ada Lund was born in Merow [Ada Lund].' A message without a search is the report."
+        "'Ada Lund was born in Merow [Ada Lund].' Say only what was asked for, and name whom it is "
+        "about in every sentence. A message without a search is the report."
     )
 
     def __init__(

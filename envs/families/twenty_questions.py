@@ -12,8 +12,8 @@ that change the meaning of others are not answered, so that a `yes` or `no` is a
     assistant  Is it the drelk?
     user       Yes, it is the drelk!                                reward 1
 
-The user answers with yes or no. To name a thing is a question too, and there are too few questions
-to name all things: the policy has to ask what halves the things that are left.
+The user answers with yes or no. A thing may be named once: the right name wins, a wrong one loses.
+So names do not tell things apart, and the policy has to ask for properties that halve what is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -95,7 +95,7 @@ def draw_things(rng: random.Random, count: int) -> list[Thing]:
 
 
 def questions_needed(count: int) -> int:
-    """Return how many questions identify a thing among `count` at best, naming the thing included.
+    """Return how many questions identify a thing among `count` at best, with the name at the end.
 
     >>> questions_needed(16)
     5
@@ -147,7 +147,7 @@ class AskedProperty:
     is_true: Test
     """Returns whether the answer would be yes if the given thing were the secret."""
     guess: str = ""
-    """The thing that the question names, if it names a single thing and asks nothing else."""
+    """The thing that the question names; a question about properties names none."""
 
 
 def understand(question: str, names: Iterable[str]) -> AskedProperty:
@@ -174,10 +174,10 @@ def understand(question: str, names: Iterable[str]) -> AskedProperty:
         raise NotUnderstood(f"please ask without {turning[0]!r}")
     if names_used and values:
         raise NotUnderstood("ask about properties or about things, one of the two")
+    if len(names_used) > 1:
+        raise NotUnderstood("name one thing, and only when you know that it is the one")
     if names_used:
-        return AskedProperty(
-            lambda thing: thing.name in names_used, names_used[0] if len(names_used) == 1 else ""
-        )
+        return AskedProperty(lambda thing: thing.name == names_used[0], names_used[0])
     if values:
         # Combine the values that a question names into a test.
         # Values of the same property are alternatives; if several properties are named, all have to
@@ -196,7 +196,7 @@ def understand(question: str, names: Iterable[str]) -> AskedProperty:
             )
         )
     raise NotUnderstood(
-        "ask about a property, such as 'Is it red?', or name a thing, such as 'Is it the ...?'"
+        "ask about a property, such as 'Is it red?', or name the one thing: 'Is it the ...?'"
     )
 
 
@@ -220,11 +220,8 @@ def _comparison(text: str) -> AskedProperty | None:
 
 
 def ask(candidates: Sequence[Thing], questions_left: int) -> str:
-    """Return the expert's next question.
-
-    The expert asks about the property that splits the candidates most evenly, unless the larger
-    part would be too many for the remaining questions; then about half of the candidates by name,
-    which always works where anything does.
+    """Return the expert's next question: the thing's name if it is known or this is the last
+    question, else what splits the candidates most evenly.
 
     Args:
         candidates: the things that are still possible.
@@ -232,22 +229,26 @@ def ask(candidates: Sequence[Thing], questions_left: int) -> str:
     """
     if len(candidates) <= 1 or questions_left <= 1:
         return f"Is it the {candidates[0].name}?"
-    larger, values = min(_splits(candidates))
-    if larger < len(candidates) and larger <= 2 ** max(questions_left - 2, 0):
-        return f"Is it {' or '.join(values)}?"
-    half = [thing.name for thing in candidates[: len(candidates) // 2]]
-    return f"Is it the {' or the '.join(half)}?"
+    of_one_property = (
+        values
+        for all_values in PROPERTIES.values()
+        for count in (1, 2, 3)
+        for values in combinations(all_values, count)
+    )
+    larger, chosen = min(_splits(candidates, of_one_property))
+    if larger > 2 ** (questions_left - 2):
+        # Values of several properties split whatever one property leaves together.
+        _, chosen = min(_splits(candidates, combinations(_VALUES, 3)))
+    return f"Is it {' or '.join(chosen)}?"
 
 
-def _splits(candidates: Sequence[Thing]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return, for each choice of values of a property, the size of the larger part."""
-    splits: list[tuple[int, tuple[str, ...]]] = []
-    for name, values in PROPERTIES.items():
-        for count in (1, 2, 3):
-            for subset in combinations(values, count):
-                true = sum(thing.values[name] in subset for thing in candidates)
-                splits.append((max(true, len(candidates) - true), subset))
-    return splits
+def _splits(
+    candidates: Sequence[Thing], choices: Iterable[tuple[str, ...]]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the size of the larger part for each choice of values, joined by `or`."""
+    for values in choices:
+        true = sum(not set(values).isdisjoint(thing.values.values()) for thing in candidates)
+        yield max(true, len(candidates) - true), values
 
 
 MAX_QUESTIONS = 20
@@ -283,9 +284,9 @@ class TwentyQuestions(TextEnv):
 
     system_prompt = (
         "Find out which of the things is meant. Ask one question at a time, to be answered with "
-        "yes or no: about a property ('Is it red?', 'Is it wood or glass?', 'Is it larger than "
-        "small?'), or about things by name. You win by naming the one thing ('Is it the ...?') "
-        "within the questions you have; naming is a question too."
+        "yes or no, about properties ('Is it red?', 'Is it wood or glass?', 'Is it larger than "
+        "small?'). You win by naming the one thing ('Is it the ...?') within the questions you "
+        "have; naming is a question too, and a wrong name loses."
     )
     answer_format = "Say nothing but the question."
 
@@ -324,7 +325,7 @@ class TwentyQuestions(TextEnv):
         return f"{as_table(self.things)}\n\n{opening}", {"briefing": briefing}
 
     def step(self, action: str | Message) -> Stepped:
-        """Answer a question; naming the secret thing ends the episode with reward 1."""
+        """Answer a question; to name a thing ends the episode, with reward 1 for the secret one."""
         question = action if isinstance(action, str) else action.text
         self.left -= 1
         has_ended = self.left == 0
@@ -338,8 +339,10 @@ class TwentyQuestions(TextEnv):
                 False,
                 self._secret_info(has_ended),
             )
-        if question_read.guess == self.secret.name:
-            return f"Yes, it is the {self.secret.name}!", 1.0, True, False, self._secret_info(True)
+        if question_read.guess:
+            right = question_read.guess == self.secret.name
+            verdict = f"{'Yes' if right else 'No'}, it is the {self.secret.name}!"
+            return verdict, float(right), True, False, self._secret_info(True)
         answer = question_read.is_true(self.secret)
         self.candidates = [
             candidate for candidate in self.candidates if question_read.is_true(candidate) == answer

@@ -42,7 +42,8 @@ class TextWorld(TextEnv):
         max_steps: the most commands that win a game.
         slack: the most turns, as a multiple of the commands that win.
         show_commands: whether every observation lists the possible commands.
-        dense: reward the progress of each turn, which adds up to 1; else reward 1 for winning.
+        dense: reward the progress of each turn, which adds up to 1 for winning and is negative
+            farther from the goal than the start; else reward 1 for winning.
         seed: seeds the split of a folder that has no folders for splits.
         validation: the share of such a folder for validation.
         test: the share of such a folder for test.
@@ -143,15 +144,16 @@ class TextWorld(TextEnv):
         return (seen if has_ended else self._with_commands(seen)), reward, has_ended, False, {}
 
     def _progress(self) -> float:
-        """Return how much of the way is done, from 0 to 1.
+        """Return how much of the way is done, from -1 to 1; 0 at the start.
 
         The number is a potential: the reward is the difference of two turns, so that what a detour
-        earns is taken back on the way.
+        earns is taken back on the way. Below 0 is farther from the goal than the start: if that
+        cost nothing, commands at random would earn on average. A game that is lost is at -1.
         """
         if self.situation.won:
             return 1.0
         remaining = self.situation.way
-        return 0.0 if remaining is None else max(0.0, 1 - len(remaining) / self._length)
+        return -1.0 if remaining is None else max(-1.0, 1 - len(remaining) / self._length)
 
     def _with_commands(self, seen: str) -> str:
         if not self.show_commands:

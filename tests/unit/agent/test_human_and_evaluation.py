@@ -3,7 +3,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jsonschema
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from ludus.agent import Episode, HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
 from ludus.agent.evaluation import evaluate, first_tasks, summarise
@@ -239,6 +241,59 @@ async def test_a_split_without_tasks_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="has no tasks"):
         await first_tasks(EnvSession(Empty()), "test", 5)
+
+
+def schemas() -> st.SearchStrategy[dict[str, Any]]:
+    """JSON Schemas of what tools take."""
+    whole, short = st.integers(-200, 200), st.integers(0, 30)
+    leaves = st.one_of(
+        st.sampled_from([{"type": "boolean"}, {"type": "null"}, {"type": "string"}, {}]),
+        st.builds(lambda value: {"const": value}, whole),
+        st.builds(lambda values: {"enum": values}, st.lists(st.text(), min_size=1)),
+        st.builds(
+            lambda n, k: {"type": "string", "minLength": n, "maxLength": n + k}, short, short
+        ),
+        st.builds(
+            lambda kind, low, more: {"type": kind, **low, **more},
+            st.sampled_from(["integer", "number", ["integer", "null"]]),
+            st.builds(
+                lambda key, n: {key: n}, st.sampled_from(["minimum", "exclusiveMinimum"]), whole
+            ),
+            st.builds(lambda n: {"maximum": 202 + n}, short),
+        ),
+        st.builds(lambda n: {"type": "integer", "multipleOf": n}, st.integers(1, 9)),
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(lambda of, n: {"type": "array", "items": of, "minItems": n}, inner, short),
+            st.builds(lambda of: {"anyOf": of}, st.lists(inner, min_size=1, max_size=3)),
+            st.builds(
+                lambda of, some: {"type": "object", "properties": of, "required": list(of)[:some]},
+                st.dictionaries(st.text(max_size=4), inner, max_size=4),
+                short,
+            ),
+        ),
+        max_leaves=8,
+    )
+
+
+@settings(max_examples=200)
+@given(schemas(), st.integers(0, 9))
+async def test_the_arguments_of_the_random_policy_fit_the_schema(
+    schema: dict[str, Any], seed: int
+) -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"value": schema, "more": {"$ref": "#/$defs/tree"}},
+        "required": ["value", "more"],
+        "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+    }
+    player = RandomPolicy().begin(seed=seed)
+    for _ in range(4):
+        turn = await player.act([], [ToolSpec(name="act", description="", parameters=parameters)])
+        for call in turn.message.tool_calls:
+            jsonschema.validate(call.arguments, parameters)
 
 
 async def test_the_random_policy_is_fixed_by_its_seed_and_breaks_nothing() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ludus.envs import make_async
 from ludus.envs.families.fiction import build_world
 from ludus.envs.families.research import ReportReading, Topic, draw_topic, facts_of, read_report
 from ludus.errors import ConfigError
+from ludus.messages import ToolCall, assistant
 from ludus.rewards.judge import read_rubric
 
 WORLD = build_world(0, 240)
@@ -28,9 +31,9 @@ def read(text: str) -> ReportReading:
     return read_report(text, TOPIC, WORLD)
 
 
-def test_a_fact_counts_where_its_subject_is_named_or_cited() -> None:
+def test_a_fact_counts_where_its_subject_is_named() -> None:
     assert read(f"{PERSON.name} was born in {TOWN}.").stated == 1
-    assert read(f"Born in {TOWN} [{PERSON.name}].").stated == 1
+    assert read(f"Born in {TOWN} [{PERSON.name}].").stated == 0
     assert read(f"Somebody was born in {TOWN}.").stated == 0
 
 
@@ -83,6 +86,34 @@ def test_topics_lead_from_page_to_page(pages: int) -> None:
         assert len(set(topic.pages)) == len(topic.pages)
         assert {fact.subject for fact in topic.facts} == set(topic.pages)
         assert all(WORLD.entities[page].split == "test" for page in topic.pages)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("searches", [1, 3])
+async def test_pages_that_are_pasted_with_citations_are_no_report(
+    searches: int, named: bool
+) -> None:
+    env, total = make_async("ludus/research-v0"), 0.0
+    for index in range(20):
+        observation, _ = await env.reset(options={"task": f"train/{index}"})
+        queries, pages = [str(observation)], dict[str, str]()
+        for turn in range(searches):
+            call = ToolCall(name="search", arguments={"query": queries[turn]}, id=str(turn))
+            observation, *_ = await env.step(assistant("", [call]))
+            assert not isinstance(observation, str)
+            pages |= re.findall(r'Doc \d+\(Title: "(.+?)"\) (.+)', observation[0].text)
+            queries += pages
+        pasted = " ".join(
+            f"{sentence.replace('This person', title) if named else sentence} [{title}]."
+            for title, page in pages.items()
+            for sentence in page.split(".")
+            if sentence
+        )
+        total += float((await env.step(pasted))[1])
+    # 0.60 after one search and 0.76 after three where a citation was a subject and only false
+    # claims cost
+    assert total / 20 < 0.1
+    await env.close()
 
 
 async def test_the_gold_is_a_rubric_that_the_experts_report_meets() -> None:
