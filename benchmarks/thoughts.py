@@ -36,7 +36,7 @@ from ludus.agent import (
     TokenPlayer,
     play,
 )
-from ludus.agent.context import KeepEverything, TokenBounds
+from ludus.agent.context import KeepEverything, Summarize, TokenBounds
 from ludus.agent.parsing import tool_format, turn_text
 from ludus.agent.templates.choice import TRAINING
 from ludus.agent.templates.text import TemplateTokenizer
@@ -48,6 +48,7 @@ from ludus.messages import Message, as_action, assistant
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.score import close_verifier, score_sample
 from ludus.rewards.serving.server import ScoreService
+from ludus.trainer.rollout.demonstrations import ExpertPolicy
 from ludus.wire.server import BackgroundServer, HttpServer
 
 Style = Callable[[str, str], str]
@@ -90,6 +91,8 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 """The styles that models of a training template write."""
 CUT_TOKENS = 300
 """The length at which a turn is cut."""
+LEDGER_WINDOW = 1_800
+"""The window of the ledger with summaries, in tokens, which are bytes."""
 IDLE = 2
 """Turns after which a policy that says nothing is stopped."""
 
@@ -323,6 +326,56 @@ def _completion(
             for number, call in enumerate(action.tool_calls)
         ]
     return message
+
+
+SUMMED_UP = {"qwen3": "qwen", "qwen3_5_think": "opened", "deepseek": "opened", "mistral": "mistral"}
+"""Templates under which summaries are written, each with the style of its models."""
+SECRET = "SECRET-THOUGHT <summary>SECRET-THOUGHT</summary>"
+
+
+class ThinkingExpert(ExpertPolicy):
+    """An expert that thinks before every action and every summary."""
+
+    style = "none"
+
+    async def speak(self, ids: Sequence[int], span: Span) -> Generation:
+        """Return the expert's tokens after thoughts."""
+        plain = await super().speak(ids, span)
+        if self.style == "none":
+            return plain
+        tokenizer = self.chat_format.tokenizer
+        text = tokenizer.decode(plain.ids, skip_special_tokens=False)
+        opened = self.chat_format.parse([], complete=False, prompt=ids).thinks
+        written = SECRET + text if opened else STYLES[self.style](SECRET, text)
+        ids = tokenizer.encode(written, add_special_tokens=False)
+        zeros = [0] * len(ids)
+        return Generation(ids=ids, logprobs=[0.0] * len(ids), finish=Finish.STOP, versions=zeros)
+
+
+async def law_of_summaries(template: str, outcome: Outcome, *, seed: int = 0) -> int:
+    """Play the ledger in a window that summaries cut; return how many were written.
+
+    What the expert remembers is what it said: it earns what it earns without thoughts, and no
+    later window shows a thought.
+    """
+    known = TRAINING[template]
+    chat = ChatFormat(TemplateTokenizer(known.source), tool_format(known.tool_format))
+    earned, written = dict[str, float](), 0
+    for style in ("none", SUMMED_UP[template]):
+        session = make_async("ludus/ledger-v0", turns=40)
+        context = Summarize(max_summaries=64, summary_tokens=1 << 20)
+        expert = ThinkingExpert(session, chat, context=context, window=LEDGER_WINDOW)
+        expert.style = style
+        run = await play(session, expert, seed=seed, limits=_limits(0))
+        await session.close()
+        trajectory = run.trajectories[0]
+        earned[style] = trajectory.ret if trajectory.verdict.ok else -1.0
+        written = int(trajectory.metrics.get("summaries", 0))
+        opened = [chat.tokenizer.decode(s.prompt_ids) for s in trajectory.segments]
+        shown = sum("SECRET" in text.partition("summary of the work")[2] for text in opened)
+        outcome.hold("summaries", f"{template} {style}", shown, 0)
+    outcome.hold("summaries", f"{template} reward", earned[SUMMED_UP[template]], earned["none"])
+    return written
 
 
 RIGHT: dict[str, list[Sample]] = {
