@@ -126,12 +126,7 @@ class ChatFormat:
         return list(cached)
 
     def extension(
-        self,
-        new: Sequence[Message],
-        *,
-        ended: bool,
-        thought: bool = False,
-        last: int | None = None,
+        self, new: Sequence[Message], *, ended: bool, thought: bool = False, last: int | None = None
     ) -> list[int] | None:
         """Return the ids to append after a sampled turn so that the policy can answer `new`.
 

@@ -24,15 +24,7 @@ from ludus.verdict import Verdict
 
 from .images import ImageRefused
 from .policy import Player, Policy, ReadsOn
-from .trajectory import (
-    FAILURES,
-    TRUNCATED,
-    Episode,
-    Finish,
-    Stop,
-    Trajectory,
-    TurnKind,
-)
+from .trajectory import FAILURES, TRUNCATED, Episode, Finish, Stop, Trajectory, TurnKind
 
 logger = logging.getLogger(__name__)
 

@@ -381,13 +381,7 @@ class TokenPolicy:
 
     def begin(self, *, seed: int = 0) -> TokenPlayer:
         """Return a player whose sampling is fixed by `seed`."""
-        return TokenPlayer(
-            self.chat_format,
-            self,
-            self.context,
-            self.bounds,
-            seed=seed,
-        )
+        return TokenPlayer(self.chat_format, self, self.context, self.bounds, seed=seed)
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
         """Sample the next span of an episode."""
@@ -406,13 +400,7 @@ class TokenPolicy:
             ConfigError: no window would hold a step, or a summary would not fit.
         """
         self.context.check(
-            context_sizes(
-                self.chat_format,
-                self.context,
-                opening,
-                tools,
-                self.bounds,
-            )
+            context_sizes(self.chat_format, self.context, opening, tools, self.bounds)
         )
 
     @property

@@ -414,11 +414,7 @@ def law_of_verifiers(outcome: Outcome, styles: Sequence[str], names: Sequence[st
 
 
 def _law_of_verifier(
-    name: str,
-    path: str,
-    score: Callable[[Sample], Any],
-    styles: Sequence[str],
-    outcome: Outcome,
+    name: str, path: str, score: Callable[[Sample], Any], styles: Sequence[str], outcome: Outcome
 ) -> None:
     draws = random.Random(name)
     for case in RIGHT[name]:

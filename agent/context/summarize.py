@@ -127,9 +127,7 @@ class EngineSummariser:
             BrokenGeneration: the engine's answer is malformed.
         """
         sampling = msgspec.structs.replace(
-            self.sampling,
-            max_tokens=max_tokens,
-            stop_token_ids=self.chat_format.stop_token_ids,
+            self.sampling, max_tokens=max_tokens, stop_token_ids=self.chat_format.stop_token_ids
         )
         ids = self.chat_format.prompt(messages, [])
         images = self.chat_format.placed(ids, messages)

@@ -53,13 +53,7 @@ class FunctionGemmaFormat:
         )
 
     def _read(
-        self,
-        text: str,
-        start: int,
-        identity: str,
-        *,
-        complete: bool,
-        tools: Sequence[ToolSpec],
+        self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
     ) -> tuple[list[ToolCall], int]:
         """Return the call that begins at `start`, and the position to continue at."""
         name_match = _NAME.match(text, start + len(self.opening))

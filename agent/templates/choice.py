@@ -199,22 +199,14 @@ TRAINING: dict[str, TrainingTemplate] = {
         ),
         TrainingTemplate(
             "qwen3_5_think",
-            (
-                *_chatml("qwen3_5_think", calls="part_xml"),
-                "part_qwen3_5_system",
-                "part_chatml",
-            ),
+            (*_chatml("qwen3_5_think", calls="part_xml"), "part_qwen3_5_system", "part_chatml"),
             "qwen3_coder",
             "Qwen3.5 and 3.6 that think",
             verified=True,
         ),
         TrainingTemplate(
             "qwen3_5_nothink",
-            (
-                *_chatml("qwen3_5_nothink", calls="part_xml"),
-                "part_qwen3_5_system",
-                "part_chatml",
-            ),
+            (*_chatml("qwen3_5_nothink", calls="part_xml"), "part_qwen3_5_system", "part_chatml"),
             "qwen3_coder",
             "Qwen3.5 that does not think by itself",
             verified=True,

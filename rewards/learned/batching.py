@@ -18,8 +18,7 @@ from typing import Any, Generic, TypeVar
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Verdict
 
-from ..functions import as_verdict
-from ..protocol import BatchVerifier, Sample
+from ..protocol import BatchVerifier, Sample, as_verdict
 
 logger = logging.getLogger(__name__)
 MAX_BATCH = 16

@@ -25,8 +25,7 @@ from ludus.verdict import Verdict
 from ludus.wire.codec import Format, encode
 from ludus.wire.prometheus import ServerMetrics
 
-from ..functions import failed, is_bug, one_each, usable
-from ..protocol import GroupVerifier, Sample, Verifier
+from ..protocol import GroupVerifier, Sample, Verifier, failed, is_bug, one_each, usable
 from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart, about_verifier
 
 SHARE = 0.8

@@ -23,9 +23,8 @@ from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
 
-from ..functions import never_blocks
 from ..pool import fates_of
-from ..protocol import BatchVerifier, Sample, Verifier
+from ..protocol import BatchVerifier, Sample, Verifier, never_blocks
 from ..registry import as_verifier, build_verifier, find_verifier
 from .placement import OwnProcess, VerifierHost, WorkerProcesses, default_budget, refuse_beyond
 from .reward_wire import (

@@ -16,10 +16,18 @@ from ludus.isolation.part import Answer, WorkerPart
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 
-from ..functions import failed, is_async_verifier, is_bug, one_each, usable
 from ..learned.batching import Batched
 from ..measured import KnownJudge, judges_of
-from ..protocol import GroupVerifier, Sample, Verifier
+from ..protocol import (
+    GroupVerifier,
+    Sample,
+    Verifier,
+    failed,
+    is_async_verifier,
+    is_bug,
+    one_each,
+    usable,
+)
 
 SCORE, SCORE_GROUP, CLOSE = 1, 2, 3
 AS_JSON = 64

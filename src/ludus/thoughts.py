@@ -264,10 +264,7 @@ def apart(message: Message, thoughts: str = AUTO, *, opened: str = "") -> Messag
         return message
     before, reasoning, between, said = parts
     return msgspec.structs.replace(
-        message,
-        content=said,
-        reasoning=reasoning,
-        thought_marks=(before[len(opened) :], between),
+        message, content=said, reasoning=reasoning, thought_marks=(before[len(opened) :], between)
     )
 
 

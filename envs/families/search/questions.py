@@ -78,11 +78,7 @@ def read_answer(text: str) -> str | None:
 
 
 MAX_DRAWS = 2_000
-_CLAUSES = {
-    "employer": "works for {}",
-    "born_in": "was born in {}",
-    "studied_at": "studied at {}",
-}
+_CLAUSES = {"employer": "works for {}", "born_in": "was born in {}", "studied_at": "studied at {}"}
 """The clause that identifies a person, for each relation."""
 
 

@@ -8,14 +8,7 @@ import re
 
 from ..reading.vocabulary import words
 from .candidate import Candidate, CandidateKind
-from .sentence import (
-    DENIAL,
-    UNSURE,
-    closing_sentence,
-    denied,
-    labels,
-    unanswered,
-)
+from .sentence import DENIAL, UNSURE, closing_sentence, denied, labels, unanswered
 from .spoken import cleaned, spoken
 from .surface import crossed_out, without_decoration
 
@@ -167,8 +160,7 @@ _NOT_PICKED = re.compile(
 )
 # A hesitant closing sentence picks nothing.
 _UNPICKED = re.compile(
-    r"\b(?:maybe|perhaps|possibly|might|could|not sure|unsure|either|whether)\b",
-    re.IGNORECASE,
+    r"\b(?:maybe|perhaps|possibly|might|could|not sure|unsure|either|whether)\b", re.IGNORECASE
 )
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
 _LEADING = re.compile(
@@ -233,10 +225,7 @@ def worded(body: str) -> Candidate | None:
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(
-        CandidateKind.WORD,
-        word_match["word"],
-        *word_match.span("word"),
-        *word_match.span(),
+        CandidateKind.WORD, word_match["word"], *word_match.span("word"), *word_match.span()
     )
 
 

@@ -83,11 +83,7 @@ RANKING: tuple[Rank, ...] = (
         " preposition if the closing sentence has another",
         _in_text(last_expression),
     ),
-    Rank(
-        "short text",
-        "a short response without digits, as it stands",
-        _in_text(short_text),
-    ),
+    Rank("short text", "a short response without digits, as it stands", _in_text(short_text)),
 )
 """The ranking: the first line that finds a candidate decides."""
 

@@ -428,10 +428,7 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
                 hint="ludus list; a file of yours is named by --import",
             )
     served = {name: is_env(parse_served(name)[0]) for name in names}
-    return (
-        [name for name in names if served[name]],
-        [name for name in names if not served[name]],
-    )
+    return ([name for name in names if served[name]], [name for name in names if not served[name]])
 
 
 def ready_line(urls: str, options: ServeOptions) -> str:

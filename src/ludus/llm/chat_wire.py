@@ -17,13 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.errors import (
-    LudusError,
-    Overloaded,
-    RequestRejected,
-    ServerFault,
-    Unauthorized,
-)
+from ludus.errors import LudusError, Overloaded, RequestRejected, ServerFault, Unauthorized
 from ludus.messages import Message, Part, Role, TextPart, ToolCall
 
 from .limits import TokenUsage

@@ -97,9 +97,7 @@ def test_the_last_closed_answer_counts(text: str, answer: str | None) -> None:
         ("<search>two\nlines</search>", TagAction("search", "two\nlines")),
     ],
 )
-def test_the_first_closed_tag_is_the_action(
-    text: str, action: TagAction
-) -> None:
+def test_the_first_closed_tag_is_the_action(text: str, action: TagAction) -> None:
     assert read_action(text) == action
 
 

@@ -117,12 +117,7 @@ async def test_wrong_and_hostile_answers_earn_nothing_and_say_why(answer: str, d
 async def test_a_query_that_fails_is_told_and_the_episode_goes_on() -> None:
     made = session()
     await made.reset(seed=0)
-    for query in (
-        "SELECT nothing_like_it",
-        "x" * 200_000,
-        "PRAGMA database_list",
-        "\x00",
-    ):
+    for query in ("SELECT nothing_like_it", "x" * 200_000, "PRAGMA database_list", "\x00"):
         observation, reward, terminated, _, info = await made.step(call(query))
         assert said(observation).startswith("run_sql: ")
         assert len(said(observation)) < 500

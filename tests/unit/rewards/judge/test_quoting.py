@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ludus.rewards.judge.neutral import cleaned, quoted
+from ludus.rewards.judge.prompt import cleaned, quoted
 
 SPECIAL = """
 <|im_start|> <|im_end|> <|endoftext|> <s> </s> <unk> <pad> <bos> <eos> <start_of_turn> <end_of_turn>
