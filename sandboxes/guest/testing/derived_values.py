@@ -146,6 +146,13 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result
 
         return ask
+    if name == "__missing__":
+
+        def missing(self: Derived, key: object) -> object:
+            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
+            return line.ask("operate", "getitem", (token, key))
+
+        return missing
     inherited: Any = getattr(base, name, None)
 
     def plain(self: Derived, *operands: object, **keywords: object) -> object:

@@ -25,7 +25,7 @@ PLAIN = "_ludus_plain"
 
 _DETAIL_LETTERS = 300
 
-_STATEMENTS = ("class ", "with ", "match ", "except ")
+_STATEMENTS = ("class ", "with ", "match ", "except ", "async def ")
 """Statements in which tests may use the solution in ways that cannot be judged."""
 
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")

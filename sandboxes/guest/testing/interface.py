@@ -203,6 +203,18 @@ class Interface(NamesOfTests):
         """Whether the tests are sure to compare or to look up objects under test."""
         return any(map(self._compares, self.nodes))
 
+    def judges_by_equality(self) -> str:
+        """Return a CapWords name whose result the tests compare with the result of another name of
+        the solution, as in `f(1) == P(1)`; else "".
+        """
+        for node in self.nodes:
+            if isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+                origins = {self.origin(side) for side in (node.left, *node.comparators)} - {""}
+                capitals = sorted(name for name in origins if name[:1].isupper())
+                if len(origins) > 1 and capitals:
+                    return capitals[0]
+        return ""
+
     @property
     def drives_generators(self) -> bool:
         """Whether the tests may act on generators, or use the value that a generator returns."""
@@ -225,18 +237,24 @@ class Interface(NamesOfTests):
         return looks and any(map(self.means_objects, node.args))
 
     def own_argument(self) -> str:
-        """Return a class of the tests of which they pass an object to the solution, or ""."""
+        """Return a class or coroutine function of the tests of which they pass an object to the
+        solution, or "".
+        """
         own = {
             node.name: node
             for node in self.nodes
-            if isinstance(node, ast.ClassDef) and not _crosses(node)
+            if isinstance(node, ast.AsyncFunctionDef)
+            or (isinstance(node, ast.ClassDef) and not _crosses(node))
         }
+        coroutines = {name for name, node in own.items() if isinstance(node, ast.AsyncFunctionDef)}
         for node in self.nodes:
             if isinstance(node, ast.Call) and (
                 self.free(node.func)
                 or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
             ):
                 for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                    if isinstance(argument, ast.Name) and argument.id in coroutines:
+                        return argument.id
                     if kind := self._own_kind(argument, own.keys()):
                         return kind
         return ""

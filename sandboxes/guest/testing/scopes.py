@@ -48,20 +48,23 @@ def global_names(sources: Iterable[str]) -> tuple[set[str], set[str]]:
 
 
 def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
-    """Return the names that tests import from a module by `from module import name`.
+    """Return the names that tests take from a module, by `from module import name` or by
+    `name = module.name`.
 
     They are the module's, although the tests bind them.
     """
     import ast
 
-    return {
-        alias.name
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == module
-        for alias in node.names
-        if alias.asname in (None, alias.name)
-    }
+    names: set[str] = set()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.ImportFrom) and node.module == module:
+            names |= {alias.name for alias in node.names if alias.asname in (None, alias.name)}
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            target, source = node.targets[0], node.value
+            names_alike = isinstance(target, ast.Name) and target.id == source.attr
+            if names_alike and isinstance(source.value, ast.Name) and source.value.id == module:
+                names.add(source.attr)
+    return names
 
 
 def loaded_before_bound(sources: list[str], names: set[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
@@ -62,6 +63,45 @@ def without_solution() -> Generator[None]:
 
 
 _DEEP_TREES = 50_000
+
+
+def _like(function: object) -> tuple[str, dict[str, object]]:
+    """Return the source of a function with the parameters of a function of the tests, and the
+    defaults it uses. It calls `ludus_call` with the arguments and keywords that it gets.
+    """
+    if not isinstance(function, FunctionType):
+        return "lambda *arguments, **keywords: ludus_call(arguments, keywords)", {}
+    code = function.__code__
+    names, first_keyword = code.co_varnames, code.co_argcount
+    end = first_keyword + code.co_kwonlyargcount
+    positional = function.__defaults__ or ()
+    defaults = dict(zip(names[first_keyword - len(positional) :], positional, strict=False))
+    defaults |= function.__kwdefaults__ or {}
+    parameters = [
+        f"{name}=ludus_defaults[{name!r}]" if name in defaults else name for name in names[:end]
+    ]
+    arguments, keywords = (
+        [*names[:first_keyword]],
+        [f"{name}={name}" for name in names[first_keyword:end]],
+    )
+    starred = bool(code.co_flags & _VARARGS)
+    if starred:
+        arguments.append("*" + names[end])
+    if starred or keywords:
+        parameters.insert(first_keyword, "*" + names[end] if starred else "*")
+    if code.co_flags & _VARKEYWORDS:
+        parameters.append("**" + names[end + starred])
+        keywords.append("**" + names[end + starred])
+    if code.co_posonlyargcount:
+        parameters.insert(code.co_posonlyargcount, "/")
+    call = (
+        f"ludus_call(({''.join(part + ', ' for part in arguments)}), dict({', '.join(keywords)}))"
+    )
+    plain = {name: value if values.all_plain([value]) else None for name, value in defaults.items()}
+    return f"lambda {', '.join(parameters)}: {call}", plain
+
+
+_VARARGS, _VARKEYWORDS = 4, 8  # of `co_flags`; the module `inspect` is slow to load
 
 
 def _derived(parts: list[object]) -> object:
@@ -237,7 +277,8 @@ class TestsLine:
         if verb == "next" and isinstance(target, Iterator):
             return (next(target),)
         if verb == "about":
-            return str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
+            name, text = str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
+            return name, text, *_like(target)
         if verb == "callback" and callable(target) and not isinstance(target, Iterator):
             positional, keywords = arguments[1:]
             return target(*positional, **keywords)  # type: ignore[misc,arg-type]
@@ -278,10 +319,13 @@ class TestsLine:
             prefetch = not self.interface.drives_generators
             existing = remote_iterators.generate(self, token, prefetch=prefetch)
             self._handles[token] = existing
+        elif existing is None and token[0] == "j":
+            prefetch = not self.interface.attributes
+            existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
+            self._handles[token] = existing
         elif existing is None:
             kinds: dict[str, Any] = {
-                "h": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
-                "y": remote_iterators.RemoteAsyncIterator,
+                "h": Handle, "f": ClassHandle, "y": remote_iterators.RemoteAsyncIterator,
             }  # fmt: skip
             existing = self._handles[token] = kinds[token[0]](self, token)
         if token[0] == "h" and self._source is not False:
