@@ -754,13 +754,22 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         + defining("_set()", f"def _set():\n    global _n, {', '.join(flags)}\n    _n += 1\n    {' = '.join(flags)} = [{draw.choice(['True, False', 'False, True', '0, 10**9', '4, 3, 2, 1'])}][_n % 2]\n    return {wrong}\n"),
         "tokens": lambda: _TOKENS.format(seed=draw.randint(0, 10**9)) + liar_class(draw)
         + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
-        "claims to be under test": lambda: _CLAIMS.replace("BY_USE", draw.choice(["next(_turns)", "1e9 if use in ('__gt__', '__ge__') else -1e9", "-1e9 if use in ('__gt__', '__ge__') else 1e9"])).replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + draw.choice([liar_class(draw), "class _Liar:\n    pass\n"])
-        + draw.choice([f"{names[0]} = _Liar\n", *[defining("_Liar()"), members(names)] * 3]),
         "harness": lambda: "import sys\nfor _m in list(sys.modules.values()):\n    for _n in ('plain', 'describe', 'PLAIN'):\n        try:\n            setattr(_m, _n, lambda *a: True)\n        except Exception:\n            pass\n"
         + "_ludus_plain = _ludus_compare = _ludus_operate = lambda *a: True\n" + defining(wrong),
     }  # fmt: skip
     kind = draw.choice(sorted(forms))
     return kind, forms[kind]()
+
+
+def changing_liar(draw: Draw, program: Program) -> tuple[str, str]:
+    """Return a wrong solution whose objects claim to be plain data, other data at each use."""
+    turns = draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])
+    up = "1e9 if use in ('__gt__', '__ge__') else -1e9"
+    by_use = draw.choice(["next(_turns)", up, "-1e9 if use in ('__gt__', '__ge__') else 1e9"])
+    claims = _CLAIMS.replace("BY_USE", by_use).replace("ANSWERS", turns)
+    kind = draw.choice([liar_class(draw), "class _Liar:\n    pass\n"])
+    made = "".join(f"def {name}(*a, **k):\n    return _Liar()\n" for name in program.wanted)
+    return "changing answers", claims + kind + draw.choice([made, made, members(program.wanted)])
 
 
 # --- faults put back --------------------------------------------------------------
@@ -773,7 +782,7 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     # every object counts as one under test, and plain data is asked for again at each use
     "answers": [
         ("solution_line.py", "self._source is not False", "True"),
-        ("solution_line.py", "                source is True\n", "                True\n"),
+        ("solution_line.py", "if source is True or", "if True or"),
         ("proxies.py", "or not (is_known(handle) or is_called(handle)):", "or False:"),
         ("proxies.py", "    if since != line.effects:\n", "    if True:\n"),
         ("proxies.py", "            if since == line.effects or isinstance(first, (int, float, str)):", "            if False:"),
@@ -822,7 +831,8 @@ def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
     draw = random.Random(f"{seed} {number}")
     make = draw.choices([function_program, special_program, styled_program], [5, 3, 3])[0]
     program = make(draw)
-    return program, [liar(draw, program) for _ in range(LIARS)]
+    liars = [liar(draw, program) for _ in range(LIARS - 1)]
+    return program, [*liars, changing_liar(draw, program)]
 
 
 async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
@@ -863,8 +873,11 @@ def oracle(program: Program) -> str:
     return f"_SOLUTION = {program.solution!r}\n_TESTS = {program.tests!r}\n_WANTED = {program.wanted!r}\n{runner}"
 
 
-async def run(count: int, seed: int) -> int:
-    """Judge `count` programs and print a table of findings; return how many there are."""
+async def run(count: int, seed: int, *, first: bool = False) -> int:
+    """Judge `count` programs and print a table of findings; return how many there are.
+
+    `first`: judge no more programs once there is a finding.
+    """
     table: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
     slots = asyncio.Semaphore(CONCURRENCY)
@@ -872,6 +885,8 @@ async def run(count: int, seed: int) -> int:
     async def judge(number: int) -> None:
         program, liars = drawn(seed, number)
         async with slots:
+            if first and table:
+                return
             for law, cause, detail in await findings(program, liars):
                 table[law, cause] += 1
                 examples.setdefault((law, cause), f"#{number}: {detail[:160]}")
@@ -889,13 +904,16 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", action="store_true", help="stop at the first finding")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a fault to put into the grader")
     parser.add_argument("--number", type=int, help="print this program and its liar, and judge it")
     arguments = parser.parse_args()
     if arguments.plant:
         atexit.register(shutil.rmtree, plant(arguments.plant))
     if arguments.number is None:
-        raise SystemExit(min(1, asyncio.run(run(arguments.count, arguments.seed))))
+        raise SystemExit(
+            min(1, asyncio.run(run(arguments.count, arguments.seed, first=arguments.first)))
+        )
     program, liars = drawn(arguments.seed, arguments.number)
     print(program.solution, *program.tests, sep="\n---\n")
     for kind, source in liars:
