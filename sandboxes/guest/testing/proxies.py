@@ -9,7 +9,9 @@ and all of these on any other object, would let the solution decide the test, so
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from opcode import opmap
 from typing import Any, Protocol
 
 from . import derived, value_wire
@@ -358,7 +360,7 @@ def _pair(name: str, left: object, right: object) -> object:
     return operate_on_plain(name, handles[0], (left, right))
 
 
-SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_COMPARISON = opmap["COMPARE_OP"]
 
 
 def as_plain(handle: Handle, operation: str) -> object | None:
@@ -411,12 +413,16 @@ def _in_place(name: str) -> Callable[[Handle, object], object]:
     return apply
 
 
-def _ordering(name: str) -> Callable[[Handle, object], bool]:
-    def apply(self: Handle, operand: object) -> bool:
-        pair = _pair(name, self, operand)
-        if type(pair) is not bool:
-            raise line_of(self).refuse(token_of(self), SIGNS[name])
-        return pair
+def _ordering(name: str) -> Callable[[Handle, object], object]:
+    def apply(self: Handle, operand: object) -> object:
+        frame = sys._getframe(1)
+        # A comparison that is written down would be decided by the solution. `sorted` and `max`
+        # only put its objects in order.
+        written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
+        both_known = is_known(self) and isinstance(operand, Handle) and is_known(operand)
+        if written or not both_known:
+            return operate_on_plain(name, self, (self, operand))
+        return _exactly(bool, self, name, operand)
 
     return apply
 

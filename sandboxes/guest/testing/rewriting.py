@@ -1,31 +1,18 @@
 """Marks the places in tests where a proxy must know that the tests themselves ask.
 
-Python gives an object no say in `type(x)`, `isinstance(x, plain)` and `is`, and does not tell it
-whether `<` stands in the tests or in `sorted`. Such places are turned into calls of the functions
-below.
+Python gives an object no say in `type(x)`, `isinstance(x, plain)` and `is`. Such places are turned
+into calls of the functions below.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
 from typing import Any
 
 from . import proxies
 from .interface import Interface
-from .proxies import SIGNS, Handle, as_plain, held, is_known, line_of, token_of
+from .proxies import Handle, as_plain, held, is_known, line_of, token_of
 from .values import OpaqueClass
-
-
-def ordered(name: str, left: object, right: object) -> object:
-    """Carry out an ordering that the tests write down: the solution's own would decide the test."""
-    plain = [left, right]
-    for number, side in enumerate(plain):
-        if isinstance(side, Handle):
-            plain[number] = as_plain(side, f"__{name}__")
-            if plain[number] is None:
-                raise line_of(side).refuse(token_of(side), SIGNS[name])
-    return getattr(operator, name)(*plain)
 
 
 def type_of(item: object) -> object:
@@ -51,11 +38,9 @@ def is_same(left: object, right: object) -> bool:
     return proxies.is_same(left, right)
 
 
-_MARKS = {"_ludus_ordered": ordered, "_ludus_type": type_of, "_ludus_instance": is_instance,
+_MARKS = {"_ludus_type": type_of, "_ludus_instance": is_instance,
           "_ludus_same": is_same}  # fmt: skip
 """The functions under which rewritten tests call them."""
-
-_ORDER: dict[type, str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 
 
 def mark(names: dict[str, object]) -> None:
@@ -81,11 +66,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         kind, right = type(node.ops[0]), node.comparators[0]
-        if len(node.ops) != 1 or (isinstance(right, ast.Constant) and kind not in _ORDER):
-            return node
-        if kind in _ORDER:
-            return _call("_ludus_ordered", node, ast.Constant(_ORDER[kind]), node.left, right)
-        if kind not in (ast.Is, ast.IsNot):
+        if len(node.ops) != 1 or kind not in (ast.Is, ast.IsNot) or isinstance(right, ast.Constant):
             return node
         call = _call("_ludus_same", node, node.left, right)
         return call if kind is ast.Is else ast.copy_location(ast.UnaryOp(ast.Not(), call), call)
