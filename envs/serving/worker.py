@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer, WorkerPart
+from ludus.isolation.part import Answer, WorkerPart
 from ludus.wire.codec import Format, encode
 from ludus.wire.faults import Fault
 
@@ -109,11 +109,7 @@ class EnvPart(WorkerPart):
             if session is None:
                 session = self._sessions[name] = await self._build(thread_number)
             reply = await perform(
-                session,
-                call.play,
-                call.seq,
-                call.instance,
-                ReplyForm(self._max_bytes, call.format),
+                session, call.play, call.seq, call.instance, ReplyForm(self._max_bytes, call.format)
             )
         except BaseException as error:  # user code may raise anything, `SystemExit` too
             return _broken(error, name, call.seq)

@@ -14,7 +14,7 @@ FOLDERS = ["agent", "envs", "rewards", "sandboxes", "trainer"]
 LIGHT = ["ludus.envs", "ludus.rewards", "ludus.agent", "ludus.sandboxes", "ludus.cli.main"]
 LAZY = [
     *("ludus.agent", "ludus.envs", "ludus.rewards", "ludus.sandboxes", "ludus.trainer"),
-    *("ludus.envs.outside", "ludus.llm", "ludus.trainer.recipes", "ludus.wire"),
+    *("ludus.envs.outside", "ludus.llm"),
 ]
 HEAVY = "torch", "transformers", "vllm", "datasets"
 DEPENDENCIES = ("aiohttp", "asyncio", "gymnasium", "httpx", "jinja2", "msgspec", "numpy", *HEAVY)
@@ -115,9 +115,7 @@ def of_type_checking(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", ["ludus", *LAZY])
-def test_a_lazy_package_lists_what_type_checkers_see_and_what_can_be_imported(
-    package: str,
-) -> None:
+def test_a_lazy_package_lists_what_type_checkers_see_and_what_can_be_imported(package: str) -> None:
     if package.startswith("ludus.trainer"):
         pytest.importorskip("torch", reason="the extra 'train' is not installed")
     made = importlib.import_module(package)

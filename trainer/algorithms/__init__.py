@@ -5,41 +5,47 @@ by `divide`; `*_weights` and `*_mask` correct and filter; `*_rewards` shape rewa
 [B, T] with `mask` 0/1 over trained tokens; `groups` and `rewards` are [B].
 """
 
-from .advantages import (
-    Holes,
-    compaction_advantages,
+from .advantages.group import (
     dr_grpo_advantages,
-    egae_advantages,
-    gae_advantages,
     gpg_advantages,
     grpo_advantages,
-    hapo_advantages,
     lite_ppo_advantages,
-    logit_gradient_proxy,
-    node_depths,
     opo_advantages,
-    otb_advantages,
     pass_at_k_advantages,
     reinforce_advantages,
+    remax_advantages,
+    rloo_advantages,
+    supo_advantages,
+)
+from .advantages.returns import (
+    Holes,
+    compaction_advantages,
+    egae_advantages,
+    gae_advantages,
     reinforce_pp_advantages,
     reinforce_pp_baseline_advantages,
-    remax_advantages,
     returns_to_go,
-    rloo_advantages,
+)
+from .advantages.segments import (
+    spo_chain_advantages,
+    spo_chain_segments,
+    spo_probability_mask,
+    vine_ppo_advantages,
+)
+from .advantages.single_stream import (
     single_stream_spo_advantages,
     single_stream_spo_memory,
     single_stream_spo_prior,
     single_stream_spo_sampling_weights,
     single_stream_spo_update,
-    spo_chain_advantages,
-    spo_chain_segments,
-    spo_probability_mask,
+)
+from .advantages.token_baseline import hapo_advantages, logit_gradient_proxy, otb_advantages
+from .advantages.tree import (
+    node_depths,
     spo_tree_advantages,
-    supo_advantages,
     tree_values,
     treepo_advantages,
     treepo_leaf_rewards,
-    vine_ppo_advantages,
 )
 from .aggregation import (
     AGGREGATIONS,
@@ -129,9 +135,7 @@ from .kl import (
     kl_loss,
     kl_penalised_rewards,
 )
-from .masked import (
-    whiten,
-)
+from .masked import whiten
 from .sampling import (
     active_sampling_mask,
     adaptive_pool_size,
@@ -146,13 +150,12 @@ from .sampling import (
     roc_selection_mask,
     zero_gradient_mask,
 )
-from .shaping import (
+from .shaping.length import (
     cosine_rewards,
     curriculum_budget,
     curriculum_length_rewards,
     dler_truncation_rewards,
     dot_truncation_lengths,
-    format_reward,
     grpo_lambda_rewards,
     kimi_length_rewards,
     l1_exact_rewards,
@@ -161,55 +164,50 @@ from .shaping import (
     laser_d_target,
     laser_rewards,
     overlong_penalty_rewards,
+)
+from .shaping.text import (
+    format_reward,
     repetition_penalty,
     repetition_rewards,
     rlpr_rewards,
     sar_rewards,
 )
-from .surrogates import (
-    MAX_LOG_RATIO,
-    RatioStatistics,
-    cispo_loss,
-    clip,
-    clip_cov_mask,
-    covariance_mask,
-    dapo_loss,
-    decoupled_ppo_loss,
-    drpo_length_weights,
-    drpo_loss,
-    dual_clip_loss,
-    gmpo_loss,
-    gspo_loss,
-    gspo_token_loss,
-    hapo_entropy_scale,
-    hapo_loss,
-    hinge_kl_penalty,
+from .surrogates.covariance import clip_cov_mask, covariance_mask, kl_cov_loss, vespo_loss
+from .surrogates.detached import cispo_loss, decoupled_ppo_loss, minirl_loss, minpro_loss, topr_loss
+from .surrogates.gates import (
     kimi_k25_loss,
     kimi_loss,
-    kl_cov_loss,
-    log_ratio,
     low_probability_mask,
     lp_reg_loss,
-    luspo_loss,
     min_p_proxy_logp,
-    minirl_loss,
-    minpro_loss,
-    pacs_loss,
-    policy_ratio,
+    sapo_loss,
+)
+from .surrogates.heterogeneous import hapo_entropy_scale, hapo_loss
+from .surrogates.ppo import (
+    dapo_loss,
+    dual_clip_loss,
     ppo_clip_loss,
-    ratio_statistics,
     reinforce_loss,
+    two_sided_clip_loss,
+)
+from .surrogates.ratio import (
+    MAX_LOG_RATIO,
+    RatioStatistics,
+    clip,
+    log_ratio,
+    policy_ratio,
+    ratio_statistics,
+)
+from .surrogates.scores import (
+    drpo_length_weights,
+    drpo_loss,
+    hinge_kl_penalty,
+    pacs_loss,
     rover_advantages,
     rover_loss,
-    sapo_loss,
-    sequence_ratio,
-    topr_loss,
-    two_sided_clip_loss,
-    vespo_loss,
 )
-from .value import (
-    value_loss,
-)
+from .surrogates.sequence import gmpo_loss, gspo_loss, gspo_token_loss, luspo_loss, sequence_ratio
+from .value import value_loss
 
 __all__ = [
     "AGGREGATIONS",

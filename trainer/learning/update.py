@@ -15,9 +15,9 @@ from torch import Tensor
 from ludus.errors import UpdateRefused
 
 from ..algorithms import RatioStatistics, adaptive_entropy_coefficient
-from ..recipes import Algorithm, Inputs, UpdateSettings
-from ..recipes.inputs import need
-from ..recipes.recipe import EntropyBonus
+from ..recipes.algorithm import Algorithm
+from ..recipes.inputs import Inputs, need
+from ..recipes.recipe import EntropyBonus, UpdateSettings
 from ..rollout.batch import Batch
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
@@ -218,11 +218,7 @@ class Updater:
         return metrics | movement | self._remember(experience, credited, drift)
 
     def _updated(
-        self,
-        experience: Experience,
-        credited: Credited,
-        loss: PassLoss,
-        generator: torch.Generator,
+        self, experience: Experience, credited: Credited, loss: PassLoss, generator: torch.Generator
     ) -> dict[str, float]:
         """Make the updates of a step; return their metrics."""
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)

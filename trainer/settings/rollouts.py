@@ -40,12 +40,7 @@ class RolloutConfig:
     """Number of times that an episode is played again after a failure that was not the policy's."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "tasks_per_step",
-            "max_tokens",
-            "episode_timeout_s",
-            "concurrency",
-        ):
+        for name in ("tasks_per_step", "max_tokens", "episode_timeout_s", "concurrency"):
             positive(f"rollout.{name}", getattr(self, name))
         for name in ("group_size", "temperature", "window", "max_turns", "retries"):
             not_negative(f"rollout.{name}", getattr(self, name))

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from ludus.envs.families.search import Bm25Index, Document, RetrieverService
+from ludus.envs.families.search.documents import Document
 from ludus.envs.families.search.protocol import (
     MAX_DOCUMENTS,
     MAX_QUERIES,
     MAX_QUERY_CHARS,
     MAX_RESULTS,
 )
-from ludus.envs.families.search.retrievers import SEARCH_TIMEOUT_S
+from ludus.envs.families.search.retrievers import SEARCH_TIMEOUT_S, Bm25Index, RetrieverService
 from ludus.wire.server import BackgroundServer, HttpServer
 
 pytest.importorskip("bm25s", reason="the extra 'search' is not installed")
@@ -152,10 +152,7 @@ class Slow(Bm25Index):
 
 def test_a_full_queue_is_a_503_which_these_clients_send_again() -> None:
     service = RetrieverService(Slow(CORPUS), max_queue=1)
-    with (
-        BackgroundServer(HttpServer([service])) as url,
-        ThreadPoolExecutor(8) as clients,
-    ):
+    with BackgroundServer(HttpServer([service])) as url, ThreadPoolExecutor(8) as clients:
         replies = clients.map(sent, [f"{url}/retrieve"] * 8, [{"queries": ["Argos"]}] * 8)
         assert {status for status, _ in replies} == {200, 503}
 

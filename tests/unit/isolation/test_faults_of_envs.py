@@ -27,7 +27,7 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import LudusError, RequestTimeout, ServerFault, SessionGone
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.wire.server import HttpServer
 
 TIMEOUT_S = 0.5
@@ -117,10 +117,7 @@ async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator
     workers = WorkerLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     served = [ServedEnv(env_id, factory=factory) for env_id, factory in ENVS.items()]
     service = EnvService(served, limits=SessionLimits(step_timeout_s=timeout_s), workers=workers)
-    async with (
-        HttpServer([service]) as http,
-        ludus.connect(http.url, timeout_s=20) as server,
-    ):
+    async with HttpServer([service]) as http, ludus.connect(http.url, timeout_s=20) as server:
         yield server
 
 

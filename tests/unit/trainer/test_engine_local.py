@@ -11,10 +11,9 @@ import torch
 from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.engines.cached_model import PrefixStore
-from ludus.trainer.engines.local import EngineClosed
-from ludus.trainer.engines.sampler import sample
+from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
+from ludus.trainer.engines.requests import sample
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.tiny import build_model

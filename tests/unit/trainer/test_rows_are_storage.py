@@ -26,15 +26,11 @@ from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import (
-    Algorithm,
-    Inputs,
-    Recipe,
-    load_recipe,
-    recipe_names,
-    resolve,
-)
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.algorithm import Algorithm
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import Recipe, load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.verdict import Verdict
 
@@ -168,11 +164,7 @@ def gradients(algorithm: Algorithm, played: Played, layout: Layout) -> list[Tens
     tokens = replace(tokens, turn_rewards=tokens.turn_rewards.nan_to_num())  # declared to be 0
     mask = layout.mask(played.mask)
     known = replace(
-        tokens,
-        logp=None,
-        mask=mask,
-        rollouts=layout.rollouts,
-        **played.of_rollouts.given(),
+        tokens, logp=None, mask=mask, rollouts=layout.rollouts, **played.of_rollouts.given()
     )
     shaped = algorithm.shape(played.of_rollouts)
     kept = algorithm.keep(replace(played.of_rollouts, rewards=shaped))
@@ -181,9 +173,7 @@ def gradients(algorithm: Algorithm, played: Played, layout: Layout) -> list[Tens
     credit = algorithm.advantages(replace(known, rewards=shaped), kept=kept)
     corrected = algorithm.correct(
         replace(
-            known,
-            mask=mask * kept[layout.rollouts].unsqueeze(1),
-            advantages=credit.advantages,
+            known, mask=mask * kept[layout.rollouts].unsqueeze(1), advantages=credit.advantages
         ),
         torch.Generator().manual_seed(0),
     )

@@ -19,14 +19,14 @@ from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.demos.calculator import accuracy, claim, fault_rate, run_demo, stop
-from ludus.trainer.models.tiny import build_model, build_tokenizer
-from ludus.trainer.run.checkpoint import (
+from ludus.trainer.models.checkpoint import (
     Retention,
     SavedModel,
     checkpoints,
     load_state,
     save_checkpoint,
 )
+from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.report import write_report
 from ludus.trainer.settings.demos import DemoConfig
@@ -187,11 +187,7 @@ def test_ctrl_c_ends_the_demo_with_one_line_and_no_report(tmp_path: Path) -> Non
     sizes = "--warm_start_steps=1 --steps=1000 --held_out_tasks=4 --tasks_per_step=2 --group_size=2"
     command = [sys.executable, "-m", "ludus", "demo", f"--folder={target}", *sizes.split()]
     process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         deadline = time.monotonic() + 90

@@ -20,8 +20,10 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import Inputs, load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 
@@ -505,10 +507,7 @@ def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(
     total, weight = made.loss_of(credited)(batch, predicted)
     policy = made.algorithm.loss(
         replace(
-            batch.inputs,
-            logp=predicted.logp,
-            mask=batch.mask,
-            old_logp=predicted.logp.detach(),
+            batch.inputs, logp=predicted.logp, mask=batch.mask, old_logp=predicted.logp.detach()
         )
     )
     read = (batch.mask if batch.inputs.value_mask is None else batch.inputs.value_mask).bool()

@@ -17,19 +17,15 @@ from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, passes
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 
 def trajectory(
-    reward: float,
-    *,
-    segments: int = 1,
-    failed: bool = False,
-    overlong: bool = False,
-    seed: int = 0,
+    reward: float, *, segments: int = 1, failed: bool = False, overlong: bool = False, seed: int = 0
 ) -> Any:
     generator = torch.Generator().manual_seed(seed)
     made = []

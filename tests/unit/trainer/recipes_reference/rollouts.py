@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
-from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 MAX_TOKENS = 10
@@ -60,10 +60,7 @@ def rollout(
     def turn(count: int, seen: int) -> Turn:
         noise = (-2.4 + 0.6 * torch.randn(count, generator=draw)).tolist()
         return Turn(
-            obs_ids=words(seen),
-            out_ids=words(count),
-            logprobs=noise,
-            reward=reward / parts / rows,
+            obs_ids=words(seen), out_ids=words(count), logprobs=noise, reward=reward / parts / rows
         )
 
     parts = 2 if length > 3 else 1
