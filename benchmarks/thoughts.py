@@ -44,7 +44,7 @@ from ludus.envs import EnvSession, connect, env_ids, make_async
 from ludus.envs.serving.server import EnvService
 from ludus.envs.session import expert_action
 from ludus.errors import LudusError
-from ludus.messages import Message, as_action, assistant
+from ludus.messages import ImagePart, Message, as_action, assistant
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.score import close_verifier, score_sample
 from ludus.rewards.serving.server import ScoreService
@@ -225,6 +225,22 @@ class Script:
         )
 
 
+PICTURE = "<|image_pad|>"
+
+
+class Pictures:
+    """Shows each image as one token."""
+
+    placeholder = PICTURE
+
+    def __init__(self, tokenizer: TemplateTokenizer) -> None:
+        (self.token_id,) = tokenizer.encode(PICTURE)
+
+    def tokens(self, image: ImagePart) -> int:
+        """Return how many tokens stand for an image."""
+        return 1
+
+
 @dataclass
 class Scripted:
     """A policy that plays a script."""
@@ -242,7 +258,11 @@ async def law_of_tokens(
 ) -> None:
     """Play a recorded episode as tokens of a chat template."""
     known = TRAINING[template]
-    chat = ChatFormat(TemplateTokenizer(known.source), tool_format(known.tool_format))
+    tokenizer = TemplateTokenizer(known.source)
+    images = Pictures(tokenizer) if PICTURE in known.source else None
+    if images is None and session.env.shows_images:
+        return
+    chat = ChatFormat(tokenizer, tool_format(known.tool_format), images=images)
     expected = await replayed(session, episode, episode.actions)
     silence = await replayed(session, episode, [""] * min(len(episode.actions), IDLE))
     for style in styles:
@@ -476,6 +496,9 @@ def main() -> None:
             print(f"{env_id} is not played here: {error}")
             continue
         print(f"{env_id}: {len(outcome.differences)} differences so far", flush=True)
+    for template in SUMMED_UP:
+        written = asyncio.run(law_of_summaries(template, outcome))
+        print(f"ledger in windows, {template}: {written} summaries")
     law_of_verifiers(outcome, tuple(STYLES), tuple(RIGHT))
     for path, count in sorted(outcome.cases.items()):
         wrong = sum(difference.startswith(f"{path}:") for difference in outcome.differences)

@@ -196,7 +196,7 @@ _HARMONY = (
 _OTHERS = (
     *(
         (f"<{tag}>", f"</{tag}>")
-        for tag in ("thought", "thoughts", "reasoning", "reflection", "scratchpad")
+        for tag in ("analysis", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
     ),
     ("Here is my thought process:", "Here is my response:"),
 )

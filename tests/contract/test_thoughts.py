@@ -54,6 +54,13 @@ async def test_so_it_is_as_tokens_over_chat_and_over_http(env_id: str, law: Any)
     assert not outcome.differences
 
 
+@pytest.mark.parametrize("template", ["qwen3", "qwen3_5_think", "deepseek", "mistral"])
+async def test_summaries_hold_no_thought(template: str, law: Any) -> None:
+    outcome = law.Outcome()
+    assert await law.law_of_summaries(template, outcome)
+    assert not outcome.differences
+
+
 def test_verifiers_score_what_was_said(law: Any, a_sandbox: None) -> None:
     outcome = law.Outcome()
     law.law_of_verifiers(outcome, tuple(law.STYLES), tuple(law.RIGHT))
