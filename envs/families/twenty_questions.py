@@ -46,25 +46,8 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
 ORDERED = "size"
 MAX_THINGS = 96
 
-_ONSETS = (
-    "b",
-    "br",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "k",
-    "kl",
-    "m",
-    "n",
-    "p",
-    "pl",
-    "sn",
-    "t",
-    "tr",
-    "v",
-    "z",
-)
+_ONSETS = ("b", "br", "d", "dr", "f", "g", "k", "kl", "m", "n", "p", "pl", "sn", "t", "tr", "v",
+           "z")  # fmt: skip
 _VOWELS = ("a", "e", "i", "o", "u", "ee", "oo")
 _CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle", "nkum")
 
@@ -326,7 +309,7 @@ class TwentyQuestions(TextEnv):
 
     def step(self, action: str | Message) -> Stepped:
         """Answer a question; to name a thing ends the episode, with reward 1 for the secret one."""
-        question = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        question = action if isinstance(action, str) else action.text
         self.left -= 1
         has_ended = self.left == 0
         try:

@@ -14,13 +14,14 @@ from typing import Any
 from ludus.errors import ConfigError
 from ludus.messages import Message
 from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome
+from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.candidate import Extraction
-from .extracting.extraction import THINKING, extract
+from .extracting.extraction import extract
 from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
@@ -50,7 +51,7 @@ class MathsVerifier:
 
     Args:
         preset: "default", "strict" or "lenient" conventions; `options` override single ones.
-        thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        thinking: the marks around thoughts in a raw response; see `ludus.thoughts`.
         pipeline: extract as "math_verify", "prm800k", "dapo" or "gsm8k" do, to compare runs.
         timeout_s: CPU seconds for one hard pair; wall time is limited to ten times that.
         workers: pool processes (0: one per CPU, at most four).
@@ -70,7 +71,7 @@ class MathsVerifier:
         self,
         *,
         preset: str = "default",
-        thinking: str = "auto",
+        thinking: str = AUTO,
         pipeline: str = "",
         timeout_s: float = 1.0,
         workers: int = 0,
@@ -79,7 +80,7 @@ class MathsVerifier:
         **options: Any,
     ) -> None:
         self.conventions = conventions(preset, **options)
-        self.thinking = _check_known(thinking, {"auto", "none", *THINKING}, "thinking")
+        self.thinking = _check_known(thinking, set(MARKS), "thinking")
         self.pipeline = _check_known(pipeline, {"", *PIPELINES}, "pipeline")
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
@@ -368,7 +369,7 @@ def verify(
     prompt: str = "",
     timeout_s: float = 1.0,
     truncated: bool = False,
-    thinking: str = "auto",
+    thinking: str = AUTO,
     preset: str = "default",
     **options: Any,
 ) -> Verdict:
@@ -381,7 +382,7 @@ def verify(
         prompt: the question; an answer that only repeats a formula of it is not paid then.
         timeout_s: CPU seconds for a pair that cannot be decided cheaply.
         truncated: the response was cut off; an unfinished statement then does not count.
-        thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        thinking: the marks around thoughts in a raw response; see `ludus.thoughts`.
         preset: "default", "strict" or "lenient" conventions.
         options: conventions by name (docs/maths.md).
 
