@@ -119,6 +119,16 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
             "several rows"
         )
+    if config.agent and "values" in algorithm.needs:
+        raise ConfigError(
+            f"recipe {algorithm.recipe.name!r} joins the rows of a rollout in time, and the rows of "
+            f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
+        )
+    if config.agent and config.context.manager != "none":
+        raise ConfigError(
+            f"agent = {config.agent!r} decides on its own context, and context.manager = "
+            f"{config.context.manager!r} would too; leave it at 'none'"
+        )
     return config, algorithm
 
 
@@ -187,8 +197,16 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             (evaluating, config.eval.temperature),
         )
     )
-    collector = _collector(config.rollout, source, exploring, scorer)
-    evaluator = _collector(config.rollout, source, greedy, scorer.without_groups())
+    collector, evaluator = (
+        _collector(
+            config.rollout,
+            source,
+            playing,
+            scores,
+            await _agent(config, playing, stack) if config.agent else None,
+        )
+        for playing, scores in ((exploring, scorer), (greedy, scorer.without_groups()))
+    )
     await check_context(config, collector)
     return Parts(
         config=config,
@@ -363,8 +381,25 @@ def _updater(
     )
 
 
+async def _agent(
+    config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack
+) -> AgentMaker:
+    """Start the gateway through which the agent calls `policy`."""
+    rollout = config.rollout
+    bounds = RolloutLimits(
+        max_calls=rollout.max_turns or RolloutLimits().max_calls, window=rollout.window or None
+    )
+    limits = AgentLimits(timeout_s=rollout.episode_timeout_s, rollout=bounds)
+    maker = AgentMaker(agent_of(config.agent), policy, limits)
+    return await stack.enter_async_context(maker)
+
+
 def _collector(
-    rollout: RolloutConfig, source: EnvSource, policy: TokenPolicy, scorer: EpisodeScorer
+    rollout: RolloutConfig,
+    source: EnvSource,
+    policy: TokenPolicy,
+    scorer: EpisodeScorer,
+    maker: EpisodeMaker | None,
 ) -> Collector:
     return Collector(
         source,
@@ -377,6 +412,7 @@ def _collector(
             concurrency=rollout.concurrency,
             retries=rollout.retries,
         ),
+        maker=maker,
     )
 
 

@@ -164,7 +164,9 @@ class _Run:
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""
-        refuse_failure([episode for group in groups for episode in group.episodes])
+        refuse_failure(
+            [episode for group in groups for episode in group.episodes], most=most_failed(config)
+        )
         with watch("update"), self.stages.during("the update"):
             metrics, fate_of = await asyncio.to_thread(self.update, groups)
         self.step += 1
@@ -261,7 +263,9 @@ class _Run:
             seed=-1 - self.config.seed,
             done=self.watcher.on_episode if self.watcher else None,
         )
-        refuse_failure([episode for group in groups for episode in group.episodes])
+        refuse_failure(
+            [episode for group in groups for episode in group.episodes], most=most_failed(config)
+        )
         tasks.begin(groups)
         self.parts.folder.log(self.step, summarize_survey(groups))
 

@@ -11,7 +11,15 @@ continued with the ids that were sampled; any other history opens a row, and the
 """
 
 from .dialects import DIALECTS
-from .launch import Agent, AgentCommand, AgentLimits, AgentTask, run_agent
+from .launch import (
+    Agent,
+    AgentCommand,
+    AgentLimits,
+    AgentMaker,
+    AgentTask,
+    agent_of,
+    run_agent,
+)
 from .rollout import Rollout, RolloutLimits
 from .service import Gateway
 from .tree import Call, Cause, Tree
@@ -21,6 +29,7 @@ __all__ = [
     "Agent",
     "AgentCommand",
     "AgentLimits",
+    "AgentMaker",
     "AgentTask",
     "Call",
     "Cause",
@@ -28,5 +37,6 @@ __all__ = [
     "Rollout",
     "RolloutLimits",
     "Tree",
+    "agent_of",
     "run_agent",
 ]

@@ -9,6 +9,8 @@ that a policy cannot escape a bad task by breaking its agent.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 import inspect
 import logging
 import os
@@ -18,11 +20,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -32,6 +34,8 @@ from ludus.messages import Message, as_messages, assistant
 from ludus.verdict import Verdict
 
 from ..loop import opening_of
+from ..rows import RowWriter
+from ..token_policy import TokenPolicy
 from ..trajectory import Episode, Stop, Trajectory
 from .rollout import Rollout, RolloutLimits
 from .service import Gateway
@@ -327,9 +331,76 @@ class _Run:
         return msgspec.structs.replace(trajectory, gold=self.gold, closing=self.closing)
 
 
-def agent_of(name: str, arguments: Sequence[str] = ()) -> AgentCommand:
-    """Return the agent that a command line names, with this interpreter for `python`."""
-    words = shlex.split(name) + list(arguments)
-    if words and words[0] in ("python", "python3"):
+class AgentMaker:
+    """Makes episodes by an agent that calls the policy through a gateway of its own.
+
+        async with AgentMaker(agent, policy, limits) as maker:
+            episode = await maker.make(session, task="...", ...)
+    """
+
+    def __init__(
+        self, agent: Agent, policy: TokenPolicy, limits: AgentLimits | None = None
+    ) -> None:
+        self.agent, self.limits = agent, limits or AgentLimits()
+        writer = RowWriter(policy.chat_format, policy.engine, policy.sampling)
+        self.gateway = Gateway(writer)
+
+    async def __aenter__(self) -> Self:
+        await self.gateway.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.gateway.stop()
+
+    async def make(
+        self, env: Playable, *, task: str, split: str, seed: int, sampling_seed: int
+    ) -> Episode:
+        """Let the agent play the task."""
+        return await run_agent(
+            env,
+            self.agent,
+            self.gateway,
+            task=task,
+            split=split,
+            seed=seed,
+            sampling_seed=sampling_seed,
+            limits=self.limits,
+        )
+
+
+def agent_of(name: str) -> Agent:
+    """Return the agent that a setting names.
+
+    Args:
+        name: a command (`python agent.py`), or a function: `agent.py:run` or `package.module:run`.
+
+    Raises:
+        ConfigError: nothing of that name can be run.
+    """
+    place, separator, function = name.rpartition(":")
+    if separator and function.isidentifier() and " " not in name:
+        return _function_of(place, function)
+    words = shlex.split(name)
+    if words and words[0] in ("python", "python3"):  # the one that ludus runs in
         words[0] = sys.executable
     return AgentCommand(shlex.join(words))
+
+
+def _function_of(place: str, name: str) -> Agent:
+    try:
+        if place.endswith(".py"):
+            path = Path(place)
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise ConfigError(f"agent {place}:{name}: no such file")
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"agent {place}:{name}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ConfigError(f"agent {place}:{name}: {place} has no function {name!r}")
+    agent: Agent = function
+    return agent
