@@ -18,7 +18,8 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.llm import ChatClient, Completion, ContextTooLong
+from ludus.llm.chat_wire import Completion, ContextTooLong
+from ludus.llm.client import ChatClient
 from ludus.messages import Message, Role, tool_result
 
 from .chat_tools import ServerTools, TextTools, ToolWire

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.llm import Completion
+from ludus.llm.chat_wire import Completion
 from ludus.messages import Message, Role, TextPart, ToolCall, system, user
 
 from .parsing import ToolFormat, turn_text

@@ -58,7 +58,7 @@ def run_all(plan: Plan, recipes: Sequence[str], seeds: Sequence[int], processes:
 
 def jobs_of(recipes: Sequence[str], seed: int) -> list[Job]:
     """The recipes where they belong, and the reference beside them."""
-    from ludus.trainer.recipes import load_recipe
+    from ludus.trainer.recipes.recipe import load_recipe
 
     where = {name: load_recipe(name).environment for name in recipes}
     beside = {Job(REFERENCE, environment, seed) for environment in where.values()}
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="do everything again")
     parser.add_argument("--write-docs", action="store_true", help="into docs/algorithms.md")
     arguments = parser.parse_args()
-    from ludus.trainer.recipes import recipe_names
+    from ludus.trainer.recipes.recipe import recipe_names
 
     plan = Plan(
         out=arguments.out.resolve(),

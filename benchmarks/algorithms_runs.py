@@ -159,7 +159,7 @@ def _settings(plan: Plan, job: Job, start: Path, folder: Path) -> TrainConfig:
         TrainConfig,
         TrainerConfig,
     )
-    from ludus.trainer.recipes import load_recipe
+    from ludus.trainer.recipes.recipe import load_recipe
 
     world, sampling = world_of(job.environment), load_recipe(job.recipe).sampling
     return TrainConfig(
@@ -250,7 +250,8 @@ def _read(run: Run, log: Path) -> None:
 
 def _key(plan: Plan, job: Job) -> str:
     """Of everything a run depends on; another plan is another run."""
-    from ludus.trainer.recipes import effective, load_recipe
+    from ludus.trainer.recipes.recipe import load_recipe
+    from ludus.trainer.recipes.resolution import effective
 
     rules = {key: str(value) for key, value in effective(load_recipe(job.recipe)).items()}
     numbers = {key: value for key, value in asdict(plan).items() if key != "out"}

@@ -28,17 +28,16 @@ import torch
 from ludus.agent import Episode, Sampling, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import EngineLimits, LocalEngine
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.loading import write_shell
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.recipes.resolution import corrected
-from ludus.trainer.rollout import Group, Ticket
-from ludus.trainer.rollout.collect import Cut
+from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
+from ludus.trainer.recipes.resolution import corrected, resolve
+from ludus.trainer.rollout.collect import Cut, Group, Ticket
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import Accounts
 from ludus.trainer.stream.plan import StreamPlan

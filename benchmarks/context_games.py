@@ -245,8 +245,8 @@ def show(game: Game, folder: Path, start: Path, arm: Arm, seed: int, steps: int,
 def taught(where: str, game: Game, folder: Path) -> Path:
     """Weights that the expert has taught in the windows of `summarize`."""
     from ludus.envs import make_async
+    from ludus.trainer.models.checkpoint import newest_checkpoint
     from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
-    from ludus.trainer.run.checkpoint import newest_checkpoint
     from ludus.wire.address import parse_served
 
     if (folder / "taught.done").exists():

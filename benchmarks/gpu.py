@@ -31,7 +31,7 @@ import torch
 
 from ludus.agent import Sampling
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import EngineLimits, LocalEngine
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.capacity import cached_bytes

@@ -1,7 +1,7 @@
 """The grader against plain CPython, and against random liars.
 
     python benchmarks/grader_fuzz.py --count 2000 --seed 1
-    python benchmarks/grader_fuzz.py --count 200 --seed 1 --show
+    python benchmarks/grader_fuzz.py --count 300 --seed 1 --plant names
 
 A *program* is a random right solution with random tests of it. The oracle is plain CPython: one
 sandboxed process that runs the solution and then the tests. Laws:
@@ -12,19 +12,25 @@ sandboxed process that runs the solution and then the tests. Laws:
    defines random names, changes its answers or ends in a random way. It never computes anything.
 3. *No liar is excused.* Whether a verdict is `ok` depends on the task, never on the solution.
 
-Each finding names its class, so that a table of classes shows what a change repairs.
+Each finding names its class, so that a table of classes shows what a change repairs. `--plant` runs a
+grader into which one fault of `PLANTS` is put back, which the laws have to find.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import random
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ludus.sandboxes import GradeOptions, execute_async, grade_async
+from ludus.sandboxes.local import supervisor
 
 CONCURRENCY = 3
 LIARS = 6
@@ -625,6 +631,57 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
     return kind, forms[kind]()
 
 
+# --- faults put back --------------------------------------------------------------
+
+PLANTS: dict[str, list[tuple[str, str, str]]] = {
+    # the solution supplies what the tests judge by
+    "names": [("harness.py", "        if name in self._bound:\n", "        if False:\n")],
+    # a class crosses as itself, so that tests call a function of the solution's choice
+    "callables": [("values.py", '== "solution" else OpaqueClass(kind)', '== "solution" else kind')],
+    # every object counts as one under test, and plain data is asked for again at each use
+    "answers": [
+        ("solution_line.py", "self._source is not False", "True"),
+        ("solution_line.py", "                source is True\n", "                True\n"),
+        ("proxies.py", "or not (is_known(handle) or is_called(handle)):", "or False:"),
+        ("proxies.py", "    if since != line.effects:\n", "    if True:\n"),
+        ("proxies.py", "            if since == line.effects or isinstance(first, (int, float, str)):", "            if False:"),
+    ],
+    # a module that the solution imports and that is missing makes the task invalid
+    "excuses": [
+        (
+            "harness.py",
+            '            self._failure = f"the solution does not load: {describe(error)}"\n',
+            '            if isinstance(error, ImportError):\n                raise BrokenTests("a module is missing") from None\n'
+            '            self._failure = f"the solution does not load: {describe(error)}"\n',
+        )
+    ],
+    # the harness resets what belongs to the solution
+    "state": [
+        (
+            "solution_server.py",
+            "        return target(*arguments, **keywords)  # type: ignore[operator]\n",
+            "        sys.setrecursionlimit(1000)\n        return target(*arguments, **keywords)  # type: ignore[operator]\n",
+        )
+    ],
+}  # fmt: skip
+"""The five classes of faults: for each, (file of `sandboxes/guest/testing`, text, text with the fault)."""
+
+
+def plant(name: str) -> Path:
+    """Have the slots of this process run a copy of the grader with a fault; return its folder."""
+    folder = Path(tempfile.mkdtemp(prefix="ludus-planted-"))
+    folder.chmod(0o755)
+    shutil.copytree(Path(supervisor.GUEST_PARENT) / "guest", folder / "guest")
+    for file, right, wrong in PLANTS[name]:
+        path = folder / "guest" / "testing" / file
+        source = path.read_text()
+        if source.count(right) != 1:
+            raise SystemExit(f"{file} has {source.count(right)} times {right!r}; change `PLANTS`")
+        path.write_text(source.replace(right, wrong))
+    supervisor.GUEST_PARENT = str(folder)
+    return folder
+
+
 # --- judging ----------------------------------------------------------------------
 
 
@@ -673,11 +730,10 @@ def oracle(program: Program) -> str:
     return f"_SOLUTION = {program.solution!r}\n_TESTS = {program.tests!r}\n_WANTED = {program.wanted!r}\n{runner}"
 
 
-async def run(count: int, seed: int, *, show: bool) -> int:
+async def run(count: int, seed: int) -> int:
     """Judge `count` programs and print a table of findings; return how many there are."""
     table: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
-    refused: Counter[str] = Counter()
     slots = asyncio.Semaphore(CONCURRENCY)
 
     async def judge(number: int) -> None:
@@ -691,8 +747,6 @@ async def run(count: int, seed: int, *, show: bool) -> int:
     print(f"{count} programs, seed {seed}: {sum(table.values())} findings")
     for (law, cause), times in sorted(table.items()):
         print(f"  {law:8} {cause:32} {times:5}  {examples[law, cause]}")
-    if show and refused:
-        print(refused)
     return sum(table.values())
 
 
@@ -702,10 +756,13 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="a fault to put into the grader")
     parser.add_argument("--number", type=int, help="print this program and its liar, and judge it")
     arguments = parser.parse_args()
+    if arguments.plant:
+        atexit.register(shutil.rmtree, plant(arguments.plant))
     if arguments.number is None:
-        raise SystemExit(min(1, asyncio.run(run(arguments.count, arguments.seed, show=True))))
+        raise SystemExit(min(1, asyncio.run(run(arguments.count, arguments.seed))))
     program, liars = drawn(arguments.seed, arguments.number)
     print(program.solution, *program.tests, sep="\n---\n")
     for kind, source in liars:

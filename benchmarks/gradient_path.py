@@ -24,8 +24,9 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 MAX_REENTRIES = 8

@@ -20,7 +20,7 @@ import msgspec
 import torch
 from aiohttp import web
 
-from ludus.trainer.engines import EngineLimits
+from ludus.trainer.engines.local import EngineLimits
 
 REASON_TOKENS = 24
 """Of a string in a guided answer."""

@@ -34,12 +34,12 @@ import torch
 
 from ludus.agent import Generation, Sampling
 from ludus.trainer.config import VLLMConfig
-from ludus.trainer.engines import LocalEngine, load_model
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.engines.pool import EnginePool
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
 from ludus.trainer.engines.vllm import ServerSite, start_vllm
 from ludus.trainer.engines.vllm.served import scorer_of
-from ludus.trainer.models.loading import write_shell
+from ludus.trainer.models.loading import load_model, write_shell
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.models.weights import MemoryWeights, bytes_of
 

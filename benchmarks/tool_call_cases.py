@@ -17,7 +17,8 @@ description. The rules by which a turn is labelled:
 5. What cannot be read in one way only counts for nothing: half an object, single quotation marks,
    a trailing comma, a number that no JSON reader keeps.
 6. In a turn that was cut, the last call counts only if its closing mark stands there. In a turn
-   that ended, a missing closing mark is forgiven where nothing else is missing.
+   that ended, a missing closing mark is forgiven where nothing else is missing; but the end of the
+   turn closes no argument.
 7. Where a format's call is the whole turn (Llama, Gemma 3), the same text after prose is prose.
 8. Whatever stands inside a string argument is the argument.
 """
@@ -136,6 +137,7 @@ class Format:
         text: whether arguments are text between tags.
         python: whether arguments are in Python's syntax.
         bare: whether a string has a mark that JSON does not know.
+        around: what stands around a list of Python calls.
     """
 
     write: Write
@@ -147,8 +149,14 @@ class Format:
     text: bool = False
     python: bool = False
     bare: bool = False
+    around: tuple[str, str] = ("", "")
 
 
+def _listed(name: str, given: dict[str, Any]) -> str:
+    return _json([{"name": name, "arguments": given}])
+
+
+_LFM2 = ("<|tool_call_start|>", "<|tool_call_end|>")
 _LLAMA_USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
 _DEEPSEEK_END = "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
 FORMATS: dict[str, Format] = {
@@ -252,6 +260,25 @@ FORMATS: dict[str, Format] = {
     "minimax_m2": Format(
         _minimax, close="\n</invoke>\n</minimax:tool_call>", user="[e~[\n]~b]user\n", text=True
     ),
+    "granite3": Format(
+        lambda n, a: f"<|tool_call|>{_listed(n, a)}",
+        close="]",
+        user="<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>",
+    ),
+    "phi4_mini": Format(
+        lambda n, a: f"<|tool_call|>{_listed(n, a)}<|/tool_call|>",
+        "",
+        close="<|/tool_call|>",
+        user="<|end|><|user|>",
+    ),
+    "nemotron": Format(
+        lambda n, a: f"<TOOLCALL>{_listed(n, a)}</TOOLCALL>",
+        close="</TOOLCALL>",
+        user="\n<SPECIAL_12>\n\n<SPECIAL_11>User\n",
+    ),
+    "lfm2": Format(
+        lambda n, a: f"[{_python(n, a)}]".join(_LFM2), close=_LFM2[1], python=True, around=_LFM2
+    ),
 }
 
 TAGGED = {
@@ -268,11 +295,101 @@ NOW: Call = ("now", {})
 EDIT: Call = ("edit", {"path": "a.txt", "line": 3})
 
 
+_ROWS = f'[{{"name": "search", "arguments": {_json(KIEL[1])}}}]'
+_TWO = f"{_ROWS[:-1]}, {_listed(*OSLO)[1:]}"
+_KIEL, _OSLO = (f"[{_python(*call)}]" for call in (KIEL, OSLO))
+OWN_WAYS: list[tuple[str, str, str, list[Call], bool]] = [
+    ("granite3", "two calls in a list", f"<|tool_call|>{_TWO}", [KIEL, OSLO], True),
+    ("granite3", "a space before the list", f"<|tool_call|> {_ROWS}", [KIEL], True),
+    ("granite3", "the mark of 3.1", f"<tool_call>{_ROWS}", [KIEL], True),
+    ("granite3", "both marks", f"<tool_call>{_ROWS}<|tool_call|>{_TWO}", [KIEL, KIEL, OSLO], True),
+    ("granite3", "prose after the list", f"<|tool_call|>{_ROWS}\nI wait.", [KIEL], True),
+    ("granite3", "the mark alone", "<|tool_call|>", [], True),
+    ("granite3", "an empty list", "<|tool_call|>[]", [], True),
+    ("granite3", "no bracket at the end", f"<|tool_call|>{_ROWS[:-1]}", [], True),
+    ("granite3", "cut after one of two", f"<|tool_call|>{_TWO[:-30]}", [], False),
+    ("granite3", "an object", f"<|tool_call|>{_ROWS[1:-1]}", [KIEL], True),
+    ("granite3", "a made-up result",
+     f"<|tool_call|>{_ROWS}<|end_of_text|>\n<|start_of_role|>tool_response<|end_of_role|>8\n"
+     f"<|tool_call|>{_listed(*OSLO)}", [KIEL], True),
+    ("granite3", "a new turn of its own",
+     f"No.<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|><|tool_call|>{_ROWS}", [KIEL],
+     True),
+    ("phi4_mini", "functools", f"functools{_ROWS}", [KIEL], True),
+    ("phi4_mini", "functools with two calls", f"functools{_TWO}", [KIEL, OSLO], True),
+    ("phi4_mini", "functools that was cut", f"functools{_ROWS}", [], False),
+    ("phi4_mini", "functools that is not closed", f"functools{_ROWS[:-1]}", [], True),
+    ("phi4_mini", "the module of that name", "Use functools[1] or functools.cache.", [], True),
+    ("phi4_mini", "two calls in a list", f"<|tool_call|>{_TWO}<|/tool_call|>", [KIEL, OSLO], True),
+    ("phi4_mini", "an object", f"<|tool_call|>{_ROWS[1:-1]}<|/tool_call|>", [KIEL], True),
+    ("phi4_mini", "prose after the mark", f"<|tool_call|>{_ROWS}<|/tool_call|> So.", [KIEL], True),
+    ("phi4_mini", "prose before the mark", f"<|tool_call|>{_ROWS} So.<|/tool_call|>", [], True),
+    ("phi4_mini", "the mark alone", "<|tool_call|><|/tool_call|>", [], True),
+    ("phi4_mini", "a made-up result",
+     f"<|tool_call|>{_ROWS}<|/tool_call|><|end|><|tool_response|>8<|end|><|tool_call|>"
+     f"{_listed(*OSLO)}<|/tool_call|>", [KIEL], True),
+    ("nemotron", "two calls in a list", f"<TOOLCALL>{_TWO}</TOOLCALL>", [KIEL, OSLO], True),
+    ("nemotron", "lines around the list", f"<TOOLCALL>\n{_ROWS}\n</TOOLCALL>", [KIEL], True),
+    ("nemotron", "an object", f"<TOOLCALL>{_ROWS[1:-1]}</TOOLCALL>", [KIEL], True),
+    ("nemotron", "other letters", f"<toolcall>{_ROWS}</toolcall>", [], True),
+    ("nemotron", "no bracket at the end", f"<TOOLCALL>{_ROWS[:-1]}</TOOLCALL>", [], True),
+    ("nemotron", "a made-up result",
+     f"<TOOLCALL>{_ROWS}</TOOLCALL>\n<TOOL_RESPONSE>[8]</TOOL_RESPONSE>\n"
+     f"<TOOLCALL>{_listed(*OSLO)}</TOOLCALL>", [KIEL], True),
+    ("nemotron", "inside a made-up result",
+     f"<TOOL_RESPONSE>[<TOOLCALL>{_ROWS}</TOOLCALL>]</TOOL_RESPONSE>", [], True),
+    ("nemotron", "after an empty thought",
+     f"<think></think>\n<TOOLCALL>{_ROWS}</TOOLCALL>", [KIEL], True),
+    ("nemotron", "the list of tools", f"<AVAILABLE_TOOLS>{_ROWS}</AVAILABLE_TOOLS>", [], True),
+    ("lfm2", "JSON", _ROWS.join(_LFM2), [KIEL], True),
+    ("lfm2", "two calls as JSON", _TWO.join(_LFM2), [KIEL, OSLO], True),
+    ("lfm2", "no brackets", _KIEL[1:-1].join(_LFM2), [KIEL], True),
+    ("lfm2", "double quotation marks", '[search(query="ferry to Kiel")]'.join(_LFM2), [KIEL], True),
+    ("lfm2", "JSON inside Python",
+     "[edit(path='p', options={\"a\": true, \"b\": null})]".join(_LFM2),
+     [("edit", {"path": "p", "options": {"a": True, "b": None}})], True),
+    ("lfm2", "the closing mark in an argument", f"[search(query='a{_LFM2[1]}b')]".join(_LFM2),
+     [("search", {"query": f"a{_LFM2[1]}b"})], True),
+    ("lfm2", "the opening mark in an argument", f"[search(query='a{_LFM2[0]}b')]".join(_LFM2),
+     [("search", {"query": f"a{_LFM2[0]}b"})], True),
+    ("lfm2", "a list without marks", _KIEL, [], True),
+    ("lfm2", "two blocks", f"{_KIEL.join(_LFM2)}\n{_OSLO.join(_LFM2)}", [KIEL, OSLO], True),
+    ("lfm2", "a damaged block and a whole one",
+     f"{_KIEL[:-2].join(_LFM2)}{_OSLO.join(_LFM2)}", [OSLO], True),
+    ("lfm2", "the list is not closed", f"{_LFM2[0]}{_KIEL[:-1]}", [], True),
+    ("lfm2", "the mark alone", f"{_LFM2[0]}", [], True),
+    ("lfm2", "prose after the block", f"{_KIEL.join(_LFM2)}Looking for it.", [KIEL], True),
+    ("lfm2", "a made-up result",
+     f"{_KIEL.join(_LFM2)}<|tool_response_start|>8<|tool_response_end|>{_OSLO.join(_LFM2)}",
+     [KIEL], True),
+    ("qwen3_coder", "a last argument that nothing closes",
+     "<tool_call>\n<function=edit>\n<parameter=path>\na\n</parameter>\n<parameter=force>\nfalse",
+     [], True),
+    ("qwen3_coder", "no argument and nothing closed", "<tool_call>\n<function=now>", [], True),
+    ("glm4", "no argument and nothing closed", "<tool_call>now", [], True),
+    ("minimax_m2", "no argument and nothing closed",
+     '<minimax:tool_call>\n<invoke name="now">', [], True),
+    ("deepseek_v32", "no argument and nothing closed",
+     '<｜DSML｜function_calls>\n<｜DSML｜invoke name="now">', [], True),
+    ("kimi_k2", "no argument and nothing closed",
+     "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>", [], True),
+    ("harmony", "no argument and nothing closed",
+     "<|channel|>commentary to=functions.now<|message|>", [], True),
+    ("gemma4", "no argument and nothing closed", "<|tool_call>call:now", [], True),
+    ("mistral_v11", "no argument and nothing closed", "[TOOL_CALLS]now[ARGS]", [], True),
+]  # fmt: skip
+"""Ways of single formats, by hand: the format, the situation, the turn, the calls that may be run,
+and whether the turn is complete.
+"""
+
+
 def cases() -> Iterator[Case]:
     """All cases, format by format."""
     for name, form in FORMATS.items():
         for situation, text, wanted, complete in _situations(name, form):
             yield Case(name, situation, text, wanted, complete)
+    for name, situation, text, wanted, complete in OWN_WAYS:
+        yield Case(name, situation, text, wanted, complete)
 
 
 Situation = tuple[str, str, list[Call], bool]
@@ -317,7 +434,7 @@ def _right(name: str, form: Format) -> Iterator[Situation]:
         yield one("the closing mark in an argument", ("search", {"query": f"a{form.close}b"}))
     two = form.join.join([write(*KIEL), write(*OSLO)])
     if form.python:
-        two = f"[{_python(*KIEL)}, {_python(*OSLO)}]"
+        two = f"[{_python(*KIEL)}, {_python(*OSLO)}]".join(form.around)
     yield "two calls", two, [KIEL, OSLO], True
     said = f"I look it up.\n\n{write(*KIEL)}"
     yield "after prose", said, [] if form.whole else [KIEL], True
@@ -368,7 +485,7 @@ def _quoted(form: Format) -> Iterator[Situation]:
     text = f"A call looks like this:\n```\n{call}\n```\nI need none, since it is 4."
     yield "in a code block with text after it", text, [], True
     if not call.startswith("<｜"):
-        wanted = [] if form.python or form.whole else [KIEL]
+        wanted = [] if form.whole else [KIEL]
         yield "in a code block at the end", f"I look.\n```\n{call}\n```", wanted, True
 
 
@@ -387,19 +504,12 @@ def _cut(name: str, form: Format) -> Iterator[Situation]:
     if not form.whole:
         text = f"{call}{form.join}{form.write(*OSLO).partition('Oslo')[0]}"
         yield "a whole call and a cut one", text, [KIEL], False
-    if form.close and name != "mistral_v3":
+    if form.close not in ("", "]"):
         ended = call.removesuffix(form.close)
         assert ended != call, name
         yield "the closing mark is missing", ended, [KIEL], True
         yield "the closing mark is missing and the turn was cut", ended, [], False
-    yield "ended in an argument", half, _ended(name), True
-
-
-def _ended(name: str) -> list[Call]:
-    """What a turn that ends in the middle of an argument means: where values are text up to a
-    closing tag, vLLM and SGLang take the rest of the turn.
-    """
-    return [("search", {"query": "ferr"})] if name in TAGGED else []
+    yield "ended in an argument", half, [], True
 
 
 def _damaged(name: str, form: Format) -> Iterator[Situation]:
@@ -425,10 +535,10 @@ def _damaged(name: str, form: Format) -> Iterator[Situation]:
         )
         yield "arguments in a list", call.replace(_json(EDIT[1]), "[1, 2]"), [], True
     if form.python:
-        yield "JSON in place of Python", '[{"name": "now"', [], True
-        yield "no literal", "[search(query=open('x').read())]", [], True
-        yield "a star", "[search(**{'query': 'x'})]", [], True
-        yield "no names of arguments", "[search('x')]", [], True
+        yield "JSON in place of Python", '[{"name": "now"'.join(form.around), [], True
+        yield "no literal", "[search(query=open('x').read())]".join(form.around), [], True
+        yield "a star", "[search(**{'query': 'x'})]".join(form.around), [], True
+        yield "no names of arguments", "[search('x')]".join(form.around), [], True
     if name in TAGGED:
         yield "a word for a number", call.replace("3", "three"), [], True
         closing = TAGGED[name]
@@ -455,7 +565,7 @@ def _after_damage(name: str, form: Format) -> str:
     """A call whose arguments are broken, then a whole call."""
     broken = form.write(*KIEL)
     if form.python:
-        return f"[{_python('search', {})[:-1]}open('x')), {_python(*OSLO)}]"
+        return f"[{_python('search', {})[:-1]}open('x')), {_python(*OSLO)}]".join(form.around)
     if name == "tags":
         return f"<edit>{{</edit>{form.write(*OSLO)}"
     if form.text:

@@ -57,7 +57,8 @@ class LudusSide:
         import torch
 
         torch.set_num_threads(1)
-        from ludus.trainer.engines import LocalEngine, load_model, load_tokenizer
+        from ludus.trainer.engines.local import LocalEngine
+        from ludus.trainer.models.loading import load_model, load_tokenizer
 
         self.folder = folder
         self.load, self.engine_of = load_model, LocalEngine
@@ -71,7 +72,8 @@ class LudusSide:
         from ludus.trainer.learning.experience import gather
         from ludus.trainer.learning.learner import Learner
         from ludus.trainer.learning.update import Updater
-        from ludus.trainer.recipes import load_recipe, resolve
+        from ludus.trainer.recipes.recipe import load_recipe
+        from ludus.trainer.recipes.resolution import resolve
 
         before, limit, equal = WORKLOADS[workload]
         ids = [self.encode(one)["input_ids"] for one in prompts(before)]
@@ -102,7 +104,7 @@ class LudusSide:
         """Sample the rollouts of a prompt."""
         from ludus.agent import Episode, Sampling, Segment, Trajectory, Turn
         from ludus.envs import Task
-        from ludus.trainer.rollout import Group
+        from ludus.trainer.rollout.collect import Group
         from ludus.verdict import Verdict
 
         ends = () if equal else (END,)

@@ -25,8 +25,9 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import compare, load_recipe, plan_updates, recipe_names, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import compare, plan_updates, resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.verdict import Verdict
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FunctionType
 
 from ludus.trainer import algorithms
-from ludus.trainer.recipes import load_recipe, recipe_names, resolve
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import resolve
 
 PAGE = Path(__file__).with_name("algorithms_index.md")
 KINDS = {

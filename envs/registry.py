@@ -74,7 +74,7 @@ BUILTIN: dict[str, Shipped] = {
         "Search a fictional world and write a short report with citations",
     ),
     "ludus/search-v0": Shipped(
-        "ludus.envs.families.search:Search",
+        "ludus.envs.families.search.search_env:Search",
         "Multi-hop questions over a corpus that BM25, a server or a model searches",
     ),
     "ludus/shapes-v0": Shipped(

@@ -8,6 +8,7 @@ exist and still be withheld (decision 0404).
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -21,7 +22,9 @@ from .local.slot_sandbox import SlotSandbox
 from .network import NetworkPolicy
 from .own import examine_own, is_own, open_own
 from .protocol import REMOTE, ExecutionStatus, Limits, Sandbox
-from .settings import DEFAULTS, SandboxSettings
+from .settings import DEFAULTS, TIER_VARIABLE, SandboxSettings
+
+_log = logging.getLogger(__name__)
 
 TIERS = (ROOT, USERNS, DOCKER, LANDLOCK, UNSAFE)
 """All tiers, in the order of trial. `unsafe` does not isolate at all and is never chosen."""
@@ -299,21 +302,31 @@ async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
     reasons: list[str] = []
     for candidate in TIERS[:-1]:  # all but `unsafe`
         try:
-            return await _open(candidate, settings)
+            sandbox = await _open(candidate, settings)
         except (ConfigError, MissingExtra) as error:
             reasons.append(f"  {candidate}: {error}")
+            continue
+        if not (settings.for_tenants and sandbox.development):
+            return sandbox
+        await sandbox.close()
+        reasons.append(
+            f"  {candidate}: a development tier ({sandbox.development}), which a server takes only "
+            f"by its name, {TIER_VARIABLE}={candidate}"
+        )
     raise ConfigError(
         "no sandbox tier holds here ('unsafe' runs without isolation, by name only):\n"
         + "\n".join(reasons)
     )
 
 
-async def _open(tier: str, settings: SandboxSettings) -> Sandbox:
+async def _open(tier: str, settings: SandboxSettings) -> SlotSandbox:
     sandbox = await _make(tier, settings)
     finding = await probe(sandbox) if tier != UNSAFE else TierFinding(tier)
     if not finding.holds:
         await sandbox.close()
         raise ConfigError("; ".join(finding.problems))
+    for note in sandbox.notes if settings.for_tenants else ():
+        _log.warning("the sandbox %s: %s", tier, note)
     return sandbox
 
 

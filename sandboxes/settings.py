@@ -12,6 +12,7 @@ TIER_VARIABLE = "LUDUS_SANDBOX"
 IMAGE_VARIABLE = "LUDUS_SANDBOX_IMAGE"
 RUNTIME_VARIABLE = "LUDUS_SANDBOX_RUNTIME"
 NETWORK_VARIABLE = "LUDUS_SANDBOX_NETWORK"
+TENANTS_VARIABLE = "LUDUS_SANDBOX_TENANTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class SandboxSettings:
     """For the tier `docker`: an OCI runtime the engine knows, such as gVisor's "runsc"."""
     network: NetworkPolicy | None = None
     """The hosts that runs with `network=True` may reach; without a policy such runs are refused."""
+
+    for_tenants: bool = False
+    """Whether a development tier is chosen only by its name; a server has it so."""
 
     @property
     def are_for_docker(self) -> bool:
@@ -47,6 +51,7 @@ class SandboxSettings:
             image=os.environ.get(IMAGE_VARIABLE) or None,
             runtime=os.environ.get(RUNTIME_VARIABLE) or None,
             network=NetworkPolicy.parse(hosts) if hosts else None,
+            for_tenants=os.environ.get(TENANTS_VARIABLE) == "1",
         )
 
 

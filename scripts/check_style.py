@@ -25,9 +25,6 @@ ALLOWED_CIRCLES = {
     ("ludus.errors", "ludus.verdict"): (
         "the error of a reward that is not to be had carries its verdict, and a verdict raises it"
     ),
-    ("ludus.trainer.learning.learner", "ludus.trainer.ranks.shards"): (
-        "a learner of one process continues from what the ranks of another run have written"
-    ),
 }
 """Circles of imports that stay, each with the reason."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef

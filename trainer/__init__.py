@@ -20,16 +20,21 @@ if TYPE_CHECKING:
         TrainerConfig,
         VLLMConfig,
     )
-    from .engines import CausalLM, LocalEngine, load_model, load_tokenizer
+    from .engines.local import LocalEngine
     from .learning.experience import Experience, gather
     from .learning.learner import Learner
     from .learning.update import Updater
+    from .models.checkpoint import load_state, newest_checkpoint, save_checkpoint
+    from .models.loading import CausalLM, load_model, load_tokenizer
     from .models.tiny import write_tiny_policy
-    from .recipes import Algorithm, Inputs, Recipe, UnknownRecipe, load_recipe, recipe_names
+    from .recipes.algorithm import Algorithm
+    from .recipes.inputs import Inputs
+    from .recipes.recipe import Recipe, UnknownRecipe, load_recipe, recipe_names
     from .recipes.resolution import resolve
-    from .rollout import Collector, EnvSource, EpisodeScorer, Group, open_source
     from .rollout.batch import Batch
-    from .run.checkpoint import load_state, newest_checkpoint, save_checkpoint
+    from .rollout.collect import Collector, Group
+    from .rollout.scoring import EpisodeScorer
+    from .rollout.source import EnvSource, open_source
     from .run.folder import RunFolder
     from .setup import Parts, assemble
     from .sft import run_sft
@@ -86,19 +91,24 @@ __getattr__, __dir__ = lazy_exports(
     {
         ".config": "AsyncConfig EvalConfig LocalConfig ModelConfig RewardConfig RolloutConfig "
         "RunConfig SFTConfig TrainConfig TrainerConfig VLLMConfig",
-        ".engines": "CausalLM LocalEngine load_model load_tokenizer",
-        ".rollout.batch": "Batch",
+        ".engines.local": "LocalEngine",
         ".learning.experience": "Experience gather",
         ".learning.learner": "Learner",
         ".learning.update": "Updater",
-        ".recipes": "Algorithm Inputs Recipe UnknownRecipe load_recipe recipe_names",
+        ".models.loading": "CausalLM load_model load_tokenizer",
+        ".models.tiny": "write_tiny_policy",
+        ".recipes.algorithm": "Algorithm",
+        ".recipes.inputs": "Inputs",
+        ".recipes.recipe": "Recipe UnknownRecipe load_recipe recipe_names",
         ".recipes.resolution": "resolve",
-        ".rollout": "Collector EnvSource EpisodeScorer Group open_source",
-        ".run.checkpoint": "load_state newest_checkpoint save_checkpoint",
+        ".rollout.batch": "Batch",
+        ".rollout.collect": "Collector Group",
+        ".rollout.scoring": "EpisodeScorer",
+        ".rollout.source": "EnvSource open_source",
+        ".models.checkpoint": "load_state newest_checkpoint save_checkpoint",
         ".run.folder": "RunFolder",
         ".setup": "Parts assemble",
         ".sft": "run_sft",
-        ".models.tiny": "write_tiny_policy",
         ".train": "TrainResult Watcher run_training",
     },
 )

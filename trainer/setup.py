@@ -5,46 +5,63 @@ spent.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ludus.agent import Engine, EpisodeLimits, Sampling, TokenPolicy
+from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.errors import ConfigError
 
 from .config import RolloutConfig, TrainConfig
-from .engines import load_images, load_tokenizer
-from .engines.open_engine import EngineStart, open_engine
 from .engines.policy_text import EngineText, hand_over
 from .learning.credit import Scores
 from .learning.learner import Learner
 from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
-from .models.chat_template import open_chat
+from .models.checkpoint import load_state
 from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
 from .models.images import ImageReader
+from .models.loading import load_images, load_tokenizer, open_chat
 from .models.model_paths import locate_model
-from .plan.idle import idle_settings
-from .ranks import current_ranks, make_learner, make_updater, open_ranks, opening
+from .open_engine import EngineStart, check_context, open_engine
 from .ranks.control import Follower
+from .ranks.launch import (
+    current_ranks,
+    make_learner,
+    make_updater,
+    open_ranks,
+    opening,
+    restore_learner,
+)
 from .ranks.updater import follow
-from .recipes import Algorithm, Recipe, UpdatePlan, load_recipe, plan_updates, resolve
-from .recipes.resolution import corrected, told_correction
-from .rollout import Collector, EnvSource, EpisodeScorer, PlayBounds, open_source
-from .rollout.context_check import check_context
-from .rollout.scoring import open_verifiers
+from .recipes.algorithm import Algorithm
+from .recipes.effects import idle_settings
+from .recipes.recipe import Recipe, load_recipe
+from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, told_correction
+from .rollout.collect import Collector, Drawing, Group, PlayBounds
+from .rollout.scoring import EpisodeScorer, open_verifiers
+from .rollout.source import EnvSource, open_source
+from .rollout.stages import Stages
 from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
 from .run.changes import keep_recipe, refuse_changes
-from .run.checkpoint import load_state
 from .run.claim import RunClaim
 from .run.folder import RunFolder
 from .run.report import keep_judges, unmeasured
+from .stream.accounts import FILE, Accounts
+from .stream.plan import StreamPlan
 from .stream.state import StreamState
+from .stream.stream import RolloutStream
+
+MAX_REFILLS = 4
+"""Largest number of batches by which a recipe with `sampling.refill` may replace what its filter
+drops in a step.
+"""
 
 
 @dataclass
@@ -265,7 +282,7 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     tracker = None if tracking is None else SuccessTracker(tracking)
     updater = _updater(config, algorithm, learner, tracker, plan)
     if start is not None:  # after the updater, as rank 0 does: both are made by all ranks together
-        learner.restore(load_state(start)["learner"], start)
+        restore_learner(learner, load_state(start)["learner"], start)
     return updater
 
 
@@ -306,7 +323,7 @@ def _restore(start: Path, updater: Updater, tasks: Tasks) -> StreamState:
             f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
             "from it with --model.path instead"
         )
-    updater.learner.restore(state["learner"], start)
+    restore_learner(updater.learner, state["learner"], start)
     # a checkpoint of an older version has none
     updater.entropy.coefficient = state.get("entropy_coefficient", updater.entropy.coefficient)
     tasks.restore(stream.tasks)
@@ -438,3 +455,47 @@ def follow_training(config: TrainConfig) -> None:
         start = order.arguments["start"]
         updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
         follow(ranks, updater)
+
+
+def open_stream(
+    parts: Parts, *, stages: Stages, done: Callable[[Episode], None] | None
+) -> RolloutStream:
+    """Open the stream of a run, where its checkpoint has left it.
+
+    Args:
+        parts: the parts of the run.
+        stages: is told where each rollout stands.
+        done: called with each finished episode.
+    """
+    config, collector, updater = parts.config, parts.collector, parts.updater
+    rollout, overlap = config.rollout, config.overlap
+    plan = StreamPlan(
+        groups=rollout.tasks_per_step,
+        group_size=rollout.group_size,
+        steps=config.steps,
+        max_staleness=overlap.max_staleness,
+        deadline=overlap.deadline,
+        deadline_s=overlap.deadline_s,
+        late=overlap.late,
+        min_group=overlap.min_group,
+        concurrency=rollout.concurrency,
+        refills=MAX_REFILLS,
+        outage_s=overlap.outage_s,
+    )
+
+    def passes(group: Group) -> bool:
+        return bool(updater.passing([group]))
+
+    stream = RolloutStream(
+        partial(collector.play, drawing=Drawing(group_size=rollout.group_size, seed=config.seed)),
+        parts.tasks,
+        plan,
+        Accounts(parts.folder.lines(FILE), rollout.group_size),
+        version=parts.first_step,
+        passes=passes if updater.algorithm.recipe.sampling.refill else None,
+        stages=stages,
+        done=done,
+    )
+    if parts.stream_state is not None:
+        stream.restore(parts.stream_state)
+    return stream

@@ -29,17 +29,16 @@ from ludus.metrics import read_metrics
 from ludus.wire.address import parse_served
 
 from .config import SFTConfig
-from .engines import load_images, load_tokenizer
 from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
 from .learning.reader import ReadingOptions
-from .models.chat_template import open_chat
+from .models.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
 from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import tiny_or_folder
 from .rollout.batch import Batch, as_row, pad
 from .rollout.demonstrations import ExpertPolicy, demonstrate
 from .run.changes import refuse_changes
-from .run.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
 from .run.claim import RunClaim
 from .run.folder import RunFolder
 from .run.saver import shielded
@@ -137,7 +136,7 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
                 f"{str(start)!r} was not written by ludus sft; start from it with --model.path "
                 "instead"
             )
-        learner.restore(state, start)
+        learner.restore(state)
         losses.extend(row["loss"] for row in read_metrics(folder.path / "metrics.jsonl"))
     context = make_context(config.context)
     stack.push_async_callback(context.close)

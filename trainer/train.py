@@ -18,11 +18,10 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
-from .engines.open_engine import engine_numbers, sampled_here
 from .learning.experience import gather
-from .ranks import ending_with_ranks
-from .rollout import Group
-from .rollout.collect import refuse_failure, solved
+from .open_engine import engine_numbers, sampled_here
+from .ranks.launch import ending_with_ranks
+from .rollout.collect import Group, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool
@@ -30,9 +29,8 @@ from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
 from .run.saver import LearnedPolicy, Saver, shielded
-from .setup import Parts, assemble
+from .setup import Parts, assemble, open_stream
 from .stream.accounts import FateOf, fates_of_step
-from .stream.open_stream import open_stream
 from .stream.watchdog import Watchdog
 
 

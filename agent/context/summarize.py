@@ -37,7 +37,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from ludus.errors import ConfigError, RemoteError
-from ludus.llm import ChatClient
+from ludus.llm.client import ChatClient
 from ludus.messages import Message, system, user
 
 from ..chat import ChatFormat

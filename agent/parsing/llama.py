@@ -141,13 +141,13 @@ class Llama3PythonicFormat:
         if not _begins_list(body, tools):
             return Message(role=Role.ASSISTANT, content=text)
         try:
-            calls = _read_list(body.text)
+            calls = read_list(body.text)
         except UnreadableLiteral as error:
             calls = [ToolCall(name="", id="call_0", error=str(error))]
             # Perhaps somebody else's words, which the policy made up, begin after the list.
             for head in own_beginnings(body.text):
                 with suppress(UnreadableLiteral):
-                    calls = _read_list(without_ends(head))
+                    calls = read_list(without_ends(head))
                     break
         if not complete:  # the turn was cut off, so the last call may be unfinished
             calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
@@ -203,13 +203,13 @@ def _is_list(text: str) -> bool:
     if _FIRST_CALL.match(body.text) is None:
         return False
     try:
-        return not any(call.error for call in _read_list(body.text))
+        return not any(call.error for call in read_list(body.text))
     except UnreadableLiteral:
         return False
 
 
-def _read_list(body: str) -> list[ToolCall]:
-    """Return the calls of a list, or of calls without brackets.
+def read_list(body: str, identity: str = "call_0") -> list[ToolCall]:
+    """Return the calls of a list, or of calls without brackets, whose ids count on from `identity`.
 
     Raises:
         UnreadableLiteral: the text is not a list in Python syntax, or has more than `MAX_CALLS`.
@@ -224,7 +224,8 @@ def _read_list(body: str) -> list[ToolCall]:
         raise UnreadableLiteral("not a Python list of calls")
     if len(tree.elts) > MAX_CALLS:
         raise UnreadableLiteral(f"{len(tree.elts)} calls; at most {MAX_CALLS} are read")
-    return [_read_call(node, f"call_{index}", names) for index, node in enumerate(tree.elts)]
+    first = int(identity.rpartition("_")[2])
+    return [_read_call(node, f"call_{n}", names) for n, node in enumerate(tree.elts, first)]
 
 
 _STRING_OR_NAME = re.compile(

@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
@@ -43,15 +43,30 @@ class HermesFormat:
 
     name = "hermes"
     opening, closing = "<tool_call>", "</tool_call>"
+    beginning = ""
+    """A pattern of what begins a call, where models write other marks too than `opening`."""
+    signs: ClassVar[tuple[str, ...]] = ()
+    """Marks by which a model whose template shows no call is known as one of this format: all are
+    tokens of the model, or stand in the template.
+    """
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         read = partial(self._read, complete=complete)
-        return scan(text, lambda text, start: text.find(self.opening, start), read)
+
+        def find(text: str, start: int) -> int:
+            match = self._pattern.search(text, start)
+            return -1 if match is None else match.start()
+
+        return scan(text, find, read)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
         return "\n".join(f"{self.opening}\n{as_json(call)}\n{self.closing}" for call in calls)
+
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self.beginning or re.escape(self.opening))
 
     def _read(
         self, text: str, start: int, identity: str, *, complete: bool
@@ -59,11 +74,14 @@ class HermesFormat:
         """Return the calls between the tags that begin at `start`, and the position to continue
         at.
         """
-        decoded, end, fault = _objects(text, start + len(self.opening))
+        opening = self._pattern.match(text, start)
+        assert opening is not None
+        decoded, end, fault = _objects(text, opening.end())
+        # Without a closing mark the JSON ends the call.
         closing = text.find(self.closing, end)
-        if not fault and text.startswith(self.opening, end):  # the next call begins
+        if not fault and self._pattern.match(text, end):  # the next call begins
             return numbered(decoded, identity), end
-        if closing < 0 and not complete:
+        if not complete and (closing < 0 or (fault and not self.closing)):
             fault = CUT
         elif not fault and text[end : closing if closing >= 0 else len(text)].strip():
             fault = f"text after the call's JSON: {text[end : end + 40].strip()!r}"

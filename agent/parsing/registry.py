@@ -20,6 +20,7 @@ from .glm import Glm4Format
 from .harmony import HarmonyFormat
 from .kimi import KimiK2Format
 from .llama import Llama3JsonFormat, Llama3PythonicFormat
+from .marked_lists import Granite3Format, Lfm2Format, NemotronFormat, Phi4MiniFormat
 from .minimax import MiniMaxM1Format, MiniMaxM2Format
 from .mistral import MistralV3Format, MistralV11Format
 from .protocol import ToolFormat
@@ -31,7 +32,8 @@ _SHIPPED: tuple[type[ToolFormat], ...] = (
     HermesFormat, Qwen3CoderFormat, Llama3JsonFormat, Llama3PythonicFormat, TagFormat,
     HarmonyFormat, DeepSeekV3Format, DeepSeekV31Format, DeepSeekV32Format, DeepSeekV4Format,
     Glm4Format, KimiK2Format, MistralV3Format, MistralV11Format, FunctionGemmaFormat,
-    Gemma3Format, Gemma4Format, MiniMaxM1Format, MiniMaxM2Format,
+    Gemma3Format, Gemma4Format, MiniMaxM1Format, MiniMaxM2Format, Phi4MiniFormat,
+    Granite3Format, NemotronFormat, Lfm2Format,
 )  # fmt: skip
 TOOL_FORMATS: dict[str, type[ToolFormat]] = {shipped.name: shipped for shipped in _SHIPPED}
 """The formats that are shipped or registered, by name."""

@@ -11,7 +11,8 @@ value is a string, the tag decides. A closing tag ends a value only if another a
 of the call, follows, because values may be code that contains the tag.
 
 A value whose closing tag is missing ends where the parsers of vLLM and SGLang end it: before the
-next argument, before the end of the call, or with the turn.
+next argument, or before the end of the call. The end of the turn ends no value, though it does in
+those parsers: nothing tells `false` from half of a longer word, and a call may delete.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class _Body:
         if closed is not None:
             return self.arguments, closed.end()
         has_ended = self._next() == len(self.text)
-        if has_ended and self.complete:
+        if has_ended and self.complete and self.arguments:
             return self.arguments, len(self.text)
         reason = "the function is not closed" if has_ended else self.grammar.form
         raise UnreadableCall(reason, self.position, unclosed=True)
@@ -213,10 +214,7 @@ class _Body:
             return first_closing.start(), first_closing.end()
         if call_end >= 0:
             return call_end, call_end
-        if not self.complete:
-            reason = f"the parameter {key!r} is not closed"
-            raise UnreadableCall(reason, start, unclosed=True)
-        return len(self.text), len(self.text)
+        raise UnreadableCall(f"the parameter {key!r} is not closed", start, unclosed=True)
 
     def _begins_the_next(self, mark: re.Match[str], key: str, start: int) -> bool:
         """Return whether an argument that begins inside a value is the next of this call.

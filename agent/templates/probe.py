@@ -35,7 +35,7 @@ from .fallbacks import (
     TemplateReport,
     as_template_message,
 )
-from .text import FROZEN, TemplateRefused, apply_template
+from .text import FROZEN, TemplateRefused, apply_template, source_of
 
 
 def roles_of(case: Case) -> str:
@@ -179,7 +179,7 @@ def probe(
     Args:
         tokenizer: the tokenizer with its chat template, or a `TemplateTokenizer`.
         wanted_format: name of the tool format; "auto" takes the format that reads the calls as the
-            template writes them, or hermes.
+            template writes them, else one whose signs the model bears, or hermes.
         origin: where the template is from, for the report.
         stop_ids: end tokens of the model's generation config.
         shows_images: whether images reach the model, which needs a processor.
@@ -319,6 +319,11 @@ class _Probe:
             names = [DEFAULT_FORMAT, *(name for name in TOOL_FORMATS if name != DEFAULT_FORMAT)]
             formats = map(tool_format, names)
             self.format = next(filter(self._reads_calls, formats), self.format)
+            if not self._turns_with_calls():
+                # The template shows no call, and the model may bear the signs of a format all the
+                # same: Granite 3, Phi-4-mini and the first LFM2 do.
+                formats = map(tool_format, names)
+                self.format = next(filter(self._has_signs, formats), self.format)
         # A template whose calls the tool format does not read has lost them (decision 0520), so
         # that calls and tools are both written as text. `foreign` holds this reason.
         foreign = ""
@@ -415,6 +420,13 @@ class _Probe:
     def _reads_calls(self, candidate: ToolFormat) -> bool:
         """Return whether a format reads the call as the template writes a call."""
         return any(_reads(candidate, turn) for turn in self._turns_with_calls())
+
+    def _has_signs(self, candidate: ToolFormat) -> bool:
+        """Return whether the signs of a format are tokens of the model or in the template."""
+        signs: Sequence[str] = getattr(candidate, "signs", ())
+        tokens = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
+        source = source_of(self.tokenizer) or ""
+        return bool(signs) and all(sign in tokens or sign in source for sign in signs)
 
     def _turns_with_calls(self) -> list[str]:
         """Return the assistant's turn with a call in it as the template writes that turn, in each

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.wire.server import HttpServer
 
 from .connect import RemoteServer, connect

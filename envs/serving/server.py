@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import LudusError, UnknownEnv
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.wire.address import refuse_repeated
 from ludus.wire.faults import Fault, fault_of, status_of
 from ludus.wire.prometheus import ServerMetrics

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer, WorkerPart
+from ludus.isolation.part import Answer, WorkerPart
 from ludus.wire.codec import Format, encode
 from ludus.wire.faults import Fault
 

@@ -17,16 +17,9 @@ from functools import partial
 
 import msgspec
 
-from ludus.isolation import (
-    Answer,
-    CallFailed,
-    CallLate,
-    WorkerEnd,
-    WorkerGroup,
-    WorkerLimits,
-    WorkerLost,
-    WorkerProcess,
-)
+from ludus.isolation.group import WorkerGroup, WorkerLimits
+from ludus.isolation.part import Answer
+from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, Refused, error_of, status_of
 from ludus.wire.prometheus import ServerMetrics

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ludus.errors import BudgetExceeded, ConfigError, RequestTimeout
-from ludus.llm import ChatClient, TokenBudget
+from ludus.llm.client import ChatClient
+from ludus.llm.limits import TokenBudget
 from ludus.messages import Message
 from ludus.wire.client import RetryPolicy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict, Unpack, cast
 
 from ludus.errors import ConfigError
-from ludus.llm import TokenBudget
+from ludus.llm.limits import TokenBudget
 
 from .caller import JudgeCaller, JudgeServer
 from .card import read_card

@@ -36,6 +36,11 @@ such a gold has not solved the task, so that equal text proves nothing.
 # Hints that a gold may be a chemical formula, which is then compared as such.
 _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
+# `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
+_OPTION = re.compile(
+    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}|\([A-J]\)(?=\s|\\ ))"
+    r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^-])"
+)
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
     r"\b(?:twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
@@ -174,6 +179,8 @@ def decide(
         # The letters decide nothing: compare with the text of the gold's option instead.
         if choice.option:
             return decide(choice.option, answer, conventions, deep=deep)
+    if not _OPTION.match(cleaned_gold):
+        cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
 
 

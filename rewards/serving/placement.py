@@ -19,15 +19,8 @@ from typing import Any, Protocol
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.isolation import (
-    AnyWorker,
-    CallFailed,
-    CallLate,
-    NoFreeWorker,
-    WorkerEnd,
-    WorkerLimits,
-    WorkerLost,
-)
+from ludus.isolation.group import AnyWorker, NoFreeWorker, WorkerLimits
+from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, encode
 from ludus.wire.prometheus import ServerMetrics

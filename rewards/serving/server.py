@@ -13,7 +13,7 @@ from functools import cache, partial
 import msgspec
 
 from ludus.errors import ConfigError, LudusError, UnknownVerifier
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission

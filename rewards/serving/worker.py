@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.isolation import Answer, WorkerPart
+from ludus.isolation.part import Answer, WorkerPart
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -26,6 +27,13 @@ _GONE = (404, 409)
 _NEEDED = {"MemoryLimit": "memory", "PidsLimit": "the number of processes"}
 
 
+GVISOR_RECOMMENDED = "20240101"
+"""The oldest recommended release of gVisor: its platform is systrap, not ptrace.
+
+Release 20221219 is tested.
+"""
+
+
 class EngineFault(Exception):
     """The engine refused or did not answer: an infrastructure fault, never a program's."""
 
@@ -37,7 +45,11 @@ class DockerEngine:
         self.host = host
         self._version = version
         self.description = f"Docker {info['ServerVersion']}, {info['Driver']}"
-        self.runtimes = sorted(info.get("Runtimes") or {})
+        self.runtimes: dict[str, str] = {
+            name: str(runtime.get("path", ""))
+            for name, runtime in (info.get("Runtimes") or {}).items()
+        }
+        """The program of each OCI runtime, by name."""
         options = " ".join(info.get("SecurityOptions") or [])
         self.maps_users = "name=userns" in options or "name=rootless" in options
         """Whether the engine remaps user ids, so that containers have only a small range of ids."""
@@ -76,6 +88,21 @@ class DockerEngine:
         if missing:
             raise ConfigError(f"the Docker engine cannot bound {' and '.join(missing)} here")
         return cls(host, version, info)
+
+    def describe_runtime(self, name: str) -> str:
+        """Return the name and version of a runtime; for an old gVisor, with a word of advice."""
+        try:
+            program = [self.runtimes[name], "--version"]
+            shown = subprocess.run(program, capture_output=True, text=True, timeout=CALL_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError):
+            return name
+        version = shown.stdout.partition("\n")[0]
+        release = re.search(r"\d{8}", version)
+        if "runsc" not in version or not release or release[0] >= GVISOR_RECOMMENDED:
+            return f"{name} ({version})"
+        return (
+            f"{name} ({version}; for tenants a release of {GVISOR_RECOMMENDED} or later is better)"
+        )
 
     def create(self, config: dict[str, object]) -> str:
         """Make a container and return the id."""

@@ -122,7 +122,7 @@ class DockerSandbox(SlotSandbox):
         """
         engine = await asyncio.to_thread(DockerEngine.connect, docker_host)
         if runtime and runtime not in engine.runtimes:
-            runtimes = ", ".join(engine.runtimes)
+            runtimes = ", ".join(sorted(engine.runtimes))
             raise ConfigError(f"the Docker engine has no runtime {runtime!r}; it has: {runtimes}")
         try:
             await asyncio.to_thread(engine.remove_leftovers)
@@ -138,7 +138,8 @@ class DockerSandbox(SlotSandbox):
         shows = "this machine's programs" if image.is_host else f"the image {image.name}"
         reason = image.interpreter.reason
         interpreter = f", with this interpreter ({reason})" if reason else ""
-        runtime = f", runtime {self._runtime}" if self._runtime else ""
+        name = self._runtime
+        runtime = f", runtime {self._engine.describe_runtime(name)}" if name else ""
         return [f"{self._engine.description}{runtime}; containers show {shows}{interpreter}"]
 
     def _make(self, kind: str, number: int) -> Slot:

@@ -49,7 +49,7 @@ class ContainerSupervisor:
         """The container's first process, which is the slot."""
         return self._pid
 
-    def kill(self) -> None:
+    def end(self) -> None:
         """Kill the first process, which ends all others of the container."""
         if self._process < 0:
             return

@@ -119,6 +119,17 @@ def waited_s(pids: list[int]) -> float:
     return waited
 
 
+def runnable(pids: list[int]) -> int:
+    """Return how many threads of the processes have a core or want one."""
+    count = 0
+    for pid in pids:
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                status = Path(f"/proc/{pid}/task/{task}/stat").read_bytes()
+                count += status.rpartition(b")")[2].split()[0] == b"R"
+    return count
+
+
 def shared_out(pids: list[int]) -> int:
     """Return the memory of the processes in bytes, each shared page counted once in all.
 

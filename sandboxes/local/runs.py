@@ -34,12 +34,16 @@ run.
 """
 
 _FIRST_LOOK_S = 0.005
+_DISK_SHARE = 0.1
+"""The part of a core that the driver may spend to look at a work directory without a file system of
+its own.
+"""
 _LOOK_EVERY_S = 0.25
 _SHORTEST_LOOK_S = 0.02
 _PATIENCE = 8.0
 """A run that is kept waiting for a core is given up after this many times its wall limit."""
 
-_CLEARING_TIMEOUT_S = 30.0
+_CLEARING_TIMEOUT_S = 10.0
 """Seconds that a slot may take to clean up after a run before the slot is given up."""
 
 _READ_BYTES = 1 << 18
@@ -159,6 +163,15 @@ class RunSlot(Protocol):
         """Return what the processes of the present run have used."""
         ...
 
+    @property
+    def watches_disk(self) -> bool:
+        """Whether nothing but the driver bounds what runs write."""
+        ...
+
+    def fills_disk(self) -> bool:
+        """Return whether the work directory holds more than a run may write."""
+        ...
+
     def processes(self) -> list[int]:
         """Return the pids of the present run."""
         ...
@@ -179,7 +192,8 @@ class Run:
         self.detail = ""
         self.timer: asyncio.TimerHandle | None = None
         self.begun = False
-        self.cpu_before = 0.0
+        self.cpu_before = self.tree_cpu_s = self.last_cpu_s = 0.0
+        self.next_disk_look = 0.0
         self.own_cpu_s: dict[tuple[int, int], float] = {}
         self.ended = 0.0
 
@@ -243,37 +257,27 @@ class Run:
             return
         elapsed = time.monotonic() - self.started
         limits = self.limits
-        tree = None if self.slot.group else self.slot.look()
-        cpu = self.slot.group.cpu_s() - self.cpu_before if self.slot.group else 0.0
-        if tree:
-            # When a process ends and its parent does not wait for it, its time appears nowhere in
-            # /proc any more, so the last figure seen for each process is kept.
-            self.own_cpu_s.update(tree.own_cpu_s)
-            cpu = max(tree.cpu_s, sum(self.own_cpu_s.values()))
+        cpu, problem = self._used()
         left_s = limits.timeout_s - elapsed
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
-        # The first figure counts shared pages once per process. Only if that exceeds the limit is
-        # the second computed, which shares them out and takes longer.
-        elif tree and tree.memory_bytes > limits.memory_bytes < process_tree.shared_out(
-            self.slot.processes()
-        ):
-            self.stop(ExecutionStatus.OOM, f"used more than {limits.memory_bytes} bytes of memory")
-        elif tree and tree.processes > MAX_PROCESSES:
-            self.stop(
-                ExecutionStatus.ERROR, f"started more than {MAX_PROCESSES} processes and threads"
-            )
+        elif problem:
+            self.stop(*problem)
         elif left_s <= 0:
             # Time spent ready to run but without a core is the machine's doing, and extends the
             # wall limit (decision 0401). A run that has had its time ends as TIMEOUT; a run that
             # has waited too long for a core ends as INFRA_ERROR.
             waited = 0.0
-            if cpu < self.limits.timeout_s:
-                waited = process_tree.waited_s(self.slot.processes())
-            left_s = self.limits.timeout_s - (elapsed - waited)
-            if left_s <= 0.01 * self.limits.timeout_s:
-                self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {self.limits.timeout_s:g} s")
-            elif elapsed > _PATIENCE * self.limits.timeout_s:
+            if cpu < limits.timeout_s:
+                pids = self.slot.processes()
+                waited = process_tree.waited_s(pids)
+                # Of `n` threads that want a core, each waits for the others of the same run.
+                cores, wanting = len(os.sched_getaffinity(0)), process_tree.runnable(pids)
+                waited -= elapsed * max(0.0, 1 - cores / max(wanting, 1))
+            left_s = limits.timeout_s - (elapsed - max(waited, 0.0))
+            if left_s <= 0.01 * limits.timeout_s:
+                self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {limits.timeout_s:g} s")
+            elif elapsed > _PATIENCE * limits.timeout_s:
                 reason = (
                     f"of {elapsed:.1f} s it waited {waited:.1f} s for a core: an overloaded machine"
                 )
@@ -281,8 +285,40 @@ class Run:
         if not self.verdict:
             # The CPU limit cannot be reached before all cores together have used what is left.
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))
-            often = _LOOK_EVERY_S if self.slot.group else _SHORTEST_LOOK_S
+            counted = self.slot.group and not self.slot.watches_disk
+            often = _LOOK_EVERY_S if counted else _SHORTEST_LOOK_S
             self.timer = self.loop.call_later(max(0.001, min(left_s, soon, often)), self._look)
+
+    def _used(self) -> tuple[float, tuple[ExecutionStatus, str] | None]:
+        """Return the CPU seconds that the run has used, and the limit other than of time that it
+        exceeds.
+        """
+        problem: tuple[ExecutionStatus, str] | None = None
+        started = time.monotonic()
+        if self.slot.watches_disk and started >= self.next_disk_look:
+            if self.slot.fills_disk():
+                problem = ExecutionStatus.ERROR, "wrote more files or bytes than a run may"
+            now = time.monotonic()
+            self.next_disk_look = now + (now - started) / _DISK_SHARE
+        if self.slot.group:
+            return self.slot.group.cpu_s() - self.cpu_before, problem
+        tree, memory_bytes = self.slot.look(), self.limits.memory_bytes
+        # When a process ends and its parent does not wait for it, its time appears nowhere in /proc
+        # any more. So the last figure seen for each process is kept, and what all have used
+        # together never falls.
+        self.own_cpu_s.update(tree.own_cpu_s)
+        self.tree_cpu_s += max(0.0, tree.cpu_s - self.last_cpu_s)
+        self.last_cpu_s = tree.cpu_s
+        # The first figure counts shared pages once per process. Only if that exceeds the limit is
+        # the second computed, which shares them out and takes longer.
+        if tree.memory_bytes > memory_bytes < process_tree.shared_out(self.slot.processes()):
+            problem = ExecutionStatus.OOM, f"used more than {memory_bytes} bytes of memory"
+        elif tree.processes > MAX_PROCESSES:
+            problem = (
+                ExecutionStatus.ERROR,
+                f"started more than {MAX_PROCESSES} processes and threads",
+            )
+        return max(self.tree_cpu_s, sum(self.own_cpu_s.values())), problem
 
     def _has_begun(self) -> bool:
         """Return whether the slot has read the request; until then the run is charged no time.

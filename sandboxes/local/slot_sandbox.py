@@ -157,7 +157,17 @@ class SlotSandbox(Sandbox):
     @property
     def notes(self) -> list[str]:
         """Notes to the operator about weaker isolation, such as why control groups are missing."""
-        return [self.no_groups + "; using resource limits and a watcher"] if self.no_groups else []
+        return [f"a development tier: {self.development}"] if self.development else []
+
+    @property
+    def development(self) -> str:
+        """Why this is a tier for development, which no server chooses on its own; else "".
+
+        Without control groups, memory and CPU time are watched and not bounded.
+        """
+        if self._tier == UNSAFE:
+            return "it does not isolate"
+        return f"{self.no_groups}; using resource limits and a watcher" if self.no_groups else ""
 
     def pool(self, kind: str = LIGHT) -> SlotPool:
         """Return the pool of a kind of slot, in which slots are started on demand."""

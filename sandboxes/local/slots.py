@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ..guest.run.plan import JailPlan
+from ..guest.run import emptying
+from ..guest.run.plan import LANDLOCK, JailPlan
 from ..guest.run.request import Request, send
 from ..guest.run.slot import ORDER, READY
 from ..protocol import Limits
@@ -200,6 +201,16 @@ class Slot:
         """Return what the processes of the present run have used."""
         return process_tree.usage(self.processes())
 
+    @property
+    def watches_disk(self) -> bool:
+        """Whether nothing but the driver bounds what runs write."""
+        return self.plan.tier == LANDLOCK
+
+    def fills_disk(self) -> bool:
+        """Return whether the work directory holds more than a run may write."""
+        plan = self.plan
+        return emptying.holds_more(plan.work, plan.disk_inodes, plan.disk_bytes)
+
     def processes(self) -> list[int]:
         """Return the pids of the present run."""
         # The slot is the supervisor's only child, so it comes first; a run is below the slot.
@@ -228,7 +239,7 @@ class Slot:
     def _lose(self, reason: str = "") -> None:
         self.alive = False
         self._loop.remove_reader(self._control)
-        self._supervisor.kill()
+        self._supervisor.end()
         if self._waiter and not self._waiter.done():
             self._waiter.set_exception(SlotLost(f"the slot ended during the run {reason}".rstrip()))
 
@@ -241,7 +252,7 @@ class Slot:
             self._loop.remove_reader(self._control)
             self._control.close()
             self._requests.close()
-            self._supervisor.kill()
+            self._supervisor.end()
             await _until(lambda: self._supervisor.poll() is not None)
         if self.group:
             group = self.group

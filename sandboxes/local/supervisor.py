@@ -35,10 +35,8 @@ class Supervisor(Protocol):
         """The pid of the supervisor, in the pid namespace of the driver."""
         ...
 
-    def kill(self) -> None:
-        """Kill the supervisor and all processes of the slot, without waiting. A second call does
-        nothing.
-        """
+    def end(self) -> None:
+        """Have all processes of the slot ended, without waiting. A second call does nothing."""
         ...
 
     def poll(self) -> int | None:
@@ -46,26 +44,32 @@ class Supervisor(Protocol):
         ...
 
 
+class Process(subprocess.Popen[bytes]):
+    """A process of this interpreter outside every slot, such as the supervisor of a slot."""
+
+    def end(self) -> None:
+        """Ask the process to end, which ends its slot first. A second call does nothing."""
+        self.terminate()
+
+
 def pair() -> tuple[socket.socket, socket.socket]:
     """Return the two ends of a connected Unix socket that preserves message boundaries."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def spawn(
-    control: socket.socket, requests: socket.socket, python: str = PYTHON
-) -> subprocess.Popen[bytes]:
+def spawn(control: socket.socket, requests: socket.socket, python: str = PYTHON) -> Process:
     """Start the supervisor of a slot, which inherits these two sockets and no other descriptor."""
     return start("run.launch", control, requests, python=python)
 
 
-def start(module: str, *lines: socket.socket, python: str = PYTHON) -> subprocess.Popen[bytes]:
+def start(module: str, *lines: socket.socket, python: str = PYTHON) -> Process:
     """Start a process that runs `main` of the module `guest.<module>` with the given sockets.
 
     The process inherits no other descriptors but these, gets a fixed environment, and leads a
     session of its own.
     """
     numbers = [line.fileno() for line in lines]
-    return subprocess.Popen(
+    return Process(
         [python, "-I", "-S", "-E", "-c", _BOOT, GUEST_PARENT, module, *map(str, numbers)],
         env={**policy.ENVIRONMENT, "LD_BIND_NOW": "1"},
         pass_fds=numbers,

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -28,9 +28,9 @@ from ..languages import UnknownLanguage
 from ..local.slot_pool import default_size
 from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import SlotLost
-from ..network import NetworkPolicy
-from ..open import open_sandbox
+from ..open import open_with
 from ..protocol import Execution, Limits, Program, Sandbox
+from ..settings import DEFAULTS, SandboxSettings
 from .sandbox_wire import Bounds, ExecuteBody, GradeBody
 
 _SMOOTHING = 0.1
@@ -185,21 +185,6 @@ MIN_SLOTS = 2
 CLOSE_TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class SandboxChoice:
-    """Which sandbox a server opens."""
-
-    tier: str | None = None
-    """The name of the tier; by default the strongest that works."""
-    image: str | None = None
-    """The image of the tier `docker`."""
-    network: NetworkPolicy | None = None
-    """What programs that run with `network=True` may reach."""
-
-
-STRONGEST = SandboxChoice()
-
-
 class Runner:
     """Opens a sandbox and runs work in order of arrival.
 
@@ -212,7 +197,8 @@ class Runner:
 
     def __init__(
         self,
-        choice: SandboxChoice = STRONGEST,
+        tier: str | None = None,
+        settings: SandboxSettings = DEFAULTS,
         *,
         slots: int | None = None,
         bounds: Bounds | None = None,
@@ -221,7 +207,7 @@ class Runner:
         self.bounds = bounds or Bounds()
         self.slots = max(MIN_SLOTS, slots or default_size())
         self.gate = Gate(self.slots, max_waiting=self.bounds.max_queue)
-        self._choice = choice
+        self._tier, self._settings = tier, settings
         self._sandbox = sandbox
         self._metrics: SandboxMetrics | None = None
 
@@ -247,12 +233,8 @@ class Runner:
         self._metrics.watch("sandbox_slots_busy", "Slots in use", lambda: self.gate.busy)
         self._metrics.watch("sandbox_waiting", "Waiting for a slot", lambda: self.gate.waiting)
         if self._sandbox is None:
-            self._sandbox = await open_sandbox(
-                self._choice.tier,
-                size=self.slots,
-                image=self._choice.image,
-                network=self._choice.network,
-            )
+            settings = replace(self._settings, size=self.slots, for_tenants=True)
+            self._sandbox = await open_with(self._tier, settings)
         if isinstance(self._sandbox, SlotSandbox):
             try:
                 await self._sandbox.pool().warm()

@@ -21,8 +21,9 @@ from ..network import NetworkPolicy
 from ..open import refuse_unknown
 from ..protocol import Execution, Limits
 from ..repl.session import Session
+from ..settings import SandboxSettings
 from .repls import Repls, Snapshots
-from .runner import Runner, SandboxChoice
+from .runner import Runner
 from .sandbox_wire import (
     Bounds,
     CellBody,
@@ -274,6 +275,8 @@ class SandboxServeOptions(Bounds, frozen=True, kw_only=True, forbid_unknown_fiel
     """How many programs run at a time; by default twice the number of cores."""
     image: str | None = None
     """An image for the tier `docker`, which is then the default tier."""
+    runtime: str | None = None
+    """An OCI runtime for the tier `docker` (gVisor's "runsc"), which is then the default tier."""
     network: str | None = None
     """The hosts that programs with a network may reach ("example.org,*.example.net")."""
     fusion: bool = True
@@ -294,7 +297,8 @@ def sandbox_services(**arguments: object) -> list[Service]:
     bounds = Bounds(**{name: getattr(options, name) for name in Bounds.__struct_fields__})
     network = NetworkPolicy.parse(options.network) if options.network else None
     runner = Runner(
-        SandboxChoice(tier=options.tier, image=options.image, network=network),
+        options.tier,
+        SandboxSettings(image=options.image, runtime=options.runtime, network=network),
         slots=options.slots,
         bounds=bounds,
     )

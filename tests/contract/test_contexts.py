@@ -35,7 +35,7 @@ from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.messages import Message
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.rollout.batch import as_row
 

@@ -14,7 +14,7 @@ FOLDERS = ["agent", "envs", "rewards", "sandboxes", "trainer"]
 LIGHT = ["ludus.envs", "ludus.rewards", "ludus.agent", "ludus.sandboxes", "ludus.cli.main"]
 LAZY = [
     *("ludus.agent", "ludus.envs", "ludus.rewards", "ludus.sandboxes", "ludus.trainer"),
-    *("ludus.envs.outside", "ludus.llm", "ludus.trainer.recipes", "ludus.wire"),
+    *("ludus.envs.outside", "ludus.llm"),
 ]
 HEAVY = "torch", "transformers", "vllm", "datasets"
 DEPENDENCIES = ("aiohttp", "asyncio", "gymnasium", "httpx", "jinja2", "msgspec", "numpy", *HEAVY)

@@ -20,9 +20,10 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import UpdateSettings, load_recipe, merge, resolve
 from ludus.trainer.recipes.calls import NOT_OPTIONS
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe, merge
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 Fingerprint = tuple[float, ...]

@@ -8,7 +8,7 @@ import torch
 
 from ludus.agent import Sampling, Segment, Turn
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.tiny import build_model

@@ -89,7 +89,7 @@ def test_it_serves_the_6119_passages_of_2wiki() -> None:
         found = post(f"{url}/retrieve", body)["result"]
         assert found[0][0]["contents"].startswith('"Teutberga"\n')
         assert found[1][0]["contents"].startswith('"Theodred II (Bishop of Elmham)"\n')
-    from ludus.envs.families.search import corpus_index
+    from ludus.envs.families.search.retrievers import corpus_index
 
     assert len(corpus_index(process_line).documents) == 6119
 

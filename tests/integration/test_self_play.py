@@ -13,7 +13,7 @@ from ludus.envs import EnvSession, Task
 from ludus.envs.checks import check_env
 from ludus.messages import assistant
 from ludus.trainer.learning.experience import gather
-from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04_self_play.py"

@@ -30,7 +30,7 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout import scoring, source
 from ludus.trainer.run.notices import read_notices

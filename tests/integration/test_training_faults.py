@@ -30,10 +30,10 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.checkpoint import checkpoints
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout import scoring
-from ludus.trainer.run.checkpoint import checkpoints
 from ludus.trainer.run.notices import read_notices
 from ludus.trainer.run.report import write_report
 from ludus.trainer.train import run_training

@@ -32,11 +32,11 @@ from ludus.trainer.config import (
     TrainerConfig,
     VLLMConfig,
 )
-from ludus.trainer.engines import load_model
 from ludus.trainer.engines.pool import EnginePool
 from ludus.trainer.engines.vllm import ServerSite, VLLMEngine, start_vllm
 from ludus.trainer.engines.vllm.engine import Ignored
 from ludus.trainer.engines.vllm.served import mean_difference, scorer_of
+from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.models.weights import MemoryWeights
 from ludus.trainer.train import run_training

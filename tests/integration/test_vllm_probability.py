@@ -15,9 +15,9 @@ from ludus.agent.parsing import tool_format
 from ludus.rewards import Sample
 from ludus.rewards.learned.text.probability import ProbabilityReward, SelfAlignedReward
 from ludus.trainer.config import VLLMConfig
-from ludus.trainer.engines import load_model, load_tokenizer
 from ludus.trainer.engines.policy_text import EngineText, hand_over
 from ludus.trainer.engines.vllm import ServerSite, start_vllm
+from ludus.trainer.models.loading import load_model, load_tokenizer
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.models.weights import MemoryWeights
 

@@ -5,41 +5,47 @@ by `divide`; `*_weights` and `*_mask` correct and filter; `*_rewards` shape rewa
 [B, T] with `mask` 0/1 over trained tokens; `groups` and `rewards` are [B].
 """
 
-from .advantages import (
-    Holes,
-    compaction_advantages,
+from .advantages.group import (
     dr_grpo_advantages,
-    egae_advantages,
-    gae_advantages,
     gpg_advantages,
     grpo_advantages,
-    hapo_advantages,
     lite_ppo_advantages,
-    logit_gradient_proxy,
-    node_depths,
     opo_advantages,
-    otb_advantages,
     pass_at_k_advantages,
     reinforce_advantages,
+    remax_advantages,
+    rloo_advantages,
+    supo_advantages,
+)
+from .advantages.returns import (
+    Holes,
+    compaction_advantages,
+    egae_advantages,
+    gae_advantages,
     reinforce_pp_advantages,
     reinforce_pp_baseline_advantages,
-    remax_advantages,
     returns_to_go,
-    rloo_advantages,
+)
+from .advantages.segments import (
+    spo_chain_advantages,
+    spo_chain_segments,
+    spo_probability_mask,
+    vine_ppo_advantages,
+)
+from .advantages.single_stream import (
     single_stream_spo_advantages,
     single_stream_spo_memory,
     single_stream_spo_prior,
     single_stream_spo_sampling_weights,
     single_stream_spo_update,
-    spo_chain_advantages,
-    spo_chain_segments,
-    spo_probability_mask,
+)
+from .advantages.token_baseline import hapo_advantages, logit_gradient_proxy, otb_advantages
+from .advantages.tree import (
+    node_depths,
     spo_tree_advantages,
-    supo_advantages,
     tree_values,
     treepo_advantages,
     treepo_leaf_rewards,
-    vine_ppo_advantages,
 )
 from .aggregation import (
     AGGREGATIONS,
@@ -56,53 +62,56 @@ from .aggregation import (
     sequence_sum,
     token_mean,
 )
-from .corrections import (
-    Level,
+from .corrections.filters import (
     dppo_mask,
-    importance_weights,
-    mis_weights,
     mpt_mask,
     opsm_mask,
     overlong_mask,
     ratio_band_mask,
-    tis_weights,
     trust_region_mask,
     trust_region_statistic,
 )
+from .corrections.importance import Level, importance_weights, mis_weights, tis_weights
 from .entropy import (
     adaptive_entropy_coefficient,
     entropy_from_logits,
     entropy_loss,
     logp_from_logits,
 )
-from .experimental import (
-    aipo_loss_as_read,
-    concise_r_rewards_as_read,
-    d3s_samples_mask_as_read,
-    d3s_tokens_mask_as_read,
-    dapo_direct_loss_as_read,
+from .experimental.advantages import (
     dapo_direct_targets_as_read,
-    dhpo_loss_as_read,
     gigpo_advantages_as_read,
-    guide_weights_as_read,
-    hapo_history_rewards_as_read,
-    hapo_history_update_as_read,
-    interruption_mask_as_read,
-    mind_rewards_as_read,
     oblr_po_advantages_as_read,
-    palu_budget_as_read,
-    pcl_mask_as_read,
+)
+from .experimental.losses import (
+    aipo_loss_as_read,
+    dapo_direct_loss_as_read,
+    dhpo_loss_as_read,
     pruned_logp_as_read,
     r2vpo_loss_as_read,
     r2vpo_multiplier_as_read,
     rast_logits_as_read,
+)
+from .experimental.rewards import (
+    concise_r_rewards_as_read,
+    hapo_history_rewards_as_read,
+    hapo_history_update_as_read,
+    mind_rewards_as_read,
+    palu_budget_as_read,
     rlsp_rewards_as_read,
     rubric_rewards_as_read,
-    seele_hint_share_as_read,
     ssp_proposer_rewards_as_read,
-    staleness_gate_as_read,
     tp_grpo_thoughts_as_read,
     urpo_referee_reward_as_read,
+)
+from .experimental.selection import (
+    d3s_samples_mask_as_read,
+    d3s_tokens_mask_as_read,
+    guide_weights_as_read,
+    interruption_mask_as_read,
+    pcl_mask_as_read,
+    seele_hint_share_as_read,
+    staleness_gate_as_read,
 )
 from .groups import (
     GroupStatistics,
@@ -129,30 +138,28 @@ from .kl import (
     kl_loss,
     kl_penalised_rewards,
 )
-from .masked import (
-    whiten,
-)
-from .sampling import (
-    active_sampling_mask,
+from .masked import whiten
+from .sampling.budgets import (
     adaptive_pool_size,
     aepo_temperature,
     dars_extra_rollouts,
+    prioritised_sample,
+)
+from .sampling.filters import (
+    active_sampling_mask,
     difficulty_band_mask,
     dynamic_sampling_mask,
     no_positive_resampling_mask,
-    prioritised_sample,
     reward_spread_mask,
-    roc_penalties,
-    roc_selection_mask,
     zero_gradient_mask,
 )
-from .shaping import (
+from .sampling.roc import roc_penalties, roc_selection_mask
+from .shaping.length import (
     cosine_rewards,
     curriculum_budget,
     curriculum_length_rewards,
     dler_truncation_rewards,
     dot_truncation_lengths,
-    format_reward,
     grpo_lambda_rewards,
     kimi_length_rewards,
     l1_exact_rewards,
@@ -161,55 +168,50 @@ from .shaping import (
     laser_d_target,
     laser_rewards,
     overlong_penalty_rewards,
+)
+from .shaping.text import (
+    format_reward,
     repetition_penalty,
     repetition_rewards,
     rlpr_rewards,
     sar_rewards,
 )
-from .surrogates import (
-    MAX_LOG_RATIO,
-    RatioStatistics,
-    cispo_loss,
-    clip,
-    clip_cov_mask,
-    covariance_mask,
-    dapo_loss,
-    decoupled_ppo_loss,
-    drpo_length_weights,
-    drpo_loss,
-    dual_clip_loss,
-    gmpo_loss,
-    gspo_loss,
-    gspo_token_loss,
-    hapo_entropy_scale,
-    hapo_loss,
-    hinge_kl_penalty,
+from .surrogates.covariance import clip_cov_mask, covariance_mask, kl_cov_loss, vespo_loss
+from .surrogates.detached import cispo_loss, decoupled_ppo_loss, minirl_loss, minpro_loss, topr_loss
+from .surrogates.gates import (
     kimi_k25_loss,
     kimi_loss,
-    kl_cov_loss,
-    log_ratio,
     low_probability_mask,
     lp_reg_loss,
-    luspo_loss,
     min_p_proxy_logp,
-    minirl_loss,
-    minpro_loss,
-    pacs_loss,
-    policy_ratio,
+    sapo_loss,
+)
+from .surrogates.heterogeneous import hapo_entropy_scale, hapo_loss
+from .surrogates.ppo import (
+    dapo_loss,
+    dual_clip_loss,
     ppo_clip_loss,
-    ratio_statistics,
     reinforce_loss,
+    two_sided_clip_loss,
+)
+from .surrogates.ratio import (
+    MAX_LOG_RATIO,
+    RatioStatistics,
+    clip,
+    log_ratio,
+    policy_ratio,
+    ratio_statistics,
+)
+from .surrogates.scores import (
+    drpo_length_weights,
+    drpo_loss,
+    hinge_kl_penalty,
+    pacs_loss,
     rover_advantages,
     rover_loss,
-    sapo_loss,
-    sequence_ratio,
-    topr_loss,
-    two_sided_clip_loss,
-    vespo_loss,
 )
-from .value import (
-    value_loss,
-)
+from .surrogates.sequence import gmpo_loss, gspo_loss, gspo_token_loss, luspo_loss, sequence_ratio
+from .value import value_loss
 
 __all__ = [
     "AGGREGATIONS",

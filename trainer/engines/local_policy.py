@@ -10,10 +10,10 @@ from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import ContextManager
 
 from ..config import ModelConfig
-from ..models.chat_template import open_chat
 from ..models.devices import DTYPES, pick_device, slow_precision
+from ..models.loading import load_images, load_model, load_tokenizer, open_chat
 from ..models.model_paths import locate_model
-from . import EngineLimits, LocalEngine, load_images, load_model, load_tokenizer
+from .local import EngineLimits, LocalEngine
 
 logger = logging.getLogger(__name__)
 

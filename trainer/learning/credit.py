@@ -21,8 +21,9 @@ from torch import Tensor
 
 from ludus.errors import ConfigError
 
-from ..recipes import Algorithm, Inputs, UpdateSettings
-from ..recipes.inputs import Made, made_by, need, offered
+from ..recipes.algorithm import Algorithm
+from ..recipes.inputs import Inputs, Made, made_by, need, offered
+from ..recipes.recipe import UpdateSettings
 from ..rollout.batch import Batch
 from ..rollout.tracker import SuccessTracker
 from .experience import Experience, played

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.agent.trajectory import TRUNCATED
 
-from ..recipes import Inputs
+from ..recipes.inputs import Inputs
 from ..rollout.batch import Batch, Row, as_row, pad
 from ..rollout.collect import Group
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,18 +23,17 @@ from ludus.errors import ConfigError, UpdateRefused
 from ..config import TrainerConfig
 from ..engines.vllm.served import scorer_of
 from ..models.adapters import MergedWeights, has_adapter
+from ..models.checkpoint import WeightsWriter
 from ..models.loading import CausalLM
 from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
 from ..rollout.batch import Batch, units
-from ..run.checkpoint import WeightsWriter
 from ..settings.learner import Decay
 from .copies import AverageWriter, MasterWeights, WeightAverage
 from .guard import broken_units, is_finite, told
 from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions, trained_tensors
 
-__all__ = ["SHARDS", "Learner", "Loss", "Predicted"]
+__all__ = ["Learner", "Loss", "Predicted"]
 
-SHARDS = "shards"
 """Key of a state whose tensors ranks have written beside it."""
 
 FIRST_SCALE, LEAST_SCALE, MOST_SCALE = 2.0**15, 1.0, 2.0**24
@@ -332,18 +330,13 @@ class Learner(PolicyReader):
         """
         return AverageWriter(self, tokenizer) if self.average.used else None
 
-    def restore(self, state: Mapping[str, Any], folder: Path | None = None) -> None:
-        """Continue from the `state` that a checkpoint has kept; what ranks have written beside the
-        state is read from the checkpoint's `folder`.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the `state` that a checkpoint of one process has kept; `restore_learner`
+        in `ranks` also takes those of several.
 
         Raises:
             ConfigError: the checkpoint was written by another model.
         """
-        if SHARDS in state:
-            self.updates = int(state["updates"])
-            self.scale.restore(state.get("loss_scale", {}))
-            self._read_shards(folder)
-            return
         try:
             self.optimizer.load_state_dict(state["optimizer"])
         except ValueError as error:
@@ -360,13 +353,6 @@ class Learner(PolicyReader):
         self.masters.restore(state.get("masters", ()))
         self.average.restore(state.get("average", ()))
         self.scale.restore(state.get("loss_scale", {}))
-
-    def _read_shards(self, folder: Path | None) -> None:
-        from ..ranks.shards import read_shards  # imports this module itself
-
-        if folder is None:
-            raise ConfigError("the state was written by ranks; its checkpoint's folder is missing")
-        read_shards(folder, self)
 
     # The methods from here to `_gradient_is_finite` are overridden by `ranks.ShardedLearner`, in
     # which several processes take part in an update.

@@ -15,9 +15,9 @@ from torch import Tensor
 from ludus.errors import UpdateRefused
 
 from ..algorithms import RatioStatistics, adaptive_entropy_coefficient
-from ..recipes import Algorithm, Inputs, UpdateSettings
-from ..recipes.inputs import need
-from ..recipes.recipe import EntropyBonus
+from ..recipes.algorithm import Algorithm
+from ..recipes.inputs import Inputs, need
+from ..recipes.recipe import EntropyBonus, UpdateSettings
 from ..rollout.batch import Batch
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker

@@ -20,8 +20,11 @@ from transformers import (
 from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
+from ludus.agent.images import ImageFormat
+from ludus.agent.templates.choice import OpenedTemplate, open_template
 from ludus.errors import ConfigError
 
+from ..config import ModelConfig
 from .adapters import (
     CONFIG_FILE,
     base_below,
@@ -242,3 +245,35 @@ def _quiet() -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def open_chat(
+    model: ModelConfig,
+    path: str,
+    tokenizer: Tokenizer,
+    folder: Path | None = None,
+    *,
+    images: ImageFormat | None = None,
+) -> OpenedTemplate:
+    """Return the chat format of a model, with the repairs that its template needs.
+
+    Args:
+        model: the settings; `template` and `tool_format` decide.
+        path: the model's folder.
+        tokenizer: the model's tokenizer, which stays as it is.
+        folder: a run folder, which gets the probe's table and its JSON.
+        images: how images become tokens; None for a model that reads none.
+
+    Raises:
+        ConfigError: the settings name no template, or the template cannot play an episode.
+    """
+    opened = open_template(
+        tokenizer,
+        template=model.template,
+        wanted_format=model.tool_format,
+        stop_ids=load_stop_ids(path),
+        images=images,
+    )
+    if folder is not None:
+        opened.write(folder)
+    return opened

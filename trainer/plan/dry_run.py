@@ -7,36 +7,35 @@ weights, an engine, or a file in the run folder.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from ludus.agent import Sampling, TokenPolicy
+from ludus.agent import Generation, Sampling, TokenPolicy
 from ludus.agent.context import make_context
+from ludus.agent.engine import WeightSource
+from ludus.agent.images import PlacedImage
 
 from ..config import AsyncConfig, TrainConfig
-from ..engines import load_images, load_tokenizer
-from ..models.chat_template import open_chat
+from ..models.checkpoint import checkpoints, step_of
 from ..models.devices import pick_device, slow_precision
-from ..models.loading import outline_model
+from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
 from ..models.model_paths import locate_model
+from ..open_engine import check_context, row_length
 from ..ranks.group import place_of
-from ..recipes import plan_updates
-from ..recipes.resolution import told_correction
-from ..rollout import Collector, open_source
-from ..rollout.context_check import check_context, row_length
+from ..recipes.effects import Circumstances, idle_settings, recipe_effects
+from ..recipes.resolution import plan_updates, told_correction
+from ..rollout.collect import Collector
 from ..rollout.scoring import open_verifiers
+from ..rollout.source import open_source
 from ..run.changes import refuse_changes
-from ..run.checkpoint import checkpoints, step_of
 from ..run.claim import refuse_folder
 from ..run.report import unmeasured
 from ..setup import refuse_empty, run_path, settle
 from .facts import PlanFacts, expected_tokens, first_prompt
-from .idle import Circumstances, idle_settings, recipe_effects
 from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit
-from .no_engine import PlannedEngine
 
 Lines = list[tuple[str, str]]
 """Name and value of each line."""
@@ -298,3 +297,48 @@ def _longest_row(config: TrainConfig, outline: Any) -> int:
     if config.engine == "vllm":
         longest = min(longest, config.vllm.max_model_len)
     return min(row_length(config) or longest, longest)
+
+
+class PlannedEngine:
+    """The engine of a plan: everything but its length is refused.
+
+    Args:
+        max_length: the most tokens of prompt and answer together.
+    """
+
+    version = 0
+
+    def __init__(self, max_length: int) -> None:
+        self.max_length = max_length
+
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
+        """Raise, since a plan samples nothing."""
+        _refuse()
+
+    async def logprobs(
+        self, ids: Sequence[int], *, images: Sequence[PlacedImage] = ()
+    ) -> list[float]:
+        """Raise, since a plan has no weights."""
+        _refuse()
+
+    async def set_weights(self, source: WeightSource, version: int) -> None:
+        """Raise, since a plan has no weights."""
+        _refuse()
+
+    async def pause(self) -> None:
+        """Return at once, since nothing is being sampled."""
+
+    async def resume(self) -> None:
+        """Return at once, since nothing was paused."""
+
+    async def abort(self) -> None:
+        """Return at once, since no request is running."""
+
+    async def close(self) -> None:
+        """Return at once, since no model was loaded."""
+
+
+def _refuse() -> NoReturn:
+    raise AssertionError("a plan samples nothing and has no weights")

@@ -14,10 +14,11 @@ from ludus.metrics import read_metrics
 from ludus.wire.address import parse_served
 
 from ..config import TrainConfig
-from ..recipes import Algorithm, UpdatePlan
-from ..rollout import EnvSource
+from ..recipes.algorithm import Algorithm
+from ..recipes.resolution import UpdatePlan
 from ..rollout.demonstrations import ExpertPolicy, demonstrate
-from ..stream.open_stream import MAX_REFILLS
+from ..rollout.source import EnvSource
+from ..setup import MAX_REFILLS
 from .memory import MemoryEstimate, ModelSize
 
 DEMONSTRATIONS = 8

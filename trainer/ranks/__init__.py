@@ -3,23 +3,3 @@
 Under torchrun, rank 0 drives the run and the others follow (`launch.py`); `learner.ShardedLearner`
 is the `Learner` of each.
 """
-
-from .launch import (
-    current_ranks,
-    ending_with_ranks,
-    follows,
-    make_learner,
-    make_updater,
-    open_ranks,
-    opening,
-)
-
-__all__ = [
-    "current_ranks",
-    "ending_with_ranks",
-    "follows",
-    "make_learner",
-    "make_updater",
-    "open_ranks",
-    "opening",
-]

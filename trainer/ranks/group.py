@@ -26,6 +26,8 @@ from ludus.errors import ConfigError, LudusError, RankLost
 
 from .control import Address, Control, Follower, Lead, Order, RankMember
 
+SHARDS = "shards"
+"""The key of a learner's state that says that ranks have written the weights beside it."""
 DEFAULT_TIMEOUT_S = 120.0
 WAIT_S = 3.0
 """Seconds in which the death of a rank is known after a collective call has failed for it."""

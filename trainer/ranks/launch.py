@@ -9,7 +9,7 @@ part in every update.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ..learning.learner import Learner
 from ..learning.update import Updater
 from ..models.devices import pick_device
 from ..run.folder import referring
-from .group import Ranks, place_of
+from .group import SHARDS, Ranks, place_of
 
 _opened: list[Ranks] = []
 
@@ -101,6 +101,27 @@ def make_updater(*given: Any, **options: Any) -> Updater:
     from .updater import LeadUpdater
 
     return LeadUpdater(*given, ranks=ranks, **options)
+
+
+def restore_learner(learner: Learner, state: Mapping[str, Any], checkpoint: Path) -> None:
+    """Continue from what a checkpoint of one process, or of any number of ranks, has kept.
+
+    Args:
+        learner: the learner of this process, of one process or of a rank.
+        state: what `Learner.state` has returned.
+        checkpoint: the checkpoint's folder, in which ranks have written beside the state.
+
+    Raises:
+        ConfigError: the checkpoint was written by another model, or with other settings.
+    """
+    if SHARDS not in state:
+        learner.restore(state)
+        return
+    from .shards import read_shards  # torch's distributed checkpoints take a second to import
+
+    learner.updates = int(state["updates"])
+    learner.scale.restore(state.get("loss_scale", {}))
+    read_shards(checkpoint, learner)
 
 
 @contextmanager

@@ -20,14 +20,14 @@ from ludus.errors import ConfigError
 
 from ..config import TrainerConfig
 from ..learning.copies import FOLDER as AVERAGE
-from ..learning.learner import SHARDS, Learner, Predicted
+from ..learning.learner import Learner, Predicted
 from ..learning.packing import packed_size
 from ..learning.reader import DEFAULT_READING, ReadingOptions
 from ..models.adapters import has_adapter
 from ..models.capacity import fitting_pass
 from ..models.loading import CausalLM, save_model
 from ..rollout.batch import Batch
-from .group import Ranks
+from .group import SHARDS, Ranks
 from .sharding import Root, ShardedWeights, local, shard_modules, unshare
 from .shards import placed, write_shards
 
@@ -131,15 +131,12 @@ class ShardedLearner(Learner):
         else:
             self._with_average.close()
 
-    def restore(self, state: Mapping[str, Any], folder: Path | None = None) -> None:
-        """Continue from a checkpoint of any number of ranks, or of a learner in one process.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint of a learner in one process.
 
         Raises:
             ConfigError: the checkpoint was written by another model, or with other settings.
         """
-        if SHARDS in state:
-            super().restore(state, folder)
-            return
         self.updates = int(state["updates"])
         self.scale.restore(state.get("loss_scale", {}))
         moments = state["optimizer"]["state"]

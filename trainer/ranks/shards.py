@@ -14,7 +14,7 @@ import errno
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,9 +27,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ludus.errors import ConfigError, SaveFailed
 
-if TYPE_CHECKING:
-    from ..learning.learner import Learner
-    from .group import Ranks
+from ..learning.learner import Learner
+from .group import Ranks
 
 FOLDER = "ranks"
 _WEIGHT = "weight"

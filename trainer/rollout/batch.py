@@ -15,7 +15,7 @@ from torch import Tensor
 from ludus.agent import Segment
 from ludus.agent.images import PlacedImage
 
-from ..recipes import Inputs
+from ..recipes.inputs import Inputs
 
 
 @dataclass(frozen=True, slots=True)

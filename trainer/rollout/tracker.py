@@ -26,7 +26,7 @@ from ..algorithms import (
     single_stream_spo_sampling_weights,
     single_stream_spo_update,
 )
-from ..recipes import TrackerSettings
+from ..recipes.recipe import TrackerSettings
 from .batch import Batch, Row, pad
 
 Score = Callable[[Batch], Tensor]

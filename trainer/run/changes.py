@@ -18,7 +18,7 @@ from ludus.errors import ConfigError
 
 from ..recipes.recipe import Recipe
 from ..recipes.resolution import compare
-from .replace_file import replace_file
+from .folder import replace_file
 
 RECIPE_FILE = "recipe.json"
 """The recipe of a run in full, since a recipe's file may change under the same name."""

@@ -19,7 +19,7 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.metrics import cut_back, read_metrics
 
-from .checkpoint import checkpoints, step_of, tidy
+from ..models.checkpoint import checkpoints, step_of, tidy
 
 FILE = ".lock"
 

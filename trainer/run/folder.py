@@ -8,13 +8,14 @@ notices.jsonl     the notices that were shown; see `notices.py`
 template.txt      what the probe found out about the chat template, also as template.json
 episodes/         whole episodes, one in each line, and images/ with what they show
 refused/          the rows of updates that were not made
-checkpoints/      see `checkpoint.py`
+checkpoints/      see `../models/checkpoint.py`
 tensorboard/
-.lock             held by the process that writes here; see `lock.py`
+.lock             held by the process that writes here; see `claim.py`
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +31,6 @@ from ludus.secret import Secret
 
 from ..learning.guard import Refusal
 from .claim import RunClaim, unwritable
-from .replace_file import replace_file
 
 
 class _Writer(Protocol):
@@ -211,3 +211,21 @@ def _tensorboard(path: Path, resume_at: int | None) -> _Writer | None:
     purge = None if resume_at is None else resume_at + 1
     writer: _Writer = SummaryWriter(str(path), purge_step=purge)
     return writer
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file under another name and rename it: readers see the old file or the new one.
+
+    Raises:
+        OSError: the file cannot be written; the old one stays.
+    """
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

@@ -14,7 +14,7 @@ from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import Learner
-from .checkpoint import Retention, SavedModel, checkpoints, save_checkpoint, step_of
+from ..models.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint, step_of
 from .folder import RunFolder
 
 Tell = Callable[[int, str, str], None]

@@ -32,7 +32,7 @@ from ludus.errors import LudusError
 from ludus.metrics import LineFile
 
 from ..learning.experience import CUT
-from ..recipes import Recipe
+from ..recipes.recipe import Recipe
 from ..rollout.collect import Group
 
 FILE = "rollouts.jsonl"

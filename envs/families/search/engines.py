@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ludus.errors import LudusError, RequestRejected, RewardUnavailable, Unauthorized
-from ludus.llm import ChatClient
+from ludus.llm.client import ChatClient
 from ludus.messages import user
 from ludus.verdict import Verdict
 from ludus.wire.client import RetryPolicy

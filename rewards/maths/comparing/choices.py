@@ -57,6 +57,10 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
         return ChoiceVerdict(
             first == second, "the same choices" if first == second else "other choices"
         )
+    if _SEVERAL.match(words) and re.fullmatch(
+        r"(?:\W|\bOR\b|\b[A-J]\b)+", as_words(answer).upper()
+    ):
+        return ChoiceVerdict(False, "the answer leaves several choices open")
     # The letter is empty for a gold that is no choice. `_WITH_TEXT` needs one of the four marks
     # behind a letter, so a gold without them needs no search.
     if alone := _ONE.match(words):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..proving.judge import Judge
 from ..proving.probe import approximate
-from ..reading.nodes import Node, is_scalar, rename, text
+from ..reading.nodes import Node, is_scalar, rename, symbols, text, walk
 from .quantities import MARKS, same_value
 
 TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
@@ -148,10 +148,35 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
     *heads, value = exact_sides(node)
-    return value if all(_same_side(head, value, judge) for head in heads) else None
+    if symbols(value):
+        return None
+    # A side with letters cannot be refuted. One such side and a value are an equation to solve; in
+    # a longer chain, and beside a matrix or a probability, the value is its result.
+    numeric = [head for head in heads if not symbols(head) and head.op != "given"]
+    result = len(heads) != 1 or _is_result(heads[0])
+    if len(numeric) < len(heads) and not result:
+        return None
+    return value if all(_same_side(head, value, judge) for head in numeric) else None
+
+
+def _is_result(head: Node) -> bool:
+    """Return whether `head = value` names or works out a value, and is no equation to solve."""
+    named = head.op == "given" and head.args[0].op == "sym"
+    called = head.op == "mul" and len(head.args) == 2 and head.args[0].note.isupper()
+    matrix = any(part.op == "matrix" for part in walk(head))
+    return named or (called and head.args[1].op == "num") or matrix
+
+
+def _unmarked(node: Node) -> Node:
+    """Return a side without its degree and currency signs, for arithmetic between such values."""
+    if node.op == "degree" or (node.op == "quantity" and node.args):
+        return _unmarked(node.args[0])
+    return node._replace(args=tuple(map(_unmarked, node.args))) if node.args else node
 
 
 def _same_side(head: Node, value: Node, judge: Judge) -> bool:
+    if head.op not in MARKS and not is_scalar(head):
+        head, value = _unmarked(head), _unmarked(value)
     sides = (head, value)
     if not all(is_scalar(side) or side.op in MARKS for side in sides):
         return False

@@ -11,6 +11,7 @@ from ..proving.sums import ONE
 from ..reading.nodes import Node, TooBig, is_scalar, num, rename, symbols, walk
 
 _WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
+_INDICES = frozenset("knmjl")
 _CONSTANT_NAMES = frozenset("CcKk")
 _LINE_PRODUCTS = 40
 
@@ -65,6 +66,13 @@ def same_parameter(gold: Node, answer: Node) -> Node:
     is_integer = (
         answer_only | gold_only <= _WHOLE_NUMBER_NAMES and _periodic(gold) and _periodic(answer)
     )
+    # `n = 3^m` describes the numbers of `n = 3^k`.
+    is_integer |= (
+        answer_only | gold_only <= _INDICES
+        and gold.op == answer.op == "rel"
+        and gold.args[0] == answer.args[0]
+        and gold.args[0].note in _INDICES
+    )
     added = answer_only <= _added_constants(answer) and gold_only <= _added_constants(gold)
     return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer
 
@@ -115,7 +123,7 @@ def residue_class(node: Node) -> tuple[Node, Node] | None:
     """
     if node.op == "mod":
         inner, modulus = node.args
-        if inner.op == "rel" and inner.note not in {"=", "=="}:
+        if inner.op == "rel" and not set(inner.note.split()) <= {"=", "=="}:
             return None
         return (inner.args[-1] if inner.op == "rel" else inner), modulus
     value = node.args[-1] if node.op == "rel" and node.note == "=" else node

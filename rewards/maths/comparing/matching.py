@@ -297,6 +297,10 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
     if "mod" in (gold.op, answer.op) and residue_class(gold) and residue_class(answer):
         same_residue_name = one_residue_name(gold, answer)
         return same_residue_name and same_value(gold, answer, judge)
+    if gold.op == "mod" and gold.args[0].op == "rel" and answer.op == "rel":
+        return judge.decided(
+            "congruence", False, "the answer is a value, and the gold a class of numbers"
+        )
     if answer.op == "mod" and gold.op == "rel":
         return judge.decided(
             "congruence", False, "the answer is a class of numbers, and the gold a value"

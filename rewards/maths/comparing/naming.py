@@ -104,9 +104,20 @@ def names_fit(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     if gold == answer:
         return judge.decided("named value", True)
+    if gold.op == answer.op == "text":
+        first, second = (set(re.findall(r"\w+", name.note.casefold())) for name in (gold, answer))
+        return judge.decided(
+            "named value", first <= second or second <= first, "the words name another value"
+        )
     if "text" in (gold.op, answer.op):
         plain = all(is_plain_label(name) for name in (gold, answer) if name.op == "text")
         return judge.decided("named value", plain, "the words name another value")
+    stems = [name.note.split("_")[0] for name in (gold, answer)]
+    if gold.op == answer.op == "sym" and stems[0] == stems[1] and "_" not in gold.note:
+        return judge.decided("named value", True)
+    applied = answer.op == "mul" and len(answer.args) == 2 and answer.args[0] == gold
+    if applied and gold.op == "sym" and answer.args[1].op == "sym":  # `y(x) = ...` for `y = ...`
+        return judge.decided("named value", True)
     plots = (
         {gold.op, answer.op} == {"sym", "call"}
         and _Y in {gold, answer}

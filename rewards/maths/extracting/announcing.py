@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from .candidate import Candidate, CandidateKind
-from .doubt import doubt, instead, unclaimed
 from .expressions import last_expression
 from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, PhraseLanguage
 from .spoken import Spoken, spoken
+from .stance import announced_stance, instead, stance
 from .surface import REACH
 
 MAX_PHRASES = 24
@@ -154,7 +154,9 @@ def _candidates_at(
         if stated is not None and not stated.void and not _OPEN.search(phrase.text):
             begin = phrase.start
             phrase = Spoken(stated.text, begin + stated.start, begin + stated.end, phrase.asked)
-    ignored = doubt(body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end)
+    ignored = announced_stance(
+        body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end
+    )
     if not ignored and phrase.asked:
         ignored = "it is asked"
     void = "several answers are offered" if _ONE_OF.match(phrase.text) else ""
@@ -192,7 +194,7 @@ def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate |
     text = text[1:-1] if text[0] == "$" == text[-1] else text
     said_from, start = base + match.start(), base + match.start("value") + match["value"].find(text)
     end = start + len(text)
-    ignored = unclaimed(body, said_from, start, end)
+    ignored = stance(body, said_from, start, end)
     return Candidate(
         CandidateKind.ANNOUNCED, text, start, end, said_from, verb_end, ignored=ignored
     )

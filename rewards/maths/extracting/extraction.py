@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from .candidate import MAX_ANSWER, Candidate, CandidateKind, Extraction
+from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import last_expression
 from .marks import all_boxes, joined
 from .reasoning import THINKING, Thinking, this_turn, visible
-from .sentence import DENIAL
+from .sentence import DENIAL, without_checks
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
 
@@ -147,8 +147,9 @@ def extract(
 
 def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candidate]]:
     """Yield the candidate of each rank below the statements, with the number of the rank."""
-    # These ranks search the text itself, so the refused statements are blanked first.
-    body = _claimed(body, statements)
+    # These ranks search the text itself, so the refused statements are blanked first, and sentences
+    # at the end that only check the answer.
+    body = without_checks(_claimed(body, statements))
     for number, rank in enumerate(RANKING[1:], start=2):
         candidate = rank.find(body, statements)
         if candidate is None:
@@ -168,6 +169,10 @@ def _claimed(body: str, statements: Statements) -> str:
         for candidate in statements.seen
         if candidate.ignored
     ]
+    # A mark that is refused was the closing statement, so that no value before it is the answer.
+    marks = [candidate.said_to for candidate in statements.seen if candidate.kind in MARKS]
+    if marks:
+        spans = [(0, max(marks))]
     return blanked(body, spans) if spans else body
 
 

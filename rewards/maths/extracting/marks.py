@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from ..reading.notation import squeeze
 from .candidate import MAX_ANSWER, Candidate, CandidateKind
-from .doubt import mark_doubt
+from .enclosing import opened, piece
 from .phrases import FILLER, HEDGE
+from .stance import stance
 
 MAX_BOXES = 20
 """The most boxes that can form one list."""
@@ -79,17 +80,31 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
         group, void = _side_by_side(body, last)
         void = void or ("" if last.closed or not truncated else CUT_OFF)
         first, last = group[0], group[-1]
-        text = joined(body, group)
+        said_from, said_to = first.start, last.end
+        around = piece(body, said_from, said_to) if last.closed else None
+        text = _opened(body, *around) if around else joined(body, group)
         if not body[last.open : last.close].strip(" {}$~"):
             void = "the last box is empty"
         # Equal boxes count once, so the text may be the content of the last box alone.
         start = last.open if text == body[last.open : last.close] else first.open
-        ignored = mark_doubt(body, first.start, last.end) if text.strip() else ""
+        close = last.close
+        if around:
+            start, close = around
+            said_from, said_to = min(said_from, start), max(said_to, close)
+        ignored = stance(body, said_from, said_from, said_to, marked=True) if text.strip() else ""
         yield Candidate(
-            CandidateKind.BOX, text, start, last.close, first.start, last.end,
+            CandidateKind.BOX, text, start, close, said_from, said_to,
             ignored=ignored, void=void,
         )  # fmt: skip
-        end = first.start
+        end = said_from
+
+
+def _opened(body: str, start: int, end: int) -> str:
+    """Return a piece of a formula with every box in it opened."""
+    text = body[start:end]
+    while (box := box_before(text, len(text))) is not None:
+        text = text[: box.start] + opened(text[box.open : box.close]) + text[box.end :]
+    return text.strip(" \n*.~")
 
 
 def all_boxes(body: str) -> list[Box]:
@@ -186,7 +201,7 @@ def _box_at(body: str, start: int) -> Box:
     place = name.end() if name else start
     if place >= len(body) or body[place] != "{":
         # `\boxed 5` has no braces, so its content ends with the word.
-        return _unclosed(body, start, place, min(len(body), place + 200), " ")
+        return _unclosed(body, start, place, min(len(body), place + 200), " ", "}")
     limit = min(len(body), place + 2 * MAX_ANSWER)
     # Most boxes hold neither braces nor commands, and need no search by brackets.
     close = body.find("}", place, limit)
@@ -206,7 +221,7 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *closers: str) -> 
         body.find(mark, inside, limit) for mark in ("$", "\\]", "\\)", "\n", *closers)
     )
     end = min([limit, *(place for place in closer_positions if place >= 0)])
-    return Box(start, inside, end, end, closed=False)
+    return Box(start, inside, end, end, closed=body[end : end + 1] == "}")
 
 
 # --- tags and hashes ---
@@ -237,7 +252,7 @@ def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
         void = "" if inner.strip() else "the answer tag is empty"
         if truncated and close < 0:
             void = CUT_OFF
-        ignored = mark_doubt(body, place, end)
+        ignored = stance(body, place, place, end, marked=True)
         yield Candidate(
             CandidateKind.TAG, inner, start, end, place, end + 9, void=void, ignored=ignored
         )

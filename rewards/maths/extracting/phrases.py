@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from ..reading.vocabulary import words
 
@@ -194,13 +195,6 @@ FIRM = re.compile(
 )
 """Words with which an announcement replaces an earlier box even if no reason is stated."""
 
-NOT_MINE = re.compile(
-    r"\b(?:incorrect|wrong|false|impossible|invalid|bad|previous|old|rejected|eliminated"
-    r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
-    r"|other)\s*$",
-    re.IGNORECASE,
-)
-"""Words directly before the noun which show that the answer is not the writer's."""
 DENIED = re.compile(
     r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
     r"|everything (?:but|except)"
@@ -214,19 +208,6 @@ DENIED_BEHIND = re.compile(
     r"^.{0,40}?(?:では|じゃ)(?:ない|なく|ありません)|^.{0,40}?아니|^.{0,40}?아닙"
 )
 """Denials that follow the value."""
-SUPPOSED = re.compile(
-    r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
-    r"|si|wenn"
-    r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt|wrong to \w+)"
-    r"|假设|如果|若|もし"
-    r"|\bnot (?:say|think"
-    r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que"
-    r"|\s+da(?:ß|ss)"
-    r"|,?\s+что)?\s*$"
-    r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)|n't true)\s+that\s*$",
-    re.IGNORECASE,
-)
-"""Words directly before a statement which show that the answer is only supposed."""
 ATTRIBUTED = re.compile(
     r"(?:^|[\s,(])([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
     r"|also|often|wrongly|already|first)\s+){0,2}(?:claim(?:s|ed)?|sa(?:y|ys|id)|state[sd]?"
@@ -238,16 +219,164 @@ ATTRIBUTED = re.compile(
 """Words directly before a statement that somebody else makes; group 1 is the speaker."""
 # `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
 SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it")
-EXAMPLE = re.compile(
-    r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
-    r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
-    r"|of)"
-    r"\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
-    r"|like)"
-    r"\s*[\"“`]*$",
+
+DENIED_BY_VERB = re.compile(
+    r"[\s*$)\]\\]{0,6}(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+(?:not\b|(?:also\s+"
+    r"|clearly\s+)?"
+    r"(?:impossible|wrong|incorrect|excluded|false|ruled out|eliminated|too \w+|a (?:guess|trap)))"
+    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|fails?|does(?:n't| not))\b",
     re.IGNORECASE,
 )
-"""Words before a box that only demonstrates the format of an answer."""
+"""Words behind a value that deny the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StancePhrases:
+    """The words with which a sentence takes one stance towards a value, in all languages."""
+
+    stance: str
+    """The member of `Stance` that the words mean."""
+    side: Literal["before", "clause", "behind"]
+    """Where the words stand: right before the value, at the start of its clause, or behind."""
+    words: re.Pattern[str]
+    marked: bool | None = None
+    """Whether the row is for formal marks only (True), for announcements only (False), or both."""
+    whole: bool = False
+    """Whether articles and adjectives before the noun belong to the searched text."""
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+CHECKING = _words(
+    r"\b(?:(?:re|double[- ]?)?check(?:s|ed|ing)?|verif\w*|confirm\w*|consistent|match\w*|satisf\w+"
+    r"|works|fits|holds|sanity|reasonable|makes sense|as (?:before|expected|claimed|required)"
+    r"|plug(?:ging)?|substitut\w*|test(?:ing)?|sides?|lhs|rhs|instead|would|if|because|since"
+    r"|note that|note|remark|vérifi\w*|probe|(?:über)?prüf\w*|kontroll\w*|comprob\w*|compruebe"
+    r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증|확인|जाँच|सत्याप"
+)
+"""Words of a sentence that only comments on an answer, and so never replaces it."""
+VERIFIES = _words(
+    r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick"
+    r"|sanity)\s+)*(?:(?:re|double[- ]?)?check(?:ing|s)?"
+    r"|verif\w+|confirm\w*|test(?:ing)? this|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back"
+    r"|note(?: that|:)|remark"
+    r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証|검산|검증)(?!\w*ed\b)"
+)
+"""The start of a sentence that only checks or comments on what was found."""
+STANCES = (
+    StancePhrases(
+        stance="ANOTHER",
+        side="before",
+        whole=True,
+        marked=False,
+        words=_words(
+            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|previous|old|rejected|eliminated"
+            r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
+            r"|other)\s*$"
+        ),
+    ),
+    StancePhrases(
+        stance="ANOTHER",
+        side="clause",
+        words=_words(
+            r"^\W*(?:expected|reference|gold|target|ground[- ]truth|dummy)"
+            r"(?:\s+(?:answer|output|result|solution))?\W*(?::|=|\bis\b|(?=\s*$))[\s*$\\(\[]*$"
+        ),
+    ),
+    StancePhrases(
+        stance="CHECK",
+        side="before",
+        marked=False,
+        words=_words(
+            r"(?:\b(?:verify|check|confirm|test|double[- ]check|vérifi\w+|prüf\w+|comprob\w+"
+            r"|verific\w+"
+            r"|провер\w+)|验证|检验|検証|검증)(?: that| whether)?[\s:]*$"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="before",
+        marked=False,
+        words=_words(
+            r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
+            r"|si|wenn"
+            r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt"
+            r"|wrong to \w+)"
+            r"|假设|如果|若|もし"
+            r"|\bnot (?:say|think"
+            r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:"
+            r"|\s+(?:for example,\s*)?that|\s+que"
+            r"|\s+da(?:ß|ss)"
+            r"|,?\s+что)?\s*$"
+            r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)"
+            r"|n't true)\s+that\s*$"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="clause",
+        marked=True,
+        words=_words(
+            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend"
+            r"|supposons|angenommen"
+            r"|supongamos|suponha|supponiamo|предположим|допустим|假设|假設|仮に)"
+            r"(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
+            r"|\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
+            r"(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta|ответ)"
+            r"(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
+            r"|如果答案[是为]\W*$|若答案[是为]\W*$"
+        ),
+    ),
+    StancePhrases(
+        stance="EXAMPLE",
+        side="before",
+        marked=True,
+        words=_words(
+            r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
+            r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
+            r"|of)"
+            r"\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
+            r"|like)"
+            r"\s*[\"“`]*$"
+        ),
+    ),
+    StancePhrases(
+        stance="DENIAL",
+        side="before",
+        marked=True,
+        words=_words(
+            r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except"
+            r"|tempt\w* to (?:say|answer"
+            r"|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
+        ),
+    ),
+    StancePhrases(
+        stance="DENIAL",
+        side="behind",
+        words=_words(
+            rf"{DENIED_BY_VERB.pattern}"
+            r"|[\s*$)\]\\]{0,6}[,;]? (?:but|yet|which) (?:this |that |it )?(?:is false"
+            r"|is wrong|is not"
+            r"|fails|contradicts|violates|is impossible)"
+        ),
+    ),
+    StancePhrases(
+        stance="QUESTION",
+        side="behind",
+        words=_words(r"[\s*$)\]\\.}]{0,4}\?(?!\s*(?:yes|indeed)\b)"),
+    ),
+    StancePhrases(
+        stance="CONDITION",
+        side="behind",
+        words=_words(
+            r"[\s*$)\]\\]{0,6},?\s*(?:otherwise\b|(?:if|when|for)\b[^.\n]*\b(?:otherwise|else)\b"
+            r"|(?:sinon|sonst|иначе|否则))"
+        ),
+    ),
+)
+"""The words of each stance. The first row whose words are found decides."""
 HEDGE = re.compile(
     r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
@@ -281,6 +410,9 @@ RETRACTION = re.compile(
     r"\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
     r"|I(?:'ve| have)? (?:made an?\b|was wrong|mis\w+|forgot|overlooked|erred|take (?:it"
     r"|that) back)"
+    r"|but (?:this|that|it) (?:fails|contradicts|violates|does(?:n't| not) (?:work|satisfy"
+    r"|fit|hold))"
+    r"|(?:it|the answer) (?:is|must be) something else"
     r"|(?:that|this|it|which|answer|result)(?:'s| is| was| must be| seems) (?:wrong|incorrect"
     r"|not (?:right|correct)|a mistake|an error)|(?:that|this|it) (?:can't|cannot) be right"
     r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
@@ -316,13 +448,6 @@ GIVES = re.compile(
 """Words of a sentence that states a value. Many sentences have these, so they matter only after
 the question was reopened (`REOPENED`).
 """
-CHECKS = re.compile(
-    r"\b(?:checks?|checked|works|fits|holds|verif\w+|consistent|match\w*|satisf\w+|as (?:before"
-    r"|expected|claimed)"
-    r"|sides?|lhs|rhs|instead|would|if|because|since)\b",
-    re.IGNORECASE,
-)
-"""Words of a sentence that only checks the answer, and so never replaces it."""
 UPHELD = re.compile(
     r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
     r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"

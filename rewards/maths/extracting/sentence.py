@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from .candidate import Candidate, CandidateKind
+from .phrases import DENIED_BY_VERB, VERIFIES
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
@@ -40,13 +41,6 @@ DENIAL = re.compile(
     re.IGNORECASE,
 )
 """Words that deny the rest of their clause."""
-DENIED_BY_VERB = re.compile(
-    r"[\s*$)\]\\]{0,6}(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+(?:not\b|(?:also\s+"
-    r"|clearly\s+)?"
-    r"(?:impossible|wrong|incorrect|excluded|false|ruled out|eliminated|too \w+|a (?:guess|trap)))"
-    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|fails?|does(?:n't| not))\b",
-    re.IGNORECASE,
-)
 # `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
     r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than|at (?:least|most)"
@@ -91,6 +85,10 @@ _OF_THEM = re.compile(
 )
 
 
+MAX_CHECKS = 4
+"""How many sentences at the end are passed over as checks."""
+
+
 def closing_sentence(body: str) -> tuple[int, int]:
     """Return (start, end) of the last sentence, without a trailing remark in brackets."""
     end = len(body.rstrip())
@@ -101,6 +99,19 @@ def closing_sentence(body: str) -> tuple[int, int]:
     base = max(0, end - 400)
     last = base + len(body[base:end].rstrip(" .!?\n*_`"))
     return last - len(clause_before(body, last)), end
+
+
+def without_checks(body: str) -> str:
+    """Return the text without sentences at the end that only check the answer, as long as another
+    sentence with a value remains.
+    """
+    for _ in range(MAX_CHECKS):
+        start, end = closing_sentence(body)
+        opening = VERIFIES.match(body, start, end)
+        if not opening or not NUMBER.search(body, max(0, start - 400), start):
+            break
+        body = body[:start].rstrip()
+    return body
 
 
 def unanswered(body: str, start: int, end: int) -> Candidate | None:

@@ -16,7 +16,7 @@ from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
 from .phrases import (
-    CHECKS,
+    CHECKING,
     CONCLUDES,
     FILLER,
     GIVES,
@@ -101,7 +101,7 @@ class Statements:
             if not announcement.ignored and announcement.kind is CandidateKind.ANNOUNCED
         ]
         if mark is not None:
-            claims = [claim for claim in claims if _displaces(mark, claim)]
+            claims = [claim for claim in claims if _displaces(mark, claim, self.body)]
         if not claims:
             return mark
         self._breath(claims[-1], [mark, *claims[:-1]] if mark else claims[:-1])
@@ -194,7 +194,7 @@ class Statements:
         start, end = closing_sentence(self.body)
         start = max(start, last.said_to)
         sentence = self.body[start:end]
-        if not sentence.strip() or CHECKS.search(sentence) or _ABOUT.search(sentence):
+        if not sentence.strip() or CHECKING.search(sentence) or _ABOUT.search(sentence):
             return None
         tail = self.body[max(last.said_to, len(self.body) - REACH) :]
         reopened = REOPENED.search(tail) is not None
@@ -202,7 +202,12 @@ class Statements:
         if not (reopened and GIVES.search(sentence)) and not alone:
             return None
         value = picked(self.body) or stressed(self.body) or last_expression(self.body)
-        if value is None or value.void or value.start < start or not _displaces(last, value):
+        if (
+            value is None
+            or value.void
+            or value.start < start
+            or not _displaces(last, value, self.body)
+        ):
             return None
         return replace(value, kind=CandidateKind.CORRECTION)
 
@@ -233,14 +238,25 @@ class Statements:
         return last
 
 
-def _displaces(mark: Candidate, announcement: Candidate) -> bool:
+_COMMENT = re.compile(r"(?!option\b|choice\b)[a-z][a-z'-]{2,}(?![\w{])")
+"""Words instead of a value: `the answer is positive`, `is between 40 and 50`."""
+
+
+def _displaces(mark: Candidate, announcement: Candidate, body: str) -> bool:
     """Return whether an announcement after a mark (or within a tag) is another answer.
 
-    A value that repeats, rounds or labels the content of the mark is not.
+    A value that repeats, rounds or labels the content of the mark is not, nor is a sentence that
+    checks or describes the answer.
     """
     if mark.kind is CandidateKind.TAG and announcement.end <= mark.end:
         return True
     if squeeze(mark.text) == squeeze(announcement.text) or _ABOUT.search(announcement.text):
+        return False
+    sentence = clause_before(body, announcement.start)
+    first = announcement.text.split()[:1]
+    if CHECKING.search(sentence) or (
+        _COMMENT.match(announcement.text) and not set(first) <= NUMBER_WORDS
+    ):
         return False
     if mark.void:
         return True

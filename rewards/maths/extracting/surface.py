@@ -13,9 +13,15 @@ MAX_CLAUSE = 160
 statement.
 """
 # Full-width punctuation and unusual spaces; each becomes a single ASCII character.
-_WIDE = str.maketrans("：；，．？！（）＝＄＊\u00a0\u3000\u202f", ":;,.?!()=$*   ")
+_WIDE = str.maketrans("：；，．？！（）＝＄＊।\u00a0\u3000\u202f", ":;,.?!()=$*.   ")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
+_HIDDEN = re.compile(
+    r"<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])%[^\n]*\\boxed[^\n]*"
+    r"|\\begin\{comment\}.*?\\end\{comment\}",
+    re.DOTALL | re.MULTILINE,
+)
+"""Comments of HTML and LaTeX, which are not printed."""
 _NEGATED_MARKS = "❌✗✘❎🚫"
 _DECORATION = (
     "\u2190-\u21ff\u2500-\u25b1\u25b8-\u25ca\u25cf-\u25e5\u2600-\u2775\u2780-\u2794\u2798-\u27bf\u27f5-\u27ff"
@@ -45,6 +51,8 @@ def surface(body: str) -> str:
         body = _STRUCK.sub(_blank, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
+    if "<!--" in body or "%" in body or "{comment}" in body:
+        body = _HIDDEN.sub(_blank, body)
     return body
 
 

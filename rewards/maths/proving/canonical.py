@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from ..reading.nodes import Exact, Node, TooBig, magnitude, symbols
+from ..reading.nodes import Exact, Node, TooBig, magnitude, symbols, walk
 from .primes import prime_exponents
 from .sums import (
     MAX_PRODUCTS,
@@ -90,6 +90,8 @@ def normal(node: Node, meter: Meter) -> Sum:
                 product = times(product, normal(arg, meter), meter)
             return product
         case "pow":
+            if any(part.note == "inf" for part in walk(node)):
+                raise TooBig("a power of infinity has no value")
             raised = normal(node.args[1], meter)
             # The constant part of the exponent is applied at once: 2^{n+1} is 2 * 2^n.
             fixed = raised.pop(ONE, 0)

@@ -48,10 +48,10 @@ _PATTERN = r"""
   | (?P<esc>    \\. )
   | (?P<run>    [A-Za-z]+ )
   | (?P<dots>   \.\.\.+ )
-  | (?P<sign>   <=|>=|!=|<>|==|:=|\*\*|\+-|\+/-|->|=>|. )
+  | (?P<sign>   (?<=\d)!(?==\s*\d)|<=|>=|!=|<>|==|:=|\*\*|\+-|\+/-|->|=>|. )
 """
 _TOP_LEVEL = re.compile(
-    _PATTERN.replace("GROUP", r",|,\\!\s?|\{,\\?!?\}|\\[,!;:\ ]\s?|[\ ~]"), re.VERBOSE | re.DOTALL
+    _PATTERN.replace("GROUP", r",|'|,\\!\s?|\{,\\?!?\}|\\[,!;:\ ]\s?|[\ ~]"), re.VERBOSE | re.DOTALL
 )
 _BRACKETED = re.compile(
     _PATTERN.replace("GROUP", r",\\!\s?|\{,\\?!?\}|\\[,!;:]"), re.VERBOSE | re.DOTALL
@@ -163,7 +163,7 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
         tokens.append(Token(*SPELLED[lowered], spaced))
     elif not worded and (run in FUNCTIONS or run in ALIASES):
         tokens.append(Token("func", ALIASES.get(run, run), spaced))
-    elif run in _GLUED_UNITS and not worded and tokens and tokens[-1].kind in _LETTERS:
+    elif run in _GLUED_UNITS and not worded and _no_amount(tokens):
         _product(run, spaced, tokens)
     elif worded or is_word(run):
         tokens.append(Token("word", run if len(run) < 3 or run in UNITS else lowered, spaced))
@@ -171,8 +171,17 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
         _product(run, spaced, tokens)
 
 
+def _no_amount(tokens: list[Token]) -> bool:
+    """Return whether the letters that follow cannot be the unit of a number right before."""
+    if not tokens:
+        return True
+    if tokens[-1].kind == "group":
+        return len(tokens) == 1 or tokens[-2].kind not in {"num", "word"}
+    return tokens[-1].kind in _LETTERS
+
+
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
-_LETTERS = frozenset({"sym", "const", "endgroup"})
+_LETTERS = frozenset({"sym", "const", "endgroup", "rel"})
 r"""Kinds of tokens after which two letters are a product of variables rather than a unit: `2\pi
 hr`, `\mu mg`.
 """

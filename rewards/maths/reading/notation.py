@@ -111,12 +111,18 @@ _DOLLARS = re.compile(r"(?<!\\)\$")
 # A dollar sign before a lone amount: currency, no math delimiter.
 _AMOUNT = re.compile(r"(?<!\\)\$(?=\s?-?\d[\d,]*(?:\.\d+)?[A-Za-z ]*[.!]?$)")
 _DELIMITERS = re.compile(r"\\[()\[\]]")
-_ORNAMENT = re.compile(r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}")
+_ORNAMENT = re.compile(
+    r"\\(?:text)?color\s*\{[^{}]{0,40}\}|\\[hv]?(?:phantom|space)\*?\s*\{[^{}]{0,40}\}"
+)
 _LEAD_IN = re.compile(
     r"^(?:\s|\$|\\(?:therefore|implies|Rightarrow|Longrightarrow|to|checkmark)(?![a-zA-Z]))+"
 )
 _LEAD_OUT = re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)(?![a-zA-Z])[\s$.]*$")
 """Signs after an answer that mean "done", such as a check mark or a tombstone."""
+# `\mathbf{2 1}` is 21: digits that were set apart.
+_SET_APART = re.compile(r"\\(?:mathbf|textbf|boldsymbol)\s*\{([\d\s.,]*\d)[\s.]*\}")
+# The end of a row, with the space that follows the row: `\\\\[4pt]`, `\\cr`.
+_ROW = re.compile(r"\\\\\s*\[-?[\d.]+(?:pt|em|ex|mm|cm)\]|\\cr(?![a-z])")
 _GLUED = re.compile(r"\\q?quad(?=[a-z])")
 _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
@@ -155,9 +161,13 @@ def strip_delimiters(text: str) -> str:
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     if "\\" in text:
+        if "\\cr" in text or "\\[" in text:
+            text = _ROW.sub(r"\\\\ ", text)
         text = _DELIMITERS.sub(" ", text)
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
+        if "bf" in text or "bold" in text:
+            text = _SET_APART.sub(lambda digits: f"{{{digits[1].replace(' ', '')}}}", text)
         text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
         if "quad" in text:
             text = _GLUED.sub(" ", text)

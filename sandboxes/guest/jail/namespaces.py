@@ -88,9 +88,10 @@ def build(plan: JailPlan) -> None:
     _limit(plan)
     _give_up_identity(plan)
     # The kernel clears this setting when the identity changes, so it comes after that. The first
-    # process of a container has no parent of ours.
+    # process of a container has no parent of ours. A slot without a pid namespace ends its
+    # processes itself when it gets SIGTERM.
     if plan.tier != DOCKER:
-        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGTERM if plan.tier == LANDLOCK else signal.SIGKILL)
     if plan.tier == LANDLOCK:
         _restrict_files(plan)
     filter_ = policy.seccomp_program(

@@ -97,9 +97,11 @@ _FCNTL = 72
 _FCNTL_UNCOUNTED = (
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 36, 1025, 1030, 1032, 1033, 1034,
 )  # fmt: skip
-"""The `fcntl` requests that are allowed where nothing counts memory: no leases and notices, no
-locks of open files (which are charged to no process), no larger pipes.
+"""The `fcntl` requests that are allowed where nothing counts memory: no leases, no locks of open
+files (which are charged to no process), no larger pipes.
 """
+_FCNTL_COUNTED = (*_FCNTL_UNCOUNTED, 37, 38, 1024, 1031, *range(1035, 1041))
+"""Those that are allowed where memory is counted: all but notices of changes in a folder."""
 
 SIGNALS_UNCOUNTED = 1024
 """RLIMIT_SIGPENDING of a program whose memory nothing counts: timers and queued signals."""
@@ -141,8 +143,8 @@ def seccomp_program(
             affect, so the calls that set limits, priority or cores of a process may name only the
             caller itself.
         memory_counted: a control group counts memory. Otherwise everything is refused that takes
-            much memory and is covered by no limit of a process: memory files, watches, large socket
-            buffers and pipes, locks that belong to no process.
+            much memory and is covered by no limit of a process: memory files, large socket buffers
+            and pipes, locks that belong to no process.
     """
     filter_ = _Filter()
     if mounts:
@@ -153,6 +155,7 @@ def seccomp_program(
         filter_.opens_sockets((socket.AF_UNIX, socket.AF_INET) if network else (socket.AF_UNIX,))
     else:
         filter_.reaches_no_name()
+    filter_.restrict(_FCNTL, 1, _WHOLE, _FCNTL_COUNTED if memory_counted else _FCNTL_UNCOUNTED)
     if not memory_counted:
         filter_.takes_no_uncounted_memory()
     return filter_.assembled()
@@ -169,7 +172,9 @@ class _Filter:
         self.rules: list[seccomp.ArgumentRule] = []
         # clone3 has its flags in memory, where a filter cannot look; ENOSYS makes the C library use
         # clone.
-        self.absent = {_CLONE3, *_SYSV_AND_QUEUES}
+        # A watch on a system folder would tell what the host does there, although it is read-only.
+        watches = {ALLOWED[name] for name in _INOTIFY}
+        self.absent = {_CLONE3, *_SYSV_AND_QUEUES, *watches}
         # A new namespace would give capabilities inside it; CLONE_PARENT would make a child of the
         # slot.
         self.restrict(_CLONE, 0, _NEW_NAMESPACES | _CLONE_PARENT, (0,))
@@ -196,19 +201,15 @@ class _Filter:
         self.restrict(_SOCKET, 0, _WHOLE, families, errno.EACCES)
 
     def reaches_no_name(self) -> None:
-        """Refuse sockets with names, and watching or marking files: Landlock does not cover
-        these.
-        """
+        """Refuse sockets with names, and marking files: Landlock does not cover these."""
         self.restrict(_SOCKETPAIR, 1, _CONNECTED, (socket.SOCK_STREAM,), errno.EACCES)
         self.allowed -= {ALLOWED[name] for name in ("connect", "bind", "listen", *_MARKS)}
-        self.absent |= {ALLOWED[name] for name in _INOTIFY}
 
     def takes_no_uncounted_memory(self) -> None:
         """Refuse what takes kernel memory that no limit of a process covers (decision 0406)."""
         other_options = tuple(set(range(_SOCKET_OPTIONS)).difference(_SEND_BUFFER))
         self.restrict(_SETSOCKOPT, 2, _WHOLE, other_options)
-        self.restrict(_FCNTL, 1, _WHOLE, _FCNTL_UNCOUNTED)
-        self.absent |= {ALLOWED[name] for name in (*_INOTIFY, "memfd_create")}
+        self.absent.add(ALLOWED["memfd_create"])
 
     def assembled(self) -> bytes:
         return seccomp.assemble(self.allowed, self.rules, _NEWEST_KNOWN, sorted(self.absent))

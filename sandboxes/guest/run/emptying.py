@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import traceback
 from collections.abc import Iterator
 from itertools import count
@@ -69,6 +70,50 @@ def _move_up(name: str, below: int, top: int, numbers: Iterator[int]) -> None:
                 raise
         else:
             return
+
+
+def holds_more(folder: str, entries: int, room_bytes: int) -> bool:
+    """Return whether a directory holds more than so many entries or bytes at any depth.
+
+    At most `entries` entries are looked at. Folders nested more than `_DEEPEST` levels count as
+    more, since a descriptor is held for each level.
+    """
+    try:
+        levels = [_entered(folder)]
+    except OSError:
+        return False
+    try:
+        while levels:
+            level, names = levels[-1]
+            if not names:
+                os.close(levels.pop()[0])
+                continue
+            entries -= 1
+            try:
+                item = os.lstat(name := names.pop(), dir_fd=level)
+                room_bytes -= item.st_blocks * 512
+                if stat.S_ISDIR(item.st_mode):
+                    levels.append(_entered(name, level))
+            except OSError:  # gone meanwhile, or closed to this process by its owner
+                continue
+            if entries < 0 or room_bytes < 0 or len(levels) > _DEEPEST:
+                return True
+        return False
+    finally:
+        for level, _ in levels:
+            os.close(level)
+
+
+_DEEPEST = 400
+
+
+def _entered(name: str, parent: int | None = None) -> tuple[int, list[str]]:
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    except PermissionError:  # a program may make folders that it does not let anybody list
+        os.chmod(name, 0o700, dir_fd=parent)
+        descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    return descriptor, os.listdir(descriptor)
 
 
 def empty_as(uid: int, gid: int, folders: tuple[str, ...]) -> None:

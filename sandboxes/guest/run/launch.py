@@ -1,8 +1,9 @@
 """The process that the driver starts for a slot: enters the namespaces, forks the slot, supervises.
 
-The supervisor stays outside the slot's pid namespace. When the driver dies, however it dies, the
-supervisor kills the slot; when the supervisor dies, the kernel kills the slot (which asked for
-SIGKILL at its parent's death).
+The supervisor stays outside the slot's pid namespace. When the driver dies, however it dies, or
+asks for it by SIGTERM, the supervisor ends the slot; when the supervisor dies, the kernel signals
+the slot (which asked for that). Where the slot has no pid namespace, the supervisor adopts what the
+slot leaves behind, ends that too, and empties the work directory.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
 
-from ..jail import namespaces
-from . import deferred_modules, program, rehearsal
-from .plan import UNSAFE, JailPlan
+from ..jail import namespaces, syscalls as sc
+from . import children, deferred_modules, emptying, program, rehearsal
+from .plan import LANDLOCK, UNSAFE, JailPlan
 from .slot import GuestSlot
 
 
@@ -33,6 +37,7 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
     except OSError as error:
         _refuse(control, error)
     supervisor = os.pidfd_open(os.getpid())
+    sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
     slot = os.fork()
     if slot == 0:
         os.close(driver)
@@ -44,11 +49,42 @@ def main(control_descriptor: int, requests_descriptor: int) -> None:
     watch = select.poll()
     watch.register(driver, select.POLLIN)
     watch.register(slot_end, select.POLLIN)
-    watch.poll()
+    driver_has_ended = False
+    with suppress(_Asked):
+        signal.signal(signal.SIGTERM, _ask)
+        driver_has_ended = any(descriptor == driver for descriptor, _ in watch.poll())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if plan.tier == LANDLOCK:
+        # Only inside its domain can the slot end all processes of a run at once.
+        os.kill(slot, signal.SIGTERM)
+        watch.unregister(driver)
+        watch.poll(int(_SWEEP_S * 1000))
     # The pid still belongs to the slot: the kernel reuses no pid before the parent has waited.
     os.kill(slot, signal.SIGKILL)
     os.waitpid(slot, 0)
+    if plan.work:
+        with suppress(ChildProcessError):
+            while True:
+                children.kill_children()
+                os.waitpid(-1, 0)
+        with suppress(OSError):
+            emptying.empty(plan.work)
+            if driver_has_ended:
+                os.rmdir(plan.work)
+                os.rmdir(os.path.dirname(plan.work))
     os._exit(0)
+
+
+_SWEEP_S = 2.0
+"""Seconds that a slot may take to end the processes of its run, before it is killed."""
+
+
+class _Asked(Exception):
+    """The driver has asked for the end of the slot."""
+
+
+def _ask(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Asked
 
 
 def be_slot(

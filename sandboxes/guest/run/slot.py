@@ -12,11 +12,13 @@ sent, the work directory is renewed if anything in it changed, and the next chil
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
 import struct
 from contextlib import suppress
+from types import FrameType
 
 from ..jail import namespaces, policy
 from . import children, emptying
@@ -73,15 +75,20 @@ class GuestSlot:
     def serve(self) -> None:
         """Park a child, wait for the end, and clean up, for ever."""
         if self.plan.tier in (LANDLOCK, UNSAFE):
-            # An earlier slot may have been killed before it could clean up.
+            # The supervisor of an earlier slot may have been killed before it could clean up.
             emptying.empty(self.plan.work)
+        if self.plan.tier == LANDLOCK:
+            # Not where the slot is PID 1: a program could then send it the signal.
+            signal.signal(signal.SIGTERM, self._end)
         self.control.send(READY)
         while True:
             self.number += 1
             # A fork inherits the weight, and a child cannot set its own: its /proc is read-only.
             self._weigh(policy.FIRST_TO_DIE)
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
             self.child = os.fork()
             if self.child == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 self.child_end.forget()
                 children.main(self.plan, self.requests, self.number)
             self._weigh(self.own_weight)
@@ -91,7 +98,12 @@ class GuestSlot:
             _reap(os.getpid(), 0)
             REPORT.pack(b"R", self.number, 0, int(0.1 * 1e6), 0, 0, 0)
             self._mark()
-            self._finish(self.child)
+            self._finish(self.child, used)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """Kill everything in this slot's domain, and exit."""
+        self._kill_all()
+        os._exit(0)
 
     def _weigh(self, weight: bytes) -> None:
         """Set the weight with which the next child is forked.
@@ -102,7 +114,11 @@ class GuestSlot:
         if self.weight >= 0:
             os.pwrite(self.weight, weight, 0)
 
-    def _finish(self, child: int) -> None:
+    def _finish(self, child: int, used: resource.struct_rusage) -> None:
+        """Wait for the end of the run, report it, and clean up.
+
+        `used`: what all processes have used that were reaped before the run.
+        """
         process_end = self.child_end.expect(child)
         has_ended = False
         while not has_ended:
@@ -120,7 +136,10 @@ class GuestSlot:
         while (reaped := _reap(-1, os.WNOHANG)) is not None:
             self._kill_all()
             killed += reaped or _reap(-1, 0) or 0
-        times = int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6), usage.ru_maxrss << 10
+        # What orphans have used is charged as well, so the times are of all reaped processes.
+        now_used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        user_s, system_s = now_used.ru_utime - used.ru_utime, now_used.ru_stime - used.ru_stime
+        times = int(user_s * 1e6), int(system_s * 1e6), usage.ru_maxrss << 10
         self.control.send(REPORT.pack(b"R", self.number, status, *times, killed))
         if self.number in self.preserved:
             self.preserved.discard(self.number)
@@ -136,8 +155,10 @@ class GuestSlot:
             self.clean_mark = self._mark()
 
     def _obey(self, order: bytes) -> None:
-        if not order:
-            os._exit(0)  # The driver is gone. When PID 1 ends, the kernel ends all others.
+        if not order:  # The driver is gone.
+            if self.plan.tier == LANDLOCK:
+                self._kill_all()
+            os._exit(0)  # When PID 1 ends, the kernel ends all others.
         kind, number = ORDER.unpack(order)
         if number != self.number:
             return  # The order was for a run that has ended meanwhile.

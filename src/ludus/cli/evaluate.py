@@ -38,7 +38,7 @@ from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.session import expert_action
 from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError, MissingExtra
-from ludus.llm import TokenBudget
+from ludus.llm.limits import TokenBudget
 from ludus.messages import Message
 
 from .arguments import Flag, VerbHelp, parse

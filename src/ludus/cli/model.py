@@ -122,7 +122,7 @@ def _open(path: str) -> tuple[Tokenizer, tuple[int, ...], bool]:
     if path.endswith(TEMPLATE_SUFFIX):
         return TemplateTokenizer.load(Path(path)), (), False
     try:
-        from ludus.trainer.engines import load_images, load_stop_ids, load_tokenizer
+        from ludus.trainer.models.loading import load_images, load_stop_ids, load_tokenizer
         from ludus.trainer.models.model_paths import locate_model
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus model probe of a tokenizer") from error

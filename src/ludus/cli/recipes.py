@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from ludus.errors import MissingExtra
-from ludus.trainer.recipes import load_recipe, recipe_names
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
 
 from .arguments import Action, VerbHelp, parse, run_action
 

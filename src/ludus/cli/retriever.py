@@ -11,8 +11,13 @@ from typing import Annotated
 
 import tyro
 
-from ludus.envs.families.search import Bm25Index, RetrieverService, corpus_index, fictional_index
 from ludus.envs.families.search.protocol import MAX_DOCUMENTS
+from ludus.envs.families.search.retrievers import (
+    Bm25Index,
+    RetrieverService,
+    corpus_index,
+    fictional_index,
+)
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 from ludus.wire.server import HttpServer

@@ -34,9 +34,10 @@ from ludus.envs.serving.worker_placement import THREADS
 from ludus.errors import ConfigError
 from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
+from ludus.sandboxes.settings import TENANTS_VARIABLE
 from ludus.secret import NO_SECRET
 from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
@@ -319,6 +320,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    # For the sandboxes that served environments and verifiers open by themselves.
+    os.environ[TENANTS_VARIABLE] = "1"
     if options.workers > 1:
         return Workers(options).run()
     return asyncio.run(serve(options))

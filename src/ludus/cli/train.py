@@ -28,7 +28,7 @@ def main_sft(arguments: list[str]) -> int:
         SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
     )
     try:
-        from ludus.trainer.run.checkpoint import checkpoints
+        from ludus.trainer.models.checkpoint import checkpoints
         from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
@@ -90,7 +90,7 @@ def _recipe_or_settings(name: str) -> Table:
 
 def _run(config: TrainConfig) -> int:
     try:
-        from ludus.trainer.ranks import follows, open_ranks
+        from ludus.trainer.ranks.launch import follows, open_ranks
         from ludus.trainer.run.journal import ProgressWatcher
         from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training

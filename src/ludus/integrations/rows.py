@@ -13,7 +13,7 @@ from ludus.agent.chat_tools import TextTools
 from ludus.agent.parsing import tool_format
 from ludus.envs.tools.spec import ToolSpec
 from ludus.errors import ConfigError
-from ludus.llm import Completion
+from ludus.llm.chat_wire import Completion
 from ludus.messages import Message, assistant
 
 from .bridge import BridgedEpisode, shared_bridge

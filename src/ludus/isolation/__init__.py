@@ -4,21 +4,3 @@ A server or trainer (the owner) never runs the code of an environment or verifie
 declare `never_blocks`. It sends calls to worker processes, enforces their deadlines by SIGKILL, and
 tells every caller by type what became of the call.
 """
-
-from .group import AnyWorker, NoFreeWorker, WorkerGroup, WorkerLimits
-from .part import Answer, WorkerPart
-from .process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
-
-__all__ = [
-    "Answer",
-    "AnyWorker",
-    "CallFailed",
-    "CallLate",
-    "NoFreeWorker",
-    "WorkerEnd",
-    "WorkerGroup",
-    "WorkerLimits",
-    "WorkerLost",
-    "WorkerPart",
-    "WorkerProcess",
-]

@@ -35,6 +35,9 @@ ATTACKS = {
     "list the machine's home folders": "return [n for n in os.listdir(where['home']) if n not in sys.base_prefix.split('/')] or os.listdir('/home') or None",
     "list what the machine runs": "return os.listdir('/var/lib') or None",
     "list the folders of other slots": "return [n for n in os.listdir('..') if n.startswith('slot-')] or None",
+    "watch the programs of the host": "w = libc.inotify_init1(0); return libc.inotify_add_watch(w, b'/usr/bin', 0x22) >= 0",
+    "be told what the host opens": """
+    import fcntl; folder = os.open('/usr/bin', os.O_RDONLY); fcntl.fcntl(folder, 1026, 1); return True""",
     "watch a folder of the host": "w = libc.inotify_init1(0); r = libc.inotify_add_watch(w, os.path.dirname(where['witness']).encode(), 0x100); return r >= 0",
     "write where settings are": "open('/etc/ludus-attack', 'w').close(); os.unlink('/etc/ludus-attack'); return True",
     "write beside its own folder": "open('../ludus-attack', 'w').close(); os.unlink('../ludus-attack'); return True",

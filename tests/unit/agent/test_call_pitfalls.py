@@ -26,8 +26,7 @@ from ludus.agent.parsing.arguments import read_value, types_of
 from ludus.agent.parsing.scan import MAX_CALLS
 from ludus.envs import ToolSpec
 from ludus.errors import ServerFault
-from ludus.llm import Completion
-from ludus.llm.chat_wire import read_reply, row_of
+from ludus.llm.chat_wire import Completion, read_reply, row_of
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
 
 HERMES, CODER, TAGS = HermesFormat(), Qwen3CoderFormat(), TagFormat()
@@ -276,7 +275,6 @@ def test_text_is_read_by_what_the_schema_allows(schema: Any, text: str, value: A
         "<parameter=path>a<parameter=lines>3</function>",
         "<parameter=path>\na\n</parameter>\n<parameter=lines>\n3\n</function>\n</tool_call>",
         "<parameter=path>\na\n<parameter=lines>\n3\n</tool_call>",
-        "<parameter=path>\na\n<parameter=lines>\n3\n",
     ],
 )
 def test_a_parameter_that_was_not_closed_ends_as_vllm_and_sglang_end_it(body: str) -> None:

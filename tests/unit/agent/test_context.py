@@ -35,7 +35,7 @@ from ludus.envs import EnvSession, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, UnknownName
 from ludus.messages import system, user
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.rollout.batch import as_row
 

@@ -344,3 +344,46 @@ def test_an_error_of_a_template_is_a_typed_error() -> None:
         apply_template(tokenizer, [{"role": "assistant", "content": "x"}], None, prompt=True)
     with pytest.raises(TemplateRefused, match="cannot be read"):
         TemplateTokenizer("{% if %}")
+
+
+@pytest.mark.parametrize(
+    ("sign", "name"),
+    [
+        ("With tools, respond with <|tool_call|> and a JSON list. <|start_of_role|>", "granite3"),
+        ("<|tool|>[]<|/tool|>", "phi4_mini"),
+        ("<AVAILABLE_TOOLS>[]</AVAILABLE_TOOLS>", "nemotron"),
+        ("<|tool_list_start|>[]<|tool_list_end|>", "lfm2"),
+        ("", "hermes"),
+    ],
+)
+def test_a_template_without_calls_is_read_in_the_format_whose_signs_it_bears(
+    sign: str, name: str
+) -> None:
+    template = (
+        "{{ '" + sign + "' }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
+        "{{ m.content }}{{ '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    report = probe(TemplateTokenizer(template))
+    assert report.tool_format == name
+    assert not report.blocking
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("<|tool_call|>[{{ c.function | tojson }}]", "granite3"),
+        ("<|tool_call|>{{ c.function | tojson }}<|/tool_call|>", "phi4_mini"),
+        ("<TOOLCALL>[{{ c.function | tojson }}]</TOOLCALL>", "nemotron"),
+        ("<|tool_call_start|>[{{ c.function.name }}(egretat='{{ c.function.arguments.egretat }}')]"
+         "<|tool_call_end|>", "lfm2"),
+    ],
+)  # fmt: skip
+def test_calls_are_read_as_the_template_writes_them(written: str, name: str) -> None:
+    template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}" + written + "{% endfor %}{{ '<|im_end|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    report = probe(TemplateTokenizer(template))
+    assert (report.tool_format, "calls_as_text" in report.fallbacks.names) == (name, False)

@@ -26,7 +26,7 @@ from ludus.envs import EnvSession, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.verdict import Verdict
 

@@ -1,5 +1,6 @@
 """Every tool format: what it writes it reads, and what must never be executed is not."""
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -97,6 +98,24 @@ def test_a_call_that_was_cut_is_never_executable(one: ToolFormat) -> None:
             executable += not call.error
             assert call.error or call.arguments == {"query": "how high is it"}
     assert executable <= len("<|tool_calls_section_end|>") + 1  # the call itself is whole there
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=ids)
+@pytest.mark.parametrize(
+    "arguments", [{"path": "a b", "lines": 12}, {"query": "not false"}, {}], ids=str
+)
+def test_the_end_of_a_turn_closes_no_argument(one: ToolFormat, arguments: dict[str, Any]) -> None:
+    """Whatever prefix of a call a turn is, what runs was written whole and closed by a mark."""
+    name = "search" if "query" in arguments else "write"
+    whole = one.render([ToolCall(name=name, arguments=arguments)], tools=TOOLS)
+    for end in range(len(whole)):
+        for call in one.parse(whole[:end], tools=TOOLS).tool_calls:
+            if not call.error:
+                assert (call.name, call.arguments | arguments) == (name, arguments)
+                given = [value for key, value in arguments.items() if key in call.arguments]
+                last = str([name, *given][-1])
+                after = whole[whole.rindex(last) + len(last) : end]
+                assert re.search(r"[]})/]|end｜?\|?>", after), after
 
 
 @pytest.mark.parametrize("one", STRUCTURED, ids=ids)

@@ -8,8 +8,7 @@ import pytest
 from ludus.cli.main import main
 from ludus.errors import ConfigError
 from ludus.trainer.config import ModelConfig
-from ludus.trainer.engines import load_tokenizer
-from ludus.trainer.models.chat_template import open_chat
+from ludus.trainer.models.loading import load_tokenizer, open_chat
 from ludus.trainer.models.tiny import write_tiny_policy, write_tiny_vision_policy
 
 NO_TOOLS = (

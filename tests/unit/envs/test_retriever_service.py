@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from ludus.envs.families.search import Bm25Index, Document, RetrieverService
+from ludus.envs.families.search.documents import Document
 from ludus.envs.families.search.protocol import (
     MAX_DOCUMENTS,
     MAX_QUERIES,
     MAX_QUERY_CHARS,
     MAX_RESULTS,
 )
-from ludus.envs.families.search.retrievers import SEARCH_TIMEOUT_S
+from ludus.envs.families.search.retrievers import SEARCH_TIMEOUT_S, Bm25Index, RetrieverService
 from ludus.wire.server import BackgroundServer, HttpServer
 
 pytest.importorskip("bm25s", reason="the extra 'search' is not installed")

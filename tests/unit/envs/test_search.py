@@ -11,14 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ludus.envs import EnvSession, make_async
-from ludus.envs.families.search import (
-    Bm25Index,
-    Search,
-    SearchQuestion,
-    fictional_index,
-    load_corpus,
-)
-from ludus.envs.families.search.documents import Hit
+from ludus.envs.families.search.documents import Hit, load_corpus
+from ludus.envs.families.search.questions import SearchQuestion
+from ludus.envs.families.search.retrievers import Bm25Index, fictional_index
+from ludus.envs.families.search.search_env import Search
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Status

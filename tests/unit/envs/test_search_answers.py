@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ludus.envs.families.search import exact_match, f1, noise_at, normalize
-from ludus.envs.families.search.documents import Hit, document, shown
+from ludus.envs.families.search.documents import Hit, document, noise_at, shown
 from ludus.envs.families.search.engines import read_documents
-from ludus.envs.families.search.questions import read_answer
+from ludus.envs.families.search.questions import exact_match, f1, normalize, read_answer
 from ludus.envs.families.search.search_env import (
     TagAction,
     as_information,

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ludus.envs.families.search import Bm25Index, Document, load_corpus
-from ludus.envs.families.search.documents import Hit, document, read_rows, shown
+from ludus.envs.families.search.documents import (
+    Document,
+    Hit,
+    document,
+    load_corpus,
+    read_rows,
+    shown,
+)
+from ludus.envs.families.search.retrievers import Bm25Index
 from ludus.errors import ConfigError
 
 ROWS = [

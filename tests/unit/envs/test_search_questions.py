@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from ludus.envs.families.fiction import RELATIONS, World, build_world
-from ludus.envs.families.search import QuestionShape, SearchQuestion, fictional_index
-from ludus.envs.families.search.questions import QuestionMaker, shapes_for
+from ludus.envs.families.search.questions import (
+    QuestionMaker,
+    QuestionShape,
+    SearchQuestion,
+    shapes_for,
+)
+from ludus.envs.families.search.retrievers import fictional_index
 from ludus.envs.families.search.sources import FiledQuestions, GeneratedQuestions
 from ludus.envs.tasks import SPLITS
 from ludus.errors import ConfigError

@@ -27,7 +27,7 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import LudusError, RequestTimeout, ServerFault, SessionGone
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.wire.server import HttpServer
 
 TIMEOUT_S = 0.5

@@ -24,7 +24,7 @@ import pytest
 import ludus
 from ludus.envs.serving.connect import RemoteServer
 from ludus.errors import ConfigError
-from ludus.isolation import WorkerLimits
+from ludus.isolation.group import WorkerLimits
 from ludus.rewards import Sample, Status, Verdict
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer

@@ -24,12 +24,13 @@ from typing import Any
 import psutil
 import pytest
 
-import ludus.isolation
-from ludus.isolation import AnyWorker, WorkerLimits
+from ludus import isolation
+from ludus.isolation.group import AnyWorker, WorkerLimits
 from ludus.isolation.part import Answer, WorkerPart
+from ludus.isolation.process import WorkerEnd
 from ludus.wire.prometheus import ServerMetrics
 
-FOLDER = str(Path(ludus.isolation.__file__).parent)
+FOLDER = str(Path(isolation.__file__).parent)
 PROCESSES = 2
 TIMEOUT_S = 0.05
 ANSWERED_S = 4.0
@@ -172,7 +173,7 @@ async def emptied(workers: AnyWorker, expected: dict[str, int] | None = None) ->
     deadline = time.monotonic() + ANSWERED_S
     while True:
         for worker in list(workers.group.workers):
-            worker.stop(ludus.isolation.WorkerEnd.STOPPED, "the test looks")
+            worker.stop(WorkerEnd.STOPPED, "the test looks")
         await asyncio.sleep(0.01)
         left = kept(workers)
         bound = expected or {**left, "workers": 0}

@@ -24,7 +24,9 @@ from ludus.errors import (
     ServerUnreachable,
     Unauthorized,
 )
-from ludus.llm import ChatClient, ContextTooLong, TokenBudget
+from ludus.llm.chat_wire import ContextTooLong
+from ludus.llm.client import ChatClient
+from ludus.llm.limits import TokenBudget
 from ludus.messages import (
     ImagePart,
     Message,

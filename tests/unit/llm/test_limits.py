@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ludus.errors import ConfigError
-from ludus.llm import CallLimits, ChatClient
-from ludus.llm.limits import Places, limits_from_environment
+from ludus.llm.client import ChatClient
+from ludus.llm.limits import CallLimits, Places, limits_from_environment
 from ludus.messages import user
 
 ANSWER = {

@@ -12,7 +12,7 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import LoraConfig, TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.adapters import (
     add_adapter,

@@ -12,8 +12,9 @@ from types import FunctionType, ModuleType
 import pytest
 import torch
 
-from ludus.trainer import algorithms, recipes
-from ludus.trainer.algorithms import corrections, experimental, surrogates
+from ludus.trainer import algorithms
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import effective
 
 DOCS = Path(__file__).parents[3] / "docs"
 FUNCTIONS: dict[str, Callable[..., object]] = {
@@ -113,17 +114,23 @@ def test_masks_come_first_and_options_are_keywords() -> None:
                 assert "Tensor" in str(parameter.annotation), (name, parameter.name)
 
 
+def of_folder(folder: str) -> list[str]:
+    """The functions that are written in a folder of the library."""
+    place = f"{algorithms.__name__}.{folder}."
+    return [name for name, function in FUNCTIONS.items() if function.__module__.startswith(place)]
+
+
 def test_experimental_methods_are_named_so_and_have_no_defaults_of_our_own() -> None:
     allowed = {"agg", "max_log_ratio"}
-    for name in experimental.__all__:
+    for name in of_folder("experimental"):
         assert name.endswith("_as_read")
-        for parameter in inspect.signature(getattr(experimental, name)).parameters.values():
+        for parameter in inspect.signature(getattr(algorithms, name)).parameters.values():
             assert parameter.default is parameter.empty or parameter.name in allowed, name
 
 
 def test_no_recipe_uses_an_experimental_method() -> None:
-    for name in recipes.recipe_names():
-        values = recipes.effective(recipes.load_recipe(name)).values()
+    for name in recipe_names():
+        values = effective(load_recipe(name)).values()
         assert not [value for value in values if str(value).endswith("_as_read")]
 
 
@@ -157,12 +164,12 @@ def test_every_surrogate_and_correction_is_drawn() -> None:
     drawn = {name.split()[0] for name in pictures.surrogates()}
     # these read no ratio: a score or a value of the whole answer
     of_answers = {"pacs", "rover", "drpo"}
-    losses = {n.removesuffix("_loss") for n in surrogates.__all__ if n.endswith("_loss")}
+    losses = {n.removesuffix("_loss") for n in of_folder("surrogates") if n.endswith("_loss")}
     assert losses - of_answers <= drawn
     shown = {axes.get_title().split()[0] for axes in pictures.draw_corrections().axes}
     # these go by what a rollout is, not by a ratio
     of_rollouts = {"overlong_mask", "mpt_mask"}
-    made = {n for n in corrections.__all__ if n.endswith(("_weights", "_mask"))}
+    made = {n for n in of_folder("corrections") if n.endswith(("_weights", "_mask"))}
     assert made - of_rollouts <= shown
 
 

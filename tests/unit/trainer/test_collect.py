@@ -13,17 +13,10 @@ from ludus.envs import EnvSession, TextEnv
 from ludus.messages import Message
 from ludus.rewards import Sample, make_verifier
 from ludus.trainer.config import EvalConfig
-from ludus.trainer.rollout import (
-    Collector,
-    Drawing,
-    EpisodeScorer,
-    PlayBounds,
-    Ticket,
-    source as sources,
-)
-from ludus.trainer.rollout.collect import Cut
+from ludus.trainer.rollout import source as sources
+from ludus.trainer.rollout.collect import Collector, Cut, Drawing, PlayBounds, Ticket
 from ludus.trainer.rollout.evaluate import evaluate
-from ludus.trainer.rollout.scoring import WeightedVerifier
+from ludus.trainer.rollout.scoring import EpisodeScorer, WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource
 from ludus.trainer.rollout.stages import Stages
 from ludus.verdict import Status, Verdict

@@ -13,7 +13,7 @@ import torch
 
 from ludus.agent import Finish, Generation, Sampling, TensorMeta
 from ludus.errors import ConfigError, StaleWeights
-from ludus.trainer.engines import EngineLimits, LocalEngine
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.models.weights import MemoryWeights
 

@@ -11,9 +11,8 @@ import torch
 from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import EngineLimits, LocalEngine
 from ludus.trainer.engines.cached_model import PrefixStore
-from ludus.trainer.engines.local import EngineClosed
+from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
 from ludus.trainer.engines.sampler import sample
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions

@@ -24,8 +24,7 @@ from ludus.errors import (
     ServerFault,
     StaleWeights,
 )
-from ludus.trainer.engines import LocalEngine
-from ludus.trainer.engines.local import EngineClosed
+from ludus.trainer.engines.local import EngineClosed, LocalEngine
 from ludus.trainer.engines.pool import EnginePool, Publishing
 from ludus.trainer.engines.pool.pool import SLACK, DeadlyRequest
 from ludus.trainer.engines.pool.seats import BLOCK, PrefixRoutes

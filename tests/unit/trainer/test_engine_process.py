@@ -15,10 +15,9 @@ import torch
 
 from ludus.agent import Finish, Sampling
 from ludus.errors import ConfigError, EngineLost
-from ludus.trainer.engines import LocalEngine, load_model
-from ludus.trainer.engines.local import EngineClosed
+from ludus.trainer.engines.local import EngineClosed, LocalEngine
 from ludus.trainer.engines.process import EngineSpec, ProcessEngine
-from ludus.trainer.models.loading import load_shell, write_shell
+from ludus.trainer.models.loading import load_model, load_shell, write_shell
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.models.weight_files import as_file
 from ludus.trainer.models.weights import MemoryWeights, WeightsRefused

@@ -15,8 +15,8 @@ from ludus.envs import make_async
 from ludus.errors import ConfigError
 from ludus.estimates import mean_over_tasks
 from ludus.trainer.demos.calculator import ENV, TASKS, served
-from ludus.trainer.rollout import open_source
 from ludus.trainer.rollout.evaluate import HeldOutScores, held_out
+from ludus.trainer.rollout.source import open_source
 from ludus.trainer.run.journal import ProgressWatcher, numbers_line
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served

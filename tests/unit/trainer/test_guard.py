@@ -18,11 +18,12 @@ from ludus.trainer.learning.guard import broken_units
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import PassLoss, Updater
+from ludus.trainer.models.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
 from ludus.trainer.models.tiny import build_model, build_tokenizer
-from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch
-from ludus.trainer.run.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 POISON = 39

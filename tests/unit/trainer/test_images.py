@@ -28,10 +28,11 @@ from ludus.messages import (
     user,
 )
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import EngineLimits, LocalEngine, load_model, load_tokenizer
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.images import ImageReader, last_hidden, load_image_reader, reads_images
+from ludus.trainer.models.loading import load_model, load_tokenizer
 from ludus.trainer.models.tiny import write_tiny_policy, write_tiny_vision_policy
 from ludus.trainer.rollout.batch import as_row, pad
 

@@ -12,7 +12,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.learner import Learner, UpdatePasses, learning_rate
 from ludus.trainer.learning.readings import read_logits
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import Inputs
+from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.rollout.batch import Row, as_row, pad, passes
 from ludus.trainer.sft import negative_log_likelihood
 

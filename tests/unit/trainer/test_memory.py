@@ -15,7 +15,7 @@ from transformers import LlamaConfig
 from ludus.config import build
 from ludus.errors import ConfigError
 from ludus.trainer.config import LocalConfig, TrainConfig, TrainerConfig
-from ludus.trainer.engines import EngineLimits, LocalEngine
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models import capacity
 from ludus.trainer.models.devices import slow_precision, slowdown

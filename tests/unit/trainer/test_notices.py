@@ -8,7 +8,7 @@ import pytest
 
 from ludus.metrics import LineFile
 from ludus.trainer.config import RolloutConfig, TrainConfig
-from ludus.trainer.recipes import load_recipe
+from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.run.notices import (
     NOTICES,
     NoticeBoard,

@@ -33,10 +33,10 @@ from ludus.trainer.learning.packing import pack_rows, packed_size, packs
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import load_recipe, resolve
-from ludus.trainer.recipes.recipe import recipe_names
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, Row, pad
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.verdict import Verdict

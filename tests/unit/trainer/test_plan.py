@@ -26,7 +26,6 @@ from ludus.trainer.config import (
 from ludus.trainer.models.loading import load_model, outline_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.plan.dry_run import make_plan, staleness_told
-from ludus.trainer.plan.idle import Circumstances, idle_settings, recipe_effects
 from ludus.trainer.plan.memory import (
     ModelSize,
     checkpoint_bytes,
@@ -34,7 +33,9 @@ from ludus.trainer.plan.memory import (
     checkpoints_written,
     estimate_memory,
 )
-from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
+from ludus.trainer.recipes.effects import Circumstances, idle_settings, recipe_effects
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import plan_updates, resolve
 from ludus.trainer.run.claim import FolderLock
 
 

@@ -22,7 +22,7 @@ from ludus.trainer.models.devices import unsupported
 from ludus.trainer.models.loading import load_model, save_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.models.weights import checked
-from ludus.trainer.recipes import Inputs
+from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 

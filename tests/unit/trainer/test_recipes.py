@@ -11,17 +11,9 @@ from torch import Tensor
 from ludus.cli.recipes import main
 from ludus.errors import ConfigError, UnknownName
 from ludus.trainer import algorithms as A
-from ludus.trainer.recipes import (
-    Inputs,
-    UnknownRecipe,
-    clip_rests,
-    compare,
-    effective,
-    load_recipe,
-    merge,
-    recipe_names,
-    resolve,
-)
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import UnknownRecipe, load_recipe, merge, recipe_names
+from ludus.trainer.recipes.resolution import clip_rests, compare, effective, resolve
 
 SHIPPED = [
     "reinforce_pp",

@@ -21,7 +21,8 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import plan_updates, resolve
 from ludus.trainer.rollout.batch import Batch
 from ludus.trainer.rollout.tracker import SuccessTracker
 

@@ -29,9 +29,10 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
-from ludus.trainer.recipes import TrackerSettings, load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import TrackerSettings, load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, Row
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.rollout.source import LocalSource
 from ludus.trainer.rollout.tasks import TaskPool

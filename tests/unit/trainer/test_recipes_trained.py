@@ -22,7 +22,9 @@ from ludus.trainer.config import (
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
-from ludus.trainer.recipes import Inputs, load_recipe, resolve
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.setup import assemble
 

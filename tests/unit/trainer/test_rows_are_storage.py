@@ -26,15 +26,11 @@ from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import (
-    Algorithm,
-    Inputs,
-    Recipe,
-    load_recipe,
-    recipe_names,
-    resolve,
-)
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.algorithm import Algorithm
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import Recipe, load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.verdict import Verdict
 

@@ -28,9 +28,9 @@ from ludus.trainer.config import (
     TrainerConfig,
     VLLMConfig,
 )
-from ludus.trainer.recipes import load_recipe
+from ludus.trainer.models.checkpoint import checkpoints, tidy
+from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.run.changes import keep_recipe, refuse_changes
-from ludus.trainer.run.checkpoint import checkpoints, tidy
 from ludus.trainer.run.claim import FolderLock, RunClaim
 from ludus.trainer.run.folder import RunFolder, referring
 

@@ -14,9 +14,9 @@ from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
-from ludus.trainer.engines import load_model
+from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
-from ludus.trainer.run.checkpoint import checkpoints
 from ludus.trainer.sft import run_sft
 
 

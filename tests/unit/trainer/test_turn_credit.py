@@ -20,8 +20,10 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import Inputs, load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 

@@ -17,9 +17,10 @@ from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import UpdateSettings, load_recipe, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, passes
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 

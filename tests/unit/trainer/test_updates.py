@@ -18,8 +18,9 @@ from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes import UpdateSettings, load_recipe, plan_updates, recipe_names, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import plan_updates, resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 PAPERS = {

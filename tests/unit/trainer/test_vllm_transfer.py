@@ -25,7 +25,7 @@ from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.server import Launch, command, environment
 from ludus.trainer.engines.vllm.transfer import ControlCalls, WeightTransfer, refuse_without_gpu
 from ludus.trainer.models.weights import MemoryWeights
-from ludus.trainer.plan.idle import idle_settings
+from ludus.trainer.recipes.effects import idle_settings
 
 PYTHON = os.environ.get("LUDUS_VLLM_PYTHON", "") or sys.executable
 INSTALLED = sys.executable != PYTHON or importlib.util.find_spec("vllm") is not None

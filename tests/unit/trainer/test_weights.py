@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from ludus.agent import Sampling, TensorMeta, WeightSource
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
-from ludus.trainer.engines import LocalEngine
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.models.weight_files import FileWeights, write_weights

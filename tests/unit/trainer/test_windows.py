@@ -14,8 +14,8 @@ from ludus.errors import ConfigError
 from ludus.metrics import Stopwatch
 from ludus.trainer.config import ModelConfig, RolloutConfig, RunConfig, SFTConfig, TrainConfig
 from ludus.trainer.models.tiny import build_tokenizer, write_tiny_policy
-from ludus.trainer.rollout import Group
-from ludus.trainer.rollout.context_check import row_length
+from ludus.trainer.open_engine import row_length
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.demonstrations import ExpertPolicy, demonstrate
 from ludus.trainer.run.metrics import summarize_step
 from ludus.trainer.setup import assemble

@@ -22,9 +22,8 @@ from ludus.errors import (
     ServerFault,
     StaleWeights,
 )
-from ludus.isolation import Answer, CallFailed, WorkerEnd, WorkerLost, WorkerProcess
-from ludus.isolation.part import WorkerSpec
-from ludus.isolation.process import blocking
+from ludus.isolation.part import Answer, WorkerSpec
+from ludus.isolation.process import CallFailed, WorkerEnd, WorkerLost, WorkerProcess, blocking
 from ludus.isolation.spawning import start_worker
 
 from ...models.weights import WeightsRefused

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 import msgspec
 import torch
 
-from ludus.isolation import Answer, WorkerPart
+from ludus.isolation.part import Answer, WorkerPart
 
 from ...models.loading import load_images, load_shell, load_tokenizer
 from ...models.weight_files import FileWeights

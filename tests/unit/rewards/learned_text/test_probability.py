@@ -14,8 +14,9 @@ from ludus.messages import assistant, user
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.compose import Composition, Part, composed
 from ludus.rewards.learned.text.probability import ProbabilityReward, SelfAlignedReward
-from ludus.trainer.engines import LocalEngine, load_model, load_tokenizer
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.engines.policy_text import EngineText, hand_over
+from ludus.trainer.models.loading import load_model, load_tokenizer
 from ludus.trainer.models.weights import MemoryWeights
 from ludus.verdict import Status
 

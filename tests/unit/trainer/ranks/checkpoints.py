@@ -24,21 +24,23 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.models.loading import load_model
-from ludus.trainer.models.tiny import build_model, build_tokenizer
-from ludus.trainer.ranks.group import Ranks, place_of
-from ludus.trainer.ranks.learner import ShardedLearner
-from ludus.trainer.ranks.sharding import whole
-from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.ranks.updater import LeadUpdater, follow
-from ludus.trainer.recipes import load_recipe, resolve
-from ludus.trainer.run.checkpoint import (
+from ludus.trainer.models.checkpoint import (
     Retention,
     SavedModel,
     checkpoints,
     load_state,
     save_checkpoint,
 )
+from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.tiny import build_model, build_tokenizer
+from ludus.trainer.ranks.group import Ranks, place_of
+from ludus.trainer.ranks.launch import restore_learner
+from ludus.trainer.ranks.learner import ShardedLearner
+from ludus.trainer.ranks.sharding import whole
+from ludus.trainer.ranks.shards import named_weights
+from ludus.trainer.ranks.updater import LeadUpdater, follow
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
 
 SETTINGS = TrainerConfig(
     lr=1e-4, tokens_per_pass=96, critic="separate", critic_lr=2e-4, ema_decay=0.5
@@ -61,7 +63,7 @@ def updater(ranks: Ranks | None, start: Path | None = None, *, half: bool = Fals
         else ShardedLearner(model, SETTINGS, reading, ranks=ranks)
     )
     if start is not None:
-        learner.restore(load_state(start)["learner"], start)
+        restore_learner(learner, load_state(start)["learner"], start)
     if ranks is None or ranks.rank:
         return Updater(algorithm, learner)
     return LeadUpdater(algorithm, learner, ranks=ranks)

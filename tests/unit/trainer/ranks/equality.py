@@ -32,8 +32,9 @@ from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.recipes import load_recipe, plan_updates, recipe_names, resolve
-from ludus.trainer.rollout import Group
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.resolution import plan_updates, resolve
+from ludus.trainer.rollout.collect import Group
 from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.verdict import Verdict
 

@@ -16,9 +16,10 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.checkpoint import load_state
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.run.checkpoint import load_state
+from ludus.trainer.ranks.launch import restore_learner
 
 
 def script() -> Any:
@@ -91,13 +92,15 @@ def refuse_others(folder: Path, here: Any) -> None:
     ):
         model = build_model(size, **{**here.SHAPE, **changed})
         with pytest.raises(ConfigError, match=told):
-            Learner(model, here.SETTINGS, values).restore(state, folder)
+            restore_learner(Learner(model, here.SETTINGS, values), state, folder)
     for settings, reading in ((TrainerConfig(), values), (here.SETTINGS, ReadingOptions())):
         with pytest.raises(ConfigError, match="holds the state of a separate critic"):
-            Learner(build_model(size, **here.SHAPE), settings, reading).restore(state, folder)
+            restore_learner(
+                Learner(build_model(size, **here.SHAPE), settings, reading), state, folder
+            )
     half = build_model(size, **here.SHAPE).bfloat16()
     with pytest.raises(ConfigError, match="would start without the optimizer's state"):
-        Learner(half, here.SETTINGS, values).restore(state, folder)
+        restore_learner(Learner(half, here.SETTINGS, values), state, folder)
     learner = Learner(build_model(size, **here.SHAPE), here.SETTINGS, values)
     with pytest.raises(ConfigError, match="holds no readable shards"):
-        learner.restore(state, folder.parent)
+        restore_learner(learner, state, folder.parent)

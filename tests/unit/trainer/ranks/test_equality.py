@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ludus.trainer.recipes import recipe_names
+from ludus.trainer.recipes.recipe import recipe_names
 
 WRONG = "a mean of gradients"
 HALF = {"bfloat16": 0.05, "float16": 0.01, "float16, overflows": 0.01}

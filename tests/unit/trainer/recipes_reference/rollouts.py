@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
-from ludus.trainer.rollout import Group
+from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
 
 MAX_TOKENS = 10

@@ -1,4 +1,6 @@
-"""The engine of a run, as the settings ask for: in this process, in others, or behind vLLM."""
+"""The engine of a run, as the settings ask for (in this process, in others, or behind vLLM), and
+checks of what it can hold, before anything is spent.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,22 @@ from typing import TypeVar
 
 import torch
 
-from ludus.agent import Engine
+from ludus.agent import Engine, TokenPolicy, opening_of
+from ludus.agent.context import make_context
+from ludus.agent.images import refuse_unseen
+from ludus.errors import ConfigError
 
-from ..config import LoraConfig, TrainConfig
-from ..learning.learner import Learner
-from ..learning.policy_model import load_policy
-from ..models.devices import DTYPES, pick_device
-from ..models.loading import write_shell
-from ..rollout.context_check import row_length
-from ..run.folder import RunFolder
-from . import EngineLimits, LocalEngine
-from .pool import EnginePool, PooledEngine, Publishing
-from .process import EngineSpec, ProcessEngine
-from .vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
+from .config import LoraConfig, TrainConfig
+from .engines.local import EngineLimits, LocalEngine
+from .engines.pool import EnginePool, PooledEngine, Publishing
+from .engines.process import EngineSpec, ProcessEngine
+from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
+from .learning.learner import Learner
+from .learning.policy_model import load_policy
+from .models.devices import DTYPES, pick_device
+from .models.loading import write_shell
+from .rollout.collect import Collector
+from .run.folder import RunFolder
 
 T = TypeVar("T")
 
@@ -200,3 +205,43 @@ async def _all(works: Sequence[Awaitable[T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
+
+
+def row_length(config: TrainConfig) -> int | None:
+    """Return the largest number of tokens in a row, or None for whatever the model takes.
+
+    The length is the window; where summaries are written, there is room for a summary beyond the
+    window.
+    """
+    window = config.rollout.window
+    return window + make_context(config.context).overrun() if window else None
+
+
+async def check_context(config: TrainConfig, collector: Collector) -> None:
+    """Refuse a window that is longer than the model's, images that the model would not see, and a
+    context manager that could not get past the first task's prompt.
+
+    Raises:
+        ConfigError: with what cannot be shown, or with the lengths, and what to change.
+    """
+    source, policy = collector.source, collector.policy
+    assert isinstance(policy, TokenPolicy)
+    longest = policy.engine.max_length
+    if config.rollout.window > longest:
+        bound = ", by vllm.max_model_len or" if config.engine == "vllm" else ", by"
+        raise ConfigError(
+            f"rollout.window is {config.rollout.window}, but the engine takes {longest} tokens"
+            f"{bound} the positions of the model: lower it, or leave it at 0 for the engine's own"
+        )
+    task = (await source.tasks(config.split, [0]))[0]
+    session = await source.open()
+    try:
+        observation, info = await session.reset(seed=0, options={"task": task.id})
+    finally:
+        await source.release(session)
+    briefing, opening = info["briefing"], opening_of(info["briefing"], observation)
+    refuse_unseen(
+        policy.chat_format.images, source.id, declared=briefing.shows_images, opening=opening
+    )
+    if config.context.manager != "none":  # there a prompt that does not fit ends its episode
+        policy.check(opening, briefing.tools)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 from ..config import TrainConfig
-from ..recipes.algorithm import Algorithm
-from ..recipes.conflicts import GROUP_ESTIMATORS
-from ..recipes.resolution import UpdatePlan, clip_rests
+from .algorithm import Algorithm
+from .conflicts import GROUP_ESTIMATORS
+from .resolution import UpdatePlan, clip_rests
 
 
 @dataclass(frozen=True, slots=True)

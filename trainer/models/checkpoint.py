@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 
 from ludus.errors import ConfigError, RankLost, SaveFailed, UpdateRefused
 
-from ..models.images import ImageReader
-from ..models.loading import CausalLM, save_model
+from .images import ImageReader
+from .loading import CausalLM, save_model
 
 _NAME = re.compile(r"step-(\d{6,})")
 STATE_FILE = "trainer.pt"

@@ -1,0 +1,124 @@
+"""What a sentence does with a value: it claims the value, or checks, supposes, denies, quotes it.
+
+One classifier judges every candidate, boxes and announced answers alike. Its words are data
+(`phrases.STANCES`): each row names a stance, the side of the value on which its words stand, and
+the words in all languages.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from .phrases import ATTRIBUTED, DENIED, DENIED_BEHIND, DETERMINERS, SPEAKERS, STANCES
+from .surface import REACH, clause_before, crossed_out
+
+NEAR = 64
+"""How many characters before a value may contain words that govern the value."""
+BEHIND = 80
+"""How many characters behind a value are searched for words that take the value back."""
+
+
+class Stance(StrEnum):
+    """What the writer does with a value. Only `CLAIM` can be the answer."""
+
+    CLAIM = ""
+    CHECK = "it is checked, not claimed"
+    SUPPOSITION = "it is only supposed"
+    DENIAL = "it is denied"
+    CONDITION = "it holds only under a condition"
+    QUOTATION = "it is quoted"
+    QUESTION = "it is asked"
+    EXAMPLE = "it is an example"
+    ANOTHER = "it is not the writer's answer"
+    CROSSED_OUT = "it is crossed out"
+
+
+_QUOTES = re.compile(r"[\"“”]")
+_DENIED_AHEAD = re.compile(rf"^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)", re.IGNORECASE)
+INSTEAD = re.compile(
+    r"(?P<not>\W{0,4}(?:not|nicht|pas|no|non)\b)?[^.\n]{1,60}?[,;\s]\s*"
+    r"(?:(?:but|sondern|mais|sino|ma)\b|(?:it|that) is\b|it's\b)"
+)
+"""A denied value followed by the right one: `not 8 but 5`, `not 8; it is 5`."""
+_VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
+# `If x were 2, the answer would be 5` is supposed; `would` alone is mere politeness.
+_COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECASE)
+
+
+def instead(body: str, link: str, place: int) -> int:
+    """Return the offset of the value that replaces a denied one at `place`, or `place` if nothing
+    is replaced.
+    """
+    correction = INSTEAD.match(body[place : place + 80])
+    return (
+        place + correction.end()
+        if correction and (correction["not"] or DENIED.search(link))
+        else place
+    )
+
+
+def announced_stance(body: str, said_from: int, link: str, start: int, end: int) -> str:
+    """Return why the writer does not claim the announced answer at `start`, or "".
+
+    `link` is the text between the noun and the value ("is not").
+    """
+    if DENIED.search(link) or _DENIED_AHEAD.match(body[start : start + 40]):
+        return Stance.DENIAL if _VALUE.search(body, start, end) else ""
+    if "would" in link and _COUNTERFACT.search(clause_before(body, said_from)):
+        return Stance.SUPPOSITION
+    if not body.isascii() and DENIED_BEHIND.match(body[start : end + 30].partition("。")[0]):
+        return Stance.DENIAL
+    return stance(body, said_from, start, end)
+
+
+def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = False) -> str:
+    """Return why a statement is not the writer's own claim, or "".
+
+    Args:
+        body: the searched text.
+        said_from: where the statement begins, with its mark or noun.
+        start: where the value begins.
+        end: where the statement ends.
+        marked: the value stands in a formal mark, around which words stand that would be part of
+            an announcement.
+    """
+    clause = clause_before(body, said_from)
+    if clause.strip():
+        before = clause[-NEAR:]
+        before = before.rstrip(" $\\([{*_\n") if marked else before
+        bare = before if marked else DETERMINERS.sub("", before)
+        for row in STANCES:
+            if row.marked in (None, marked) and row.side != "behind":
+                text = clause if row.side == "clause" else before if row.whole else bare
+                if row.words.search(text):
+                    return Stance[row.stance]
+        if (speaker := ATTRIBUTED.search(bare)) and speaker[1].lower() not in SPEAKERS:
+            return f"it is what {speaker[1]!r} says"
+    if marked:
+        behind = body[end : end + BEHIND]
+        for row in STANCES:
+            if row.side == "behind" and row.words.match(behind):
+                return Stance[row.stance]
+    if crossed_out(body, start, end):
+        return Stance.CROSSED_OUT
+    return Stance.QUOTATION if quoted(body, said_from, end) else ""
+
+
+def quoted(body: str, start: int, end: int) -> bool:
+    """Return whether a statement is in quotation marks, in code, or in a block quote followed by
+    prose.
+    """
+    line = body.rfind("\n", max(0, start - 400), start) + 1 or max(0, start - 400)
+    open_quotes = sum(1 for _ in _QUOTES.finditer(body, line, start))
+    if open_quotes % 2 and _QUOTES.search(body, end, end + 200):
+        return True
+    # A fenced code block that text follows quotes as well.
+    fences = body.count("```", max(0, start - REACH), start)
+    close = body.find("```", start) if fences % 2 else -1
+    if close >= 0 and any(map(str.isalnum, body[close + 3 : close + 400])):
+        return True
+    if not body[line : start + 1].lstrip().startswith(">"):
+        return False
+    rest = body[end : end + 2000].partition("\n")[2]
+    return any(line.strip() and not line.lstrip().startswith(">") for line in rest.split("\n"))
