@@ -24,7 +24,7 @@ MIN_ANSWER_TOKENS = 4
 """A row with less room than this counts as full."""
 
 
-class RowWriter:
+class TokenWriter:
     """Writes rows in a model's chat format with what an engine samples.
 
     Args:

@@ -14,6 +14,8 @@ from typing import Any
 
 from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
+from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
+from ludus.agent.loop import EpisodeMaker
 from ludus.errors import ConfigError
 
 from .config import RolloutConfig, TrainConfig
@@ -138,7 +140,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
         )
     if config.agent and "values" in algorithm.needs:
         raise ConfigError(
-            f"recipe {algorithm.recipe.name!r} joins the rows of a rollout in time, and the rows of "
+            f"recipe {algorithm.recipe.name!r} joins the rows of a rollout in time, and those of "
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
     if config.agent and config.context.manager != "none":
@@ -398,9 +400,7 @@ def _updater(
     )
 
 
-async def _agent(
-    config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack
-) -> AgentMaker:
+async def _agent(config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack) -> AgentMaker:
     """Start the gateway through which the agent calls `policy`."""
     rollout = config.rollout
     bounds = RolloutLimits(

@@ -22,7 +22,7 @@ from .launch import (
 )
 from .rollout import Rollout, RolloutLimits
 from .service import Gateway
-from .tree import Call, Cause, Tree
+from .tree import Cause, PolicyCall, Tree
 
 __all__ = [
     "DIALECTS",
@@ -31,9 +31,9 @@ __all__ = [
     "AgentLimits",
     "AgentMaker",
     "AgentTask",
-    "Call",
     "Cause",
     "Gateway",
+    "PolicyCall",
     "Rollout",
     "RolloutLimits",
     "Tree",

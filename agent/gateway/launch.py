@@ -34,7 +34,7 @@ from ludus.messages import Message, as_messages, assistant
 from ludus.verdict import Verdict
 
 from ..loop import opening_of
-from ..rows import RowWriter
+from ..rows import TokenWriter
 from ..token_policy import TokenPolicy
 from ..trajectory import Episode, Stop, Trajectory
 from .rollout import Rollout, RolloutLimits
@@ -334,15 +334,15 @@ class _Run:
 class AgentMaker:
     """Makes episodes by an agent that calls the policy through a gateway of its own.
 
-        async with AgentMaker(agent, policy, limits) as maker:
-            episode = await maker.make(session, task="...", ...)
+    async with AgentMaker(agent, policy, limits) as maker:
+        episode = await maker.make(session, task="...", ...)
     """
 
     def __init__(
         self, agent: Agent, policy: TokenPolicy, limits: AgentLimits | None = None
     ) -> None:
         self.agent, self.limits = agent, limits or AgentLimits()
-        writer = RowWriter(policy.chat_format, policy.engine, policy.sampling)
+        writer = TokenWriter(policy.chat_format, policy.engine, policy.sampling)
         self.gateway = Gateway(writer)
 
     async def __aenter__(self) -> Self:

@@ -18,10 +18,10 @@ from ludus.messages import Message, Role, ToolCall, assistant
 from ludus.verdict import Verdict
 
 from ..images import images_of
-from ..rows import MIN_ANSWER_TOKENS, RowWriter
+from ..rows import MIN_ANSWER_TOKENS, TokenWriter
 from ..trajectory import FAILURES, Finish, Segment, Stop, Trajectory, Turn
-from .tree import Call, Cause, Place, Tree, Untrained
-from .wire import STOPPED, Answer, Choice, Refusal, Request
+from .tree import Cause, PolicyCall, Tree, TreePlace, Untrained
+from .wire import STOPPED, AgentAnswer, AgentRequest, Choice, GatewayRefusal
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class RolloutLimits(msgspec.Struct, frozen=True, kw_only=True):
 class _Given:
     """An answer and the calls that it shows."""
 
-    answer: Answer
-    calls: list[Call]
+    answer: AgentAnswer
+    calls: list[PolicyCall]
 
 
 class Rollout:
@@ -66,7 +66,7 @@ class Rollout:
     """
 
     def __init__(
-        self, writer: RowWriter, limits: RolloutLimits | None = None, *, seed: int = 0
+        self, writer: TokenWriter, limits: RolloutLimits | None = None, *, seed: int = 0
     ) -> None:
         self.id = f"ro_{secrets.token_hex(6)}"
         self.key = f"sk-ludus-{secrets.token_hex(20)}"
@@ -85,7 +85,9 @@ class Rollout:
         self._spent = 0
         self._waiting = 0
 
-    async def answer(self, request: Request, body: bytes) -> tuple[Answer, list[Call]]:
+    async def answer(
+        self, request: AgentRequest, body: bytes
+    ) -> tuple[AgentAnswer, list[PolicyCall]]:
         """Answer a request.
 
         A repeated attempt with an equal body gets the stored answer, or waits for the one that is
@@ -99,10 +101,10 @@ class Rollout:
             The answer and its calls; who delivers it tells `delivered`.
 
         Raises:
-            Refusal: the request cannot be answered, or the rollout has ended.
+            GatewayRefusal: the request cannot be answered, or the rollout has ended.
         """
         if self.stop is not None:
-            raise Refusal(
+            raise GatewayRefusal(
                 f"rollout {self.id} has ended ({self.stop}): it answers no further call",
                 status=410,
                 code="rollout_ended",
@@ -127,12 +129,12 @@ class Rollout:
         has_calls = len(self.tree.calls) < self.limits.max_calls
         return not has_calls or self.tree.sampled >= self.limits.max_tokens
 
-    def _say_stop(self, request: Request) -> Answer:
+    def _say_stop(self, request: AgentRequest) -> AgentAnswer:
         """Tell the agent to stop, by an answer that is no part of any row."""
         self._spent += 1
         self.counts["calls_over_budget"] += 1
         if self._spent > MAX_SPENT:
-            raise Refusal(
+            raise GatewayRefusal(
                 f"the budget of rollout {self.id} is spent: {len(self.tree.calls)} calls, "
                 f"{self.tree.sampled} sampled tokens",
                 code="budget_spent",
@@ -140,7 +142,7 @@ class Rollout:
         choice = Choice(message=assistant(STOPPED), finish=Finish.STOP)
         return _answer_of(request, [choice], 0, 0)
 
-    async def _answer(self, request: Request) -> _Given:
+    async def _answer(self, request: AgentRequest) -> _Given:
         messages = [self._as_sampled(message) for message in request.messages]
         self._refuse(request, messages)
         left = self.limits.max_calls - len(self.tree.calls)
@@ -163,15 +165,17 @@ class Rollout:
         cached = 0 if calls[0].parent is None else len(context) - len(calls[0].turn.obs_ids)
         return _Given(_answer_of(request, choices, len(context), cached), calls)
 
-    def _refuse(self, request: Request, messages: Sequence[Message]) -> None:
+    def _refuse(self, request: AgentRequest, messages: Sequence[Message]) -> None:
         if not messages:
-            raise Refusal("messages is empty: send at least one message", parameter="messages")
+            raise GatewayRefusal(
+                "messages is empty: send at least one message", parameter="messages"
+            )
         if not 1 <= request.samples <= MAX_SAMPLES:
-            raise Refusal(
+            raise GatewayRefusal(
                 f"n = {request.samples}: ask for 1 to {MAX_SAMPLES} answers", parameter="n"
             )
         if images_of(messages):
-            raise Refusal(
+            raise GatewayRefusal(
                 "messages show an image, and the gateway carries text alone: this policy is "
                 "trained on what it is shown, so the image cannot be left out",
                 code="image_parse_error",
@@ -180,7 +184,7 @@ class Rollout:
         called = {call.id for message in messages for call in message.tool_calls}
         for message in messages:
             if message.role is Role.TOOL and message.tool_call_id not in called:
-                raise Refusal(
+                raise GatewayRefusal(
                     f"a tool message answers the call {message.tool_call_id!r}, which no assistant "
                     f"message before it made (made: {', '.join(sorted(called)) or 'none'})",
                     parameter="messages",
@@ -200,7 +204,7 @@ class Rollout:
             return msgspec.structs.replace(message, tool_call_id=call.id, name=call.name)
         return message
 
-    def _begin(self, messages: list[Message], request: Request) -> Call:
+    def _begin(self, messages: list[Message], request: AgentRequest) -> PolicyCall:
         """Find the place of a request in the tree, and render what is new."""
         place = self.tree.place(messages, request.tools)
         prompt_ids: list[int] = []
@@ -209,7 +213,7 @@ class Rollout:
             added = self._writer.extension(place.parent.turn, place.new)
             if added is None:
                 cause = place.cause or Cause.DRIFT
-                place = Place(None, messages, place.keys, place.parent, cause, place.beginnings)
+                place = TreePlace(None, messages, place.keys, place.parent, cause, place.beginnings)
             else:
                 turn.obs_ids = added
         if place.parent is None:
@@ -217,12 +221,12 @@ class Rollout:
             turn.observation = list(messages)
         return self.tree.add(place, prompt_ids, turn)
 
-    async def _sample(self, call: Call, request: Request) -> Choice:
+    async def _sample(self, call: PolicyCall, request: AgentRequest) -> Choice:
         ids = call.context()
         room = self._window - len(ids)
         if room < MIN_ANSWER_TOKENS:
             self.tree.discard(call)
-            raise Refusal(
+            raise GatewayRefusal(
                 f"This model's maximum context length is {self._window} tokens. However, your "
                 f"messages resulted in {len(ids)} tokens. Please shorten the messages.",
                 code="context_length_exceeded",
@@ -256,14 +260,14 @@ class Rollout:
             sampled=len(call.turn.out_ids),
         )
 
-    def _equal(self, call: Call) -> int:
+    def _equal(self, call: PolicyCall) -> int:
         """Return how many earlier calls had the same conversation."""
         if call.cause is None:
             return 0
         same = [each for each in self.tree.calls if each.keys.tooled == call.keys.tooled]
         return sum(each.number < call.number for each in same)
 
-    def _cut(self, call: Call, request: Request) -> str | None:
+    def _cut(self, call: PolicyCall, request: AgentRequest) -> str | None:
         """End the answer behind the first stop string; returns its text before the string.
 
         The ids stay as sampled up to the token that completes the string, and the later ones leave
@@ -292,7 +296,7 @@ class Rollout:
         turn.message = assistant(text)
         return text
 
-    def _shown(self, call: Call, request: Request, cut: str | None) -> Message:
+    def _shown(self, call: PolicyCall, request: AgentRequest, cut: str | None) -> Message:
         """Return the answer as the agent is given it. A call that cannot be read, or that was cut,
         has no form on the wire: the text is shown instead, and nothing runs.
         """
@@ -313,7 +317,7 @@ class Rollout:
             self._ids[given[-1].id] = each
         return msgspec.structs.replace(sampled, tool_calls=given)
 
-    def _count(self, call: Call, request: Request) -> None:
+    def _count(self, call: PolicyCall, request: AgentRequest) -> None:
         self.counts["calls"] += 1
         if call.cause is not None:
             self.counts[f"rows_{call.cause}"] += 1
@@ -329,7 +333,7 @@ class Rollout:
         texts = [decode([token], skip_special_tokens=False) for token in turn.out_ids]
         return list(zip(texts, turn.logprobs, strict=True))
 
-    def count_tokens(self, request: Request) -> int:
+    def count_tokens(self, request: AgentRequest) -> int:
         """Return the length of the prompt that a request would have."""
         messages = [self._as_sampled(message) for message in request.messages]
         place = self.tree.place(messages, request.tools)
@@ -345,7 +349,7 @@ class Rollout:
         """Whether an answer is being sampled."""
         return self._waiting > 0
 
-    def delivered(self, calls: Sequence[Call], *, arrived: bool) -> None:
+    def delivered(self, calls: Sequence[PolicyCall], *, arrived: bool) -> None:
         """Record whether the client took an answer. What nobody read is not trained."""
         for call in calls:
             if arrived and call.untrained is Untrained.UNDELIVERED:
@@ -386,8 +390,10 @@ class Rollout:
         )
 
 
-def _answer_of(request: Request, choices: list[Choice], prompt: int, cached: int) -> Answer:
-    return Answer(
+def _answer_of(
+    request: AgentRequest, choices: list[Choice], prompt: int, cached: int
+) -> AgentAnswer:
+    return AgentAnswer(
         id=secrets.token_hex(12),
         created=int(time.time()),
         model=request.model,

@@ -1,12 +1,12 @@
 """The gateway's HTTP server: a base URL and a key for each rollout.
 
-    async with Gateway(RowWriter(chat_format, engine, sampling)) as gateway:
+    async with Gateway(TokenWriter(chat_format, engine, sampling)) as gateway:
         rollout = gateway.open(seed=3)
         ... an agent calls f"{gateway.url}/v1" with the key rollout.key ...
         rollout.end(Stop.TERMINATED)
 
 Agents send their rollout's key as a bearer token or in `x-api-key`; where only a URL can be set,
-`/rollouts/KEY/v1/...` names it too. Opening, rewarding and ending rollouts takes the operator's
+`/rollouts/KEY/v1/...` names it too. To open, reward and end rollouts takes the operator's
 key: an agent that could set its own reward would.
 """
 
@@ -29,12 +29,12 @@ from ludus.secret import Secret
 from ludus.verdict import Verdict
 from ludus.wire.address import is_loopback, listen
 
-from ..rows import RowWriter
+from ..rows import TokenWriter
 from ..trajectory import Episode, Stop
 from .dialects import DIALECTS
 from .rollout import Rollout, RolloutLimits
-from .tree import Call
-from .wire import Answer, Dialect, Refusal, Request
+from .tree import PolicyCall
+from .wire import AgentAnswer, AgentRequest, Dialect, GatewayRefusal
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ SWEEP_EVERY_S = 5.0
 NO_RETRY = {"x-should-retry": "false"}
 
 
-class Opening(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RolloutOpening(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The body of `POST /rollouts`."""
 
     seed: int = 0
@@ -82,7 +82,7 @@ class Gateway:
 
     def __init__(
         self,
-        writer: RowWriter,
+        writer: TokenWriter,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -162,11 +162,13 @@ class Gateway:
         """Begin a rollout; its key lets an agent call the policy.
 
         Raises:
-            Refusal: too many run already.
+            GatewayRefusal: too many run already.
         """
         running = sum(rollout.stop is None for rollout in self.rollouts.values())
         if running >= MAX_ROLLOUTS:
-            raise Refusal(f"{running} rollouts run already, the most there may be", status=503)
+            raise GatewayRefusal(
+                f"{running} rollouts run already, the most there may be", status=503
+            )
         rollout = Rollout(self._writer, limits, seed=seed)
         self.rollouts[rollout.id] = self._by_key[rollout.key] = rollout
         return rollout
@@ -193,7 +195,7 @@ class Gateway:
         """Return the rollout whose key the request carries."""
         rollout = self._by_key.get(_key_of(request))
         if rollout is None:
-            raise Refusal(
+            raise GatewayRefusal(
                 "no rollout has this key: use the key of a rollout that is open, as the API key "
                 "or in the path /rollouts/KEY/v1",
                 status=401,
@@ -205,7 +207,7 @@ class Gateway:
         """Refuse a request that does not carry the operator's key."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if not hmac.compare_digest(bearer.encode(), self.operator_key.encode()):
-            raise Refusal(
+            raise GatewayRefusal(
                 "this takes the operator's key, which no agent is given",
                 status=401,
                 code="invalid_api_key",
@@ -233,7 +235,7 @@ class Gateway:
         self,
         dialect: Dialect,
         rollout: Rollout,
-        asked: Request,
+        asked: AgentRequest,
         body: bytes,
         request: web.Request,
     ) -> web.StreamResponse:
@@ -263,11 +265,11 @@ class Gateway:
     @staticmethod
     async def _play(
         dialect: Dialect,
-        asked: Request,
-        answer: Answer,
+        asked: AgentRequest,
+        answer: AgentAnswer,
         response: web.StreamResponse,
         rollout: Rollout,
-        calls: list[Call],
+        calls: list[PolicyCall],
     ) -> None:
         # The record is complete before the last event, at which some agents end.
         rollout.delivered(calls, arrived=True)
@@ -308,7 +310,7 @@ class Gateway:
 
         def reply() -> dict[str, Any]:
             self._as_operator(request)
-            opening = _typed(body or b"{}", Opening)
+            opening = _typed(body or b"{}", RolloutOpening)
             limits = RolloutLimits(max_calls=opening.max_calls, max_tokens=opening.max_tokens)
             rollout = self.open(seed=opening.seed, limits=limits)
             return {"id": rollout.id, "key": rollout.key, "base_url": f"{self.url}/v1"}
@@ -347,12 +349,12 @@ class Gateway:
         name = request.match_info["id"]
         rollout = self.rollouts.get(name)
         if rollout is None:
-            raise Refusal(f"no rollout {name!r}", status=404, code="not_found")
+            raise GatewayRefusal(f"no rollout {name!r}", status=404, code="not_found")
         return rollout
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         paths = ", ".join(f"/v1{dialect.path}" for dialect in DIALECTS)
-        refusal = Refusal(
+        refusal = GatewayRefusal(
             f"no route {request.method} {request.path}; agents call {paths} and /v1/models",
             status=404,
             code="not_found",
@@ -393,7 +395,7 @@ async def _body(request: web.Request) -> bytes:
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise Refusal(
+        raise GatewayRefusal(
             f"the body is larger than {MAX_BODY_BYTES >> 20} MiB; shorten the conversation",
             status=413,
         ) from None
@@ -409,10 +411,10 @@ def _typed(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(f"the body is not what this route takes: {error}") from None
+        raise GatewayRefusal(f"the body is not what this route takes: {error}") from None
 
 
-def _with_attempt(asked: Request, request: web.Request) -> Request:
+def _with_attempt(asked: AgentRequest, request: web.Request) -> AgentRequest:
     attempt = request.headers.get("x-stainless-retry-count", "0")
     asked.attempt = int(attempt) if attempt.isdigit() else 0
     return asked
@@ -429,16 +431,18 @@ def _key_of(request: web.Request) -> str:
     return next((key for key in keys if key), "")
 
 
-def _refusal_of(error: BaseException | None, rollout: Rollout | None = None) -> Refusal:
+def _refusal_of(error: BaseException | None, rollout: Rollout | None = None) -> GatewayRefusal:
     """Return any failure as what a client is told; a fault of the engine may be tried again."""
-    if isinstance(error, Refusal):
+    if isinstance(error, GatewayRefusal):
         return error
     if rollout is not None:
         rollout.counts["faults"] += 1
     if isinstance(error, LudusError):
-        return Refusal(f"the policy could not answer: {error}", status=503, code="unavailable")
+        return GatewayRefusal(
+            f"the policy could not answer: {error}", status=503, code="unavailable"
+        )
     logger.error("a call of an agent failed", exc_info=error)
-    return Refusal("the gateway failed; its log says why", status=500, code="internal_error")
+    return GatewayRefusal("the gateway failed; its log says why", status=500, code="internal_error")
 
 
 def _plainly(reply: Any) -> web.Response:

@@ -68,14 +68,14 @@ class Untrained(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class PolicyCall:
     """One answer of the policy."""
 
     number: int
     """In order of arrival, from 0."""
-    parent: Call | None
+    parent: PolicyCall | None
     """The call whose ids this one extends; None where the conversation was rendered whole."""
-    after: Call | None
+    after: PolicyCall | None
     """The call whose answer is the last in the history that is known, parent or not."""
     cause: Cause | None
     """The reason why this call opens a row; None where it continues its parent's."""
@@ -89,7 +89,7 @@ class Call:
     """The answer as the client was given it; None while it is sampled."""
     shown_keys: Chain | None = None
     """The digests of the conversation with the answer."""
-    children: list[Call] = field(default_factory=list)
+    children: list[PolicyCall] = field(default_factory=list)
     untrained: Untrained | None = None
     dropped: int = 0
     """Tokens that were sampled behind a stop string; they are not in the turn."""
@@ -125,16 +125,16 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """Where a request belongs in the tree."""
 
-    parent: Call | None
+    parent: PolicyCall | None
     """The call to extend; None to render the whole conversation."""
     new: list[Message]
     """The messages behind the parent's answer, or all of them."""
     keys: Chain
     """The digests of the conversation."""
-    after: Call | None
+    after: PolicyCall | None
     cause: Cause | None
     beginnings: list[bytes]
     """The digests without tools of all beginnings of the conversation."""
@@ -149,14 +149,14 @@ class Tree:
     """
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[PolicyCall] = []
         self.stripped = 0
         self._number = -1
-        self._answers: dict[bytes, Call] = {}
+        self._answers: dict[bytes, PolicyCall] = {}
         """Digest with tools, of a conversation that ends with an answer."""
-        self._bare: dict[bytes, Call] = {}
+        self._bare: dict[bytes, PolicyCall] = {}
         """The same for answers without the white space at their ends."""
-        self._plain: dict[bytes, Call] = {}
+        self._plain: dict[bytes, PolicyCall] = {}
         """Digest without tools, of a conversation that ends with an answer."""
         self._asked: set[bytes] = set()
         """Digests of conversations that were answered, with tools and without."""
@@ -165,7 +165,7 @@ class Tree:
         self._said: set[bytes] = set()
         """The canonical forms of all answers."""
 
-    def place(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Place:
+    def place(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> TreePlace:
         """Find where a request belongs."""
         keys = Chain(_digest(b"", msgspec.json.encode(tools)), b"")
         parent, deepest, end = None, None, 0
@@ -189,7 +189,7 @@ class Tree:
             cause = None
         else:
             cause = self._cause(messages, beginnings, end)
-        return Place(parent, list(messages[end:]), keys, deepest, cause, beginnings)
+        return TreePlace(parent, list(messages[end:]), keys, deepest, cause, beginnings)
 
     def _cause(self, messages: Sequence[Message], beginnings: Sequence[bytes], end: int) -> Cause:
         """Return why a request opens a row whose history is known up to message `end`."""
@@ -218,10 +218,10 @@ class Tree:
         texts = (call.shown.text.strip() for call in self.calls if call.shown is not None)
         return any(len(text) >= MIN_SUMMARY and text in message.text for text in texts)
 
-    def add(self, place: Place, prompt_ids: list[int], turn: Turn) -> Call:
+    def add(self, place: TreePlace, prompt_ids: list[int], turn: Turn) -> PolicyCall:
         """Add a call before it is sampled."""
         self._number += 1
-        call = Call(
+        call = PolicyCall(
             number=self._number,
             parent=place.parent,
             after=place.after,
@@ -237,13 +237,13 @@ class Tree:
         self._beginnings.update(place.beginnings)
         return call
 
-    def discard(self, call: Call) -> None:
+    def discard(self, call: PolicyCall) -> None:
         """Take out a call that has no answer."""
         self.calls.remove(call)
         if call.parent is not None:
             call.parent.children.remove(call)
 
-    def answer(self, call: Call, shown: Message) -> None:
+    def answer(self, call: PolicyCall, shown: Message) -> None:
         """Make the answer of a call known, so that a history that echoes it is found."""
         form = key_of(shown)
         call.shown, call.shown_keys = shown, call.keys.then(form)
@@ -284,11 +284,13 @@ class Tree:
         return rows
 
     @staticmethod
-    def _line(first: Call, sizes: dict[int, int]) -> tuple[list[Call], list[Call]]:
+    def _line(
+        first: PolicyCall, sizes: dict[int, int]
+    ) -> tuple[list[PolicyCall], list[PolicyCall]]:
         """Return the calls of the row that begins with `first`, and the calls that fork from it.
         The largest branch goes on in the row, so that fewest tokens are computed twice.
         """
-        line, forks = [first], list[Call]()
+        line, forks = [first], list[PolicyCall]()
         while True:
             children = [child for child in line[-1].children if not child.is_dead]
             if not children:
@@ -344,7 +346,7 @@ def _without_context(turn: Turn) -> Turn:
     return msgspec.structs.replace(turn, obs_ids=[], obs_images=[])
 
 
-def _line_of(call: Call) -> str:
+def _line_of(call: PolicyCall) -> str:
     turn, start = call.turn, len(call.context())
     notes = [f"{call.number}"]
     if call.cause is not None:

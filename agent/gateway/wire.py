@@ -16,7 +16,7 @@ STOPPED = "The budget of this rollout is spent; stop here."
 """What an agent is told that calls although its budget is spent."""
 
 
-class Refusal(LudusError):
+class GatewayRefusal(LudusError):
     """A request that the gateway does not answer; its client is told why and must not repeat it.
 
     Args:
@@ -40,7 +40,7 @@ class Refusal(LudusError):
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
+class AgentRequest:
     """A request of an agent in no dialect."""
 
     messages: list[Message]
@@ -78,7 +78,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AgentAnswer:
     """The answers to a request."""
 
     id: str
@@ -102,22 +102,22 @@ class Dialect(Protocol):
     path: str
     """Behind the base URL."""
 
-    def read(self, body: Mapping[str, Any]) -> Request:
+    def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request.
 
         Raises:
-            Refusal: a field is wrong, or asks for what the gateway cannot do.
+            GatewayRefusal: a field is wrong, or asks for what the gateway cannot do.
         """
         ...
 
-    def reply(self, answer: Answer) -> dict[str, Any]:
+    def reply(self, answer: AgentAnswer) -> dict[str, Any]:
         """Return the body of a whole reply."""
         ...
 
-    def events(self, answer: Answer, request: Request) -> AsyncIterator[bytes]:
+    def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
         """Yield a reply as server-sent events; the last yield ends the answer for the client."""
         ...
 
-    def error(self, refusal: Refusal) -> dict[str, Any]:
+    def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
         """Return the body of an error."""
         ...

@@ -22,6 +22,7 @@ from ludus.agent.loop import EpisodeMaker, PolicyMaker
 from ludus.envs import Task
 from ludus.errors import TrainingFailed
 
+from ..config import TrainConfig
 from .scoring import EpisodeScorer
 from .source import EnvSource
 from .stages import NOWHERE, StagedSession, Stages
@@ -356,6 +357,11 @@ class _Rollout:
         """Return the seed that the policy samples with."""
         name = f"{self.run_seed}/{self.number(ordinal)}"
         return Task(id=name, split="").rng().randrange(1 << 31)
+
+
+def most_failed(config: TrainConfig) -> float:
+    """Return the largest share of episodes without a reward that a step of a run may have."""
+    return config.rollout.max_failed or (0.5 if config.agent else 1.0)
 
 
 def refuse_failure(episodes: Sequence[Episode], *, most: float = 1.0) -> None:

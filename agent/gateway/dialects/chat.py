@@ -8,7 +8,7 @@ from typing import Any
 from ludus.messages import Message, Role
 
 from ...trajectory import Finish
-from ..wire import Answer, Choice, Refusal, Request
+from ..wire import AgentAnswer, AgentRequest, Choice, GatewayRefusal
 from .fields import (
     arguments_text,
     call_of,
@@ -37,21 +37,21 @@ class ChatCompletions:
 
     path = "/chat/completions"
 
-    def read(self, body: Mapping[str, Any]) -> Request:
+    def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request; see `Dialect.read`."""
         refuse(body, REFUSED)
         form = (body.get("response_format") or {}).get("type", "text")
         if form != "text":
-            raise Refusal(
+            raise GatewayRefusal(
                 f"response_format {form!r}: the policy's answer is not constrained; ask for text",
                 parameter="response_format",
             )
         if "messages" not in body:
-            raise Refusal("messages is missing", parameter="messages")
+            raise GatewayRefusal("messages is missing", parameter="messages")
         choice = body.get("tool_choice")
         samples = integer(body, "n")
         tools = [row.get("function") or {} for row in objects(body.get("tools") or [], "tools")]
-        return Request(
+        return AgentRequest(
             messages=[_message(row) for row in objects(body["messages"], "messages")],
             tools=list(tools_of(tools, "parameters")),
             model=str(body.get("model") or "policy"),
@@ -67,7 +67,7 @@ class ChatCompletions:
             overridden=overridden(body),
         )
 
-    def reply(self, answer: Answer) -> dict[str, Any]:
+    def reply(self, answer: AgentAnswer) -> dict[str, Any]:
         """Return the body of a reply."""
         choices = [
             {
@@ -80,7 +80,7 @@ class ChatCompletions:
         ]
         return _head(answer, "chat.completion") | {"choices": choices, "usage": _usage(answer)}
 
-    async def events(self, answer: Answer, request: Request) -> AsyncIterator[bytes]:
+    async def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
         """Yield the reply as events."""
         head = _head(answer, "chat.completion.chunk")
 
@@ -109,7 +109,7 @@ class ChatCompletions:
             yield event(head | {"choices": [], "usage": _usage(answer)})
         yield b"data: [DONE]\n\n"
 
-    def error(self, refusal: Refusal) -> dict[str, Any]:
+    def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
         """Return the body of an error."""
         return openai_error(refusal)
 
@@ -117,7 +117,7 @@ class ChatCompletions:
 def _message(row: Mapping[str, Any]) -> Message:
     role = ROLES.get(str(row.get("role")))
     if role is None:
-        raise Refusal(
+        raise GatewayRefusal(
             f"messages has the role {row.get('role')!r}; known are {', '.join(sorted(ROLES))}",
             parameter="messages",
         )
@@ -168,12 +168,12 @@ def _logprobs(choice: Choice) -> dict[str, Any] | None:
     return {"content": rows, "refusal": None}
 
 
-def _head(answer: Answer, kind: str) -> dict[str, Any]:
+def _head(answer: AgentAnswer, kind: str) -> dict[str, Any]:
     identity = f"chatcmpl-{answer.id}"
     return {"id": identity, "object": kind, "created": answer.created, "model": answer.model}
 
 
-def _usage(answer: Answer) -> dict[str, Any]:
+def _usage(answer: AgentAnswer) -> dict[str, Any]:
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.sampled,

@@ -11,7 +11,7 @@ from ludus.envs import ToolSpec
 from ludus.llm.chat_wire import read_arguments
 from ludus.messages import ImagePart, Part, TextPart, ToolCall
 
-from ..wire import Refusal
+from ..wire import GatewayRefusal
 
 SAMPLING = (
     "temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "min_p",
@@ -37,7 +37,7 @@ def refuse(body: Body, names: Mapping[str, str]) -> None:
     for name, why in names.items():
         if body.get(name):
             value = msgspec.json.encode(body[name]).decode()[:80]
-            raise Refusal(f"{name} = {value}: {why}; leave it out", parameter=name)
+            raise GatewayRefusal(f"{name} = {value}: {why}; leave it out", parameter=name)
 
 
 def integer(body: Body, name: str, *, least: int = 1) -> int | None:
@@ -46,7 +46,7 @@ def integer(body: Body, name: str, *, least: int = 1) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise Refusal(
+        raise GatewayRefusal(
             f"{name} = {value!r}: give a whole number of at least {least}", parameter=name
         )
     return value
@@ -56,7 +56,7 @@ def objects(value: object, name: str) -> list[dict[str, Any]]:
     """Return a list of objects."""
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         kind = type(value).__name__
-        raise Refusal(f"{name} must be a list of objects, and is a {kind}", parameter=name)
+        raise GatewayRefusal(f"{name} must be a list of objects, and is a {kind}", parameter=name)
     return value
 
 
@@ -64,7 +64,9 @@ def strings(value: object, name: str) -> list[str]:
     """Return a string or a list of strings as a list, without empty ones."""
     each = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if value is not None and not all(isinstance(text, str) for text in each or [0]):
-        raise Refusal(f"{name} = {value!r}: give a string or a list of strings", parameter=name)
+        raise GatewayRefusal(
+            f"{name} = {value!r}: give a string or a list of strings", parameter=name
+        )
     return [text for text in each if text]
 
 
@@ -82,7 +84,7 @@ def content_of(value: object, name: str) -> str | list[Part]:
         elif kind in ("image_url", "input_image", "image"):
             parts.append(ImagePart(url=_image_url(part)))
         else:
-            raise Refusal(
+            raise GatewayRefusal(
                 f"{name} has a part of type {kind!r}: the gateway carries text", parameter=name
             )
     if any(isinstance(part, ImagePart) for part in parts):
@@ -106,7 +108,7 @@ def tools_of(rows: Sequence[Body], parameters: str) -> Iterator[ToolSpec]:
     for row in rows:
         name, schema = row.get("name"), row.get(parameters) or {"type": "object", "properties": {}}
         if not isinstance(name, str) or not name or not isinstance(schema, dict):
-            raise Refusal(
+            raise GatewayRefusal(
                 f"tools has an entry without a name or with a schema that is no object: {row}",
                 parameter="tools",
             )
@@ -127,7 +129,7 @@ def event(data: Mapping[str, Any], name: str = "") -> bytes:
 OPENAI_ERRORS = {401: "authentication_error", 404: "not_found_error", 503: "server_error"}
 
 
-def openai_error(refusal: Refusal) -> dict[str, Any]:
+def openai_error(refusal: GatewayRefusal) -> dict[str, Any]:
     """Return an error in OpenAI's form."""
     return {
         "error": {

@@ -10,7 +10,7 @@ import msgspec
 from ludus.messages import Message, Role, system
 
 from ...trajectory import Finish
-from ..wire import Answer, Refusal, Request
+from ..wire import AgentAnswer, AgentRequest, GatewayRefusal
 from .fields import (
     Body,
     call_of,
@@ -33,17 +33,19 @@ class AnthropicMessages:
 
     path = "/messages"
 
-    def read(self, body: Mapping[str, Any]) -> Request:
+    def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request; see `Dialect.read`."""
         if integer(body, "max_tokens") is None:
-            raise Refusal("max_tokens is missing, and this protocol requires it")
+            raise GatewayRefusal("max_tokens is missing, and this protocol requires it")
         choice = body.get("tool_choice") or {}
         tools = objects(body.get("tools") or [], "tools")
         named = [tool.get("name") for tool in tools if "input_schema" not in tool]
         if named:
-            raise Refusal(f"tools {named} run at the provider; send tools with an input_schema")
+            raise GatewayRefusal(
+                f"tools {named} run at the provider; send tools with an input_schema"
+            )
         rows = objects(body.get("messages"), "messages")
-        return Request(
+        return AgentRequest(
             messages=[*_system(body.get("system")), *(each for row in rows for each in _read(row))],
             tools=list(tools_of(tools, "input_schema")),
             model=str(body.get("model") or "policy"),
@@ -56,7 +58,7 @@ class AnthropicMessages:
             overridden=overridden(body),
         )
 
-    def reply(self, answer: Answer) -> dict[str, Any]:
+    def reply(self, answer: AgentAnswer) -> dict[str, Any]:
         """Return the body of a reply."""
         choice = answer.choices[0]
         return _head(answer) | {
@@ -66,7 +68,7 @@ class AnthropicMessages:
             "usage": _usage(answer),
         }
 
-    async def events(self, answer: Answer, request: Request) -> AsyncIterator[bytes]:
+    async def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
         """Yield the reply as events."""
 
         def named(kind: str, **fields: Any) -> bytes:
@@ -85,7 +87,7 @@ class AnthropicMessages:
         yield named("message_delta", delta=end, usage={"output_tokens": answer.sampled})
         yield named("message_stop")
 
-    def error(self, refusal: Refusal) -> dict[str, Any]:
+    def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
         """Return the body of an error."""
         kind = TYPES.get(refusal.status, "invalid_request_error")
         message = refusal.message
@@ -111,7 +113,7 @@ def _read(row: Body) -> list[Message]:
     """Return the messages of one row: results of tools come before its text."""
     role, content = row.get("role"), row.get("content")
     if role not in ("user", "assistant", "system"):
-        raise Refusal(f"messages has the role {role!r}; known are user and assistant")
+        raise GatewayRefusal(f"messages has the role {role!r}; known are user and assistant")
     blocks = (
         [{"type": "text", "text": content}]
         if isinstance(content, str)
@@ -169,19 +171,19 @@ def _deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
     return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": written}]
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: AgentAnswer) -> str:
     choice = answer.choices[0]
     if choice.message.tool_calls:
         return "tool_use"
     return "max_tokens" if choice.finish is Finish.LENGTH else "end_turn"
 
 
-def _head(answer: Answer) -> dict[str, Any]:
+def _head(answer: AgentAnswer) -> dict[str, Any]:
     identity = f"msg_{answer.id}"
     return {"id": identity, "type": "message", "role": "assistant", "model": answer.model}
 
 
-def _usage(answer: Answer) -> dict[str, Any]:
+def _usage(answer: AgentAnswer) -> dict[str, Any]:
     return {
         "input_tokens": answer.prompt_tokens - answer.cached_tokens,
         "cache_read_input_tokens": answer.cached_tokens,

@@ -11,7 +11,7 @@ import msgspec
 from ludus.messages import Message, Role, system, user
 
 from ...trajectory import Finish
-from ..wire import Answer, Refusal, Request
+from ..wire import AgentAnswer, AgentRequest, GatewayRefusal
 from .fields import (
     Body,
     arguments_text,
@@ -40,12 +40,12 @@ class OpenAIResponses:
 
     path = "/responses"
 
-    def read(self, body: Mapping[str, Any]) -> Request:
+    def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request; see `Dialect.read`."""
         refuse(body, REFUSED)
         form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
         if form != "text":
-            raise Refusal(
+            raise GatewayRefusal(
                 f"text.format {form!r}: the policy's answer is not constrained; ask for text",
                 parameter="text",
             )
@@ -53,12 +53,12 @@ class OpenAIResponses:
         tools = objects(body.get("tools") or [], "tools")
         hosted = [tool.get("type") for tool in tools if tool.get("type") != "function"]
         if hosted:
-            raise Refusal(f"tools of type {hosted} run at the provider; send functions")
+            raise GatewayRefusal(f"tools of type {hosted} run at the provider; send functions")
         given = body.get("input")
         messages = [user(given)] if isinstance(given, str) else _messages(objects(given, "input"))
         if instructions := body.get("instructions"):
             messages.insert(0, system(str(instructions)))
-        return Request(
+        return AgentRequest(
             messages=messages,
             tools=list(tools_of(tools, "parameters")),
             model=str(body.get("model") or "policy"),
@@ -70,7 +70,7 @@ class OpenAIResponses:
             overridden=overridden(body),
         )
 
-    def reply(self, answer: Answer) -> dict[str, Any]:
+    def reply(self, answer: AgentAnswer) -> dict[str, Any]:
         """Return the body of a reply."""
         was_cut = answer.choices[0].finish is Finish.LENGTH
         return _head(answer, "incomplete" if was_cut else "completed") | {
@@ -79,7 +79,7 @@ class OpenAIResponses:
             "usage": _usage(answer),
         }
 
-    async def events(self, answer: Answer, request: Request) -> AsyncIterator[bytes]:
+    async def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
         """Yield the reply as events."""
         number = count()
 
@@ -116,7 +116,7 @@ class OpenAIResponses:
         body = self.reply(answer)
         yield named(f"response.{body['status']}", response=body)
 
-    def error(self, refusal: Refusal) -> dict[str, Any]:
+    def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
         """Return the body of an error."""
         return openai_error(refusal)
 
@@ -140,7 +140,7 @@ def _messages(items: list[dict[str, Any]]) -> list[Message]:
         elif kind == "message":
             role = ROLES.get(str(item.get("role")))
             if role is None:
-                raise Refusal(f"input has the role {item.get('role')!r}", parameter="input")
+                raise GatewayRefusal(f"input has the role {item.get('role')!r}", parameter="input")
             messages.append(Message(role=role, content=content_of(item.get("content"), "content")))
         # Thoughts and items of kinds to come are passed over: the ids of the turn hold them.
     return messages
@@ -161,7 +161,7 @@ def _joined(first: Message, second: Message) -> Message:
     )
 
 
-def _items(answer: Answer) -> list[dict[str, Any]]:
+def _items(answer: AgentAnswer) -> list[dict[str, Any]]:
     message = answer.choices[0].message
     items: list[dict[str, Any]] = []
     if message.reasoning:
@@ -185,7 +185,7 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
     return items
 
 
-def _head(answer: Answer, status: str) -> dict[str, Any]:
+def _head(answer: AgentAnswer, status: str) -> dict[str, Any]:
     return {
         "id": f"resp_{answer.id}",
         "object": "response",
@@ -204,7 +204,7 @@ def _head(answer: Answer, status: str) -> dict[str, Any]:
     }
 
 
-def _usage(answer: Answer) -> dict[str, Any]:
+def _usage(answer: AgentAnswer) -> dict[str, Any]:
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": answer.cached_tokens},

@@ -14,14 +14,11 @@ import httpx
 import pytest
 
 from ludus.agent import ChatFormat, Finish, Generation, Sampling, Segment, Stop
-from ludus.agent.gateway import AgentCommand, AgentLimits, Gateway, RolloutLimits, run_agent
-from ludus.agent.gateway.launch import AgentTask
+from ludus.agent.gateway import Gateway
 from ludus.agent.gateway.rollout import Rollout
 from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
-from ludus.agent.rows import RowWriter
-from ludus.envs import make_async
-from ludus.errors import ConfigError
+from ludus.agent.rows import TokenWriter
 from ludus.messages import Message, ToolCall, assistant
 from ludus.trainer.models.tiny import build_tokenizer
 from ludus.verdict import Verdict
@@ -37,7 +34,7 @@ TOOLS = [
     }
     for name in ("look", "list_all")
 ]
-WORDS = "alpha beta gamma delta the of river stone  seven 7 . ,".split(" ")
+WORDS = ["alpha", "beta", "gamma", "delta", "the", "of", "river", "stone", "seven", "7", ".", ","]
 
 
 class LoggedEngine:
@@ -87,7 +84,7 @@ def chat_format() -> ChatFormat:
 async def serving(
     engine: LoggedEngine, max_tokens: int = 80
 ) -> AsyncGenerator[tuple[Gateway, httpx.AsyncClient]]:
-    writer: Any = RowWriter(engine.chat, engine, Sampling(max_tokens=max_tokens))  # type: ignore[arg-type]
+    writer: Any = TokenWriter(engine.chat, engine, Sampling(max_tokens=max_tokens))  # type: ignore[arg-type]
     async with (
         Gateway(writer) as gateway,
         httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
