@@ -216,16 +216,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             (evaluating, config.eval.temperature),
         )
     )
-    collector, evaluator = (
-        _collector(
-            config.rollout,
-            source,
-            playing,
-            scores,
-            await _agent(config, playing, stack) if config.agent else None,
-        )
-        for playing, scores in ((exploring, scorer), (greedy, scorer.without_groups()))
-    )
+    playing = await _agent(config, exploring, stack) if config.agent else None
+    judged = await _agent(config, greedy, stack) if config.agent else None
+    collector = _collector(config.rollout, source, exploring, scorer, playing)
+    evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
         config=config,

@@ -32,9 +32,9 @@ from ludus.wire.address import is_loopback, listen
 from ..rows import TokenWriter
 from ..trajectory import Episode, Stop
 from .dialects import DIALECTS
+from .dialects.fields import event
 from .rollout import Rollout, RolloutLimits
-from .tree import PolicyCall
-from .wire import AgentAnswer, AgentRequest, Dialect, GatewayRefusal
+from .wire import AgentRequest, Dialect, GatewayRefusal
 
 logger = logging.getLogger(__name__)
 
@@ -247,38 +247,22 @@ class Gateway:
                 if response is None:
                     response = await _opened_stream(request)
                 await response.write(b": the policy is sampling\n\n")
-        except (ConnectionError, asyncio.CancelledError):
-            rollout_calls = (await sampling)[1]
-            rollout.delivered(rollout_calls, arrived=False)
-            raise
-        if response is None:
-            sampling.result()  # a refusal is a status as long as nothing was sent
-            response = await _opened_stream(request)
-        elif sampling.exception() is not None:
-            refusal = _refusal_of(sampling.exception(), rollout)
-            await response.write(b"data: " + msgspec.json.encode(dialect.error(refusal)) + b"\n\n")
-            return response
-        answer, calls = sampling.result()
-        await self._play(dialect, asked, answer, response, rollout, calls)
-        return response
-
-    @staticmethod
-    async def _play(
-        dialect: Dialect,
-        asked: AgentRequest,
-        answer: AgentAnswer,
-        response: web.StreamResponse,
-        rollout: Rollout,
-        calls: list[PolicyCall],
-    ) -> None:
-        # The record is complete before the last event, at which some agents end.
-        rollout.delivered(calls, arrived=True)
-        try:
+            if response is None:
+                sampling.result()  # a refusal is a status as long as nothing was sent
+                response = await _opened_stream(request)
+            elif sampling.exception() is not None:
+                refusal = _refusal_of(sampling.exception(), rollout)
+                await response.write(event(dialect.error(refusal)))
+                return response
+            answer, calls = sampling.result()
+            # The record is complete before the last event, at which some agents end.
+            rollout.delivered(calls, arrived=True)
             async for each in dialect.events(answer, asked):
                 await response.write(each)
             await response.write_eof()
         except ConnectionError:
-            rollout.delivered(calls, arrived=False)
+            rollout.delivered((await sampling)[1], arrived=False)
+        return response or web.Response(status=499)
 
     def _counting(self, dialect: Dialect) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
