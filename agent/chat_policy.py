@@ -249,11 +249,7 @@ class ChatPlayer(WindowPlayer):
         return turn
 
     async def _write(
-        self,
-        turn: Turn,
-        view: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        fields: dict[str, Any],
+        self, turn: Turn, view: Sequence[Message], tools: Sequence[ToolSpec], fields: dict[str, Any]
     ) -> None:
         """Let the model continue from `view`, and record the turn."""
         rows, offer = self._wire.request(view, tools)
@@ -396,13 +392,7 @@ class ChatPolicy:
         """Return a player whose requests carry `seed`, so that samples differ and can be
         repeated.
         """
-        return ChatPlayer(
-            self,
-            self._wire(),
-            self.context,
-            window=self.window,
-            seed=seed,
-        )
+        return ChatPlayer(self, self._wire(), self.context, window=self.window, seed=seed)
 
     async def ask(
         self, messages: Sequence[Message], offer: list[dict[str, Any]], seed: int, **fields: Any

@@ -24,21 +24,17 @@ from ludus.verdict import Verdict
 
 from .images import ImageRefused
 from .policy import Player, Policy, ReadsOn
-from .trajectory import (
-    FAILURES,
-    TRUNCATED,
-    Episode,
-    Finish,
-    Stop,
-    Trajectory,
-    TurnKind,
-)
+from .trajectory import FAILURES, TRUNCATED, Episode, Finish, Stop, Trajectory, TurnKind
 
 logger = logging.getLogger(__name__)
 
 
 MAX_SPANS = 256
 """The most sampled spans of an episode that neither the caller nor the environment bounds."""
+
+
+ONLY_THOUGHTS = "the last turn is thoughts alone, which are no answer"
+"""What the detail of a verdict says where a limit cut the thoughts, or the policy ended on them."""
 
 
 class EpisodeLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +185,7 @@ class _Game:
         self.terminated = False
         self.metrics: dict[str, float] = {}
         self.idle = 0
+        self.only_thought = False
 
     async def run(self, options: dict[str, Any], seed: int) -> Stop:
         """Play until the environment, the policy or a limit ends the episode."""
@@ -252,7 +249,9 @@ class _Game:
         if verdict.ok:  # rebuilt from the rewards that were earned; a failed verdict stands
             earned = trajectory.ret
             parts = verdict.parts or {"env": (earned, 1.0)}
-            verdict = Verdict.of(earned, verdict.detail, parts=parts, metrics=verdict.metrics)
+            details = [verdict.detail, ONLY_THOUGHTS if self.only_thought else ""]
+            detail = "; ".join(filter(None, details))
+            verdict = Verdict.of(earned, detail, parts=parts, metrics=verdict.metrics)
         trajectory.verdict = verdict
         trajectory.exclude_from_loss = trajectory.exclude_from_baseline = (
             stop in FAILURES or not trajectory.verdict.ok
@@ -263,7 +262,9 @@ class _Game:
         self.gold = info.get("gold", self.gold)
         if isinstance(info.get("verdict"), Verdict):
             self.verdict = info["verdict"]
+        self.only_thought = action.only_thinks
         counts = {
+            "thoughts_alone": float(action.only_thinks),
             "tool_calls": float(len(action.tool_calls)),
             "tool_errors": float(info.get("tool_errors", 0)),
             "parse_errors": float(sum(bool(call.error) for call in action.tool_calls)),

@@ -20,8 +20,8 @@ stands for the user's own; the files of a verifier are shown on a line of their 
 | maths | the shipped verifier of mathematics, on an answer that it decides without its pool |
 
 The row of an update runs in this process, and counts besides how often the gradient comes back to a
-room that it has left, by the definition of `gradient_path`. It may do so 8 times; more end the
-benchmark with status 1.
+room that it has left, by the definition of `gradient_path`. A path that is longer than `LIMITS`, or
+comes back more often than `MAX_REENTRIES`, ends the benchmark with status 1.
 """
 
 from __future__ import annotations
@@ -62,6 +62,12 @@ SAMPLES = {
 }
 OWN = ("rewards/maths/", "rewards/exact.py")
 """Files of the verifiers themselves."""
+LIMITS = {
+    "one step": {"files": 12},
+    "one score of bench/exact": {"files": 14, "functions": 50},
+    "one score of maths": {"files": 14},
+}
+"""The most files and functions that a path may enter, without those of the verifier."""
 
 
 class Tracer:
@@ -172,41 +178,46 @@ class Server:
         self._process.wait(30)
 
 
-async def run(*, names: bool) -> None:
-    """Trace and print."""
+async def run(*, names: bool) -> list[str]:
+    """Trace and print a step and the scores; return what exceeds the limits."""
     tracer = Tracer()
     server = Server(tracer)
+    too_long: list[str] = []
     try:
         async with ludus.connect(server.url) as connection:
             session = connection.make_async(ENV)
             await session.reset()
-            show("one step", await server.trace(lambda: session.step("salve")), names=names)
+            stepped = await server.trace(lambda: session.step("salve"))
+            too_long += show("one step", stepped, names=names)
             for name, sample in SAMPLES.items():
                 verifier = connection.verifier(name)
                 scored = await server.trace(lambda v=verifier, s=sample: v.score(s))
-                show(f"one score of {name}", scored, names=names)
+                too_long += show(f"one score of {name}", scored, names=names)
             await session.close()
     finally:
         server.close()
+    return too_long
 
 
-def show_gradient(*, names: bool) -> bool:
-    """Print the path of a gradient; return whether it keeps to its limit."""
+def show_gradient(*, names: bool) -> list[str]:
+    """Print the path of a gradient, and return what exceeds its limits."""
     path = trace_update()
-    show("one update", {"trainer": set(path.functions)}, names=names)
+    too_long = show("one update", {"trainer": set(path.functions)}, names=names)
     rooms = len({entry.room for entry in path.entries})
     print(f"{'one update':26} {'rooms':9} {rooms:3} rooms {path.reentries:8} re-entries")
     for room, function in path.entries if names else ():
         print(f"    {room}: {function}")
-    return path.reentries <= MAX_REENTRIES
+    if path.reentries > MAX_REENTRIES:
+        too_long.append(f"one update: {path.reentries} re-entries of rooms, over {MAX_REENTRIES}")
+    return too_long
 
 
 def _functions(text: str) -> Functions:
     return {(file, name) for file, name in json.loads(text)}
 
 
-def show(what: str, sides: dict[str, Functions], *, names: bool) -> None:
-    """A line of each side, and of all together."""
+def show(what: str, sides: dict[str, Functions], *, names: bool) -> list[str]:
+    """Print a line of each side, and of all together; return what exceeds the limits."""
     root = Path(__file__).parent.parent
     entered = {
         side: {(str(Path(file).resolve().relative_to(root)), name) for file, name in functions}
@@ -221,6 +232,13 @@ def show(what: str, sides: dict[str, Functions], *, names: bool) -> None:
         for file in files if names and side != "together" else ():
             inside = sorted(name for where, name in functions if where == file)
             print(f"    {file}: {', '.join(inside)}")
+    together = rows["together"]
+    counts = {"files": len({file for file, _ in together}), "functions": len(together)}
+    return [
+        f"{what}: {counts[kind]} {kind}, over {limit}"
+        for kind, limit in LIMITS.get(what, {}).items()
+        if counts[kind] > limit
+    ]
 
 
 def main() -> None:
@@ -234,9 +252,9 @@ def main() -> None:
     if options.serve:
         asyncio.run(serve(Tracer()))
     else:
-        asyncio.run(run(names=options.names))
-        if not show_gradient(names=options.names):
-            raise SystemExit(f"more than {MAX_REENTRIES} re-entries of rooms")
+        too_long = asyncio.run(run(names=options.names)) + show_gradient(names=options.names)
+        if too_long:
+            raise SystemExit("\n".join(too_long))
 
 
 if __name__ == "__main__":

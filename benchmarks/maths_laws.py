@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
 
 SEED = 31
@@ -217,6 +216,13 @@ def said(ending: str) -> Callable[[Solved, random.Random], str]:
 
 
 def stripped(item: Solved, _: random.Random) -> str:
+    """Strip the box of a solution that ends with it; a value that other values follow is put at
+    the end of its own sentence.
+    """
+    place = item.solution.rfind(f"\\boxed{{{item.gold}}}")
+    behind = item.solution[place + len(item.gold) + 8 :]
+    if len(behind) > 60 or re.search(r"\d|\$.*\$", behind.strip("$")):
+        return f"{item.work}\n\nTherefore, we get ${item.gold}$."
     return item.solution.replace(f"\\boxed{{{item.gold}}}", item.gold)
 
 
@@ -456,8 +462,9 @@ def worked(rng: random.Random, count: int) -> Iterator[Case]:
 
 
 def judged(verifier: MathsVerifier, case: Case) -> bool:
-    sample = Sample(prompt=case.problem, gold=case.gold, response=case.response)
-    return (verifier.verify(sample.gold, sample.text).reward == 1.0) == case.paid
+    return (
+        verifier.verify(case.gold, case.response, prompt=case.problem).reward == 1.0
+    ) == case.paid
 
 
 def main() -> None:

@@ -60,12 +60,7 @@ def slots_cpu_s(sandbox: SlotSandbox) -> float:
 
 
 async def throughput(
-    run: Run,
-    concurrency: int,
-    seconds: float,
-    sandbox: Counted,
-    *,
-    each: int = 1,
+    run: Run, concurrency: int, seconds: float, sandbox: Counted, *, each: int = 1
 ) -> dict[str, float]:
     """Runs per second, `each` of them at a call of `run`."""
     count = 0

@@ -141,10 +141,7 @@ def main() -> None:
     parser.add_argument("--blocking", action="store_true", help="also without never_blocks")
     options = parser.parse_args()
     own = (sys.executable, "service_ludus.py")
-    with (
-        side("OpenEnv", options.peer, "service_openenv.py") as peer,
-        side("ludus", *own) as ours,
-    ):
+    with side("OpenEnv", options.peer, "service_openenv.py") as peer, side("ludus", *own) as ours:
         if not options.blocking:
             measure([peer, ours], options.rounds)
             show([peer, ours])

@@ -85,10 +85,7 @@ async def _run(url: str) -> None:
             await asyncio.to_thread(sys.stdin.readline)
             started, cpu_s = time.perf_counter(), time.process_time()
             await asyncio.gather(*(_steps(one, steps) for one in sessions))
-            took = {
-                "wall_s": time.perf_counter() - started,
-                "cpu_s": time.process_time() - cpu_s,
-            }
+            took = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu_s}
             print(json.dumps(took), flush=True)
             await asyncio.gather(*(one.close() for one in sessions))
 

@@ -42,8 +42,7 @@ BUILTIN: dict[str, Shipped] = {
         "Asks for a program; problems come from a file, a hub or a generator",
     ),
     "ludus/files-v0": Shipped(
-        "ludus.envs.families.files:Files",
-        "Shell commands put a tree of files in order",
+        "ludus.envs.families.files:Files", "Shell commands put a tree of files in order"
     ),
     "ludus/functions-v0": Shipped(
         "ludus.envs.families.functions:Functions",
@@ -58,8 +57,7 @@ BUILTIN: dict[str, Shipped] = {
         "Writes to registers, and asks for the content of a register at the end",
     ),
     "ludus/maths-v0": Shipped(
-        "ludus.envs.families.maths:Maths",
-        "Asks for a final answer in \\boxed{}",
+        "ludus.envs.families.maths:Maths", "Asks for a final answer in \\boxed{}"
     ),
     "ludus/number-quiz-v0": Shipped(
         "ludus.envs.families.number_quiz:NumberQuiz",

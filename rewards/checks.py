@@ -19,8 +19,7 @@ from ludus.contract import Finding, NotApplicable, Report, Rule, RuleOutcome, ex
 from ludus.errors import CheckFailed, InvalidScore
 from ludus.verdict import Verdict
 
-from .functions import FunctionVerifier, ScoreFunction
-from .protocol import GroupVerifier, Sample, Verifier
+from .protocol import FunctionVerifier, GroupVerifier, Sample, ScoreFunction, Verifier
 from .registry import make_verifier
 from .score import score_sample
 

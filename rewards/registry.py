@@ -16,9 +16,8 @@ from typing import Any, TypeVar, cast
 from ludus.errors import ConfigError, LudusError, UnknownVerifier
 from ludus.registry import Description, Registry, Shipped, check_plain, options_of
 
-from .functions import FunctionVerifier, ScoreFunction, name_of
 from .learned.batching import Batched
-from .protocol import BatchVerifier, Sample, Verifier
+from .protocol import BatchVerifier, FunctionVerifier, Sample, ScoreFunction, Verifier, name_of
 
 VerifierFactory = Callable[..., Any]
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

@@ -74,12 +74,7 @@ class RemoteSandbox(Sandbox):
         body = GradeBody(solution=solution, tests=list(tests), kind=kind, options=options)
         return await self._calls.grade(body)
 
-    async def open_repl(
-        self,
-        *,
-        name: str = "",
-        **options: Unpack[ReplOptions],
-    ) -> RemoteRepl:
+    async def open_repl(self, *, name: str = "", **options: Unpack[ReplOptions]) -> RemoteRepl:
         """Start a REPL on the server; see `RemoteRepl.open`."""
         return await RemoteRepl.open(self._calls, name=name, **options)
 

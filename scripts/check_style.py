@@ -24,7 +24,7 @@ FOLDERS = ("agent", "envs", "rewards", "sandboxes", "trainer")
 ALLOWED_CIRCLES = {
     ("ludus.errors", "ludus.verdict"): (
         "the error of a reward that is not to be had carries its verdict, and a verdict raises it"
-    ),
+    )
 }
 """Circles of imports that stay, each with the reason."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -171,9 +171,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
     plan = plan_updates(
-        algorithm,
-        groups=config.rollout.tasks_per_step,
-        wanted=config.trainer.updates_per_step,
+        algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
     tasks = _tasks(config, algorithm.recipe, source)
     stream_state = None
@@ -263,9 +261,7 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
         model_path, load_tokenizer(model_path), max_pixels=config.model.max_image_pixels
     )
     plan = plan_updates(
-        algorithm,
-        groups=config.rollout.tasks_per_step,
-        wanted=config.trainer.updates_per_step,
+        algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
     learner = _learner(
         config,
@@ -386,11 +382,7 @@ def _updater(
             else _learner(config, config.model.path, _reading(config, learner.images))
         )
     return make_updater(
-        algorithm,
-        learner,
-        reference=reference,
-        tracker=tracker,
-        updates=plan.settings,
+        algorithm, learner, reference=reference, tracker=tracker, updates=plan.settings
     )
 
 

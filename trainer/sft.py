@@ -191,10 +191,7 @@ class _WarmUp:
     async def demonstrate(self, seed: int) -> Episode:
         """Let the expert play the task of `seed`."""
         expert = ExpertPolicy(
-            self.session,
-            self.chat_format,
-            context=self.context,
-            window=self.config.window or None,
+            self.session, self.chat_format, context=self.context, window=self.config.window or None
         )
         return await demonstrate(expert, split=self.config.split, seed=seed)
 

@@ -24,8 +24,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., ContextManager])
 
 BUILTIN: dict[str, Shipped] = {
     "none": Shipped(
-        "ludus.agent.context.keep:KeepEverything",
-        "An episode that outgrows the window ends",
+        "ludus.agent.context.keep:KeepEverything", "An episode that outgrows the window ends"
     ),
     "keep_last_k": Shipped(
         "ludus.agent.context.keep:KeepLast",

@@ -26,9 +26,9 @@ from typing import Any
 
 from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
+from ludus.thoughts import ALL
 
 from .arguments import CUT, fault_of, read_value, schemas_of
-from .thoughts import closing as find_thought_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _Body:
             start = parameter.end()
             end, self.position = self._end_of_value(start, key)
             value = self.text[start:end]
-            thought_end = find_thought_end(value)
+            thought_end = ALL.closing(value)
             if thought_end >= 0 and self.grammar.function.search(value, thought_end) is not None:
                 # The value runs into a thought, after whose end the call is written again.
                 raise UnreadableCall(f"the parameter {key!r} is not closed", start)

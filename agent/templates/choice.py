@@ -142,8 +142,10 @@ def recognise(template: str) -> Recognition:
     return Recognition(digest, f"near {nearest.name} ({nearest.family}), but {difference}")
 
 
-_IDENTITY = re.compile(r"""set model_identity = ("[^"]*"|'[^']*')""")
-"""The sentence by which a released template introduces the model, with its quotation marks."""
+_SENTENCE = re.compile(r"""set (model_identity|reasoning_instructions) = ("[^"]+"|'[^']+')""")
+"""A sentence by which a released template introduces the model (gpt-oss), or says how hard it
+should think (Qwen3.8, whose first such sentence is the default), with its quotation marks.
+"""
 
 FOLDER = Path(__file__).with_name("families")
 
@@ -199,22 +201,14 @@ TRAINING: dict[str, TrainingTemplate] = {
         ),
         TrainingTemplate(
             "qwen3_5_think",
-            (
-                *_chatml("qwen3_5_think", calls="part_xml"),
-                "part_qwen3_5_system",
-                "part_chatml",
-            ),
+            (*_chatml("qwen3_5_think", calls="part_xml"), "part_qwen3_5_system", "part_chatml"),
             "qwen3_coder",
-            "Qwen3.5 and 3.6 that think",
+            "Qwen3.5, 3.6 and 3.8 that think",
             verified=True,
         ),
         TrainingTemplate(
             "qwen3_5_nothink",
-            (
-                *_chatml("qwen3_5_nothink", calls="part_xml"),
-                "part_qwen3_5_system",
-                "part_chatml",
-            ),
+            (*_chatml("qwen3_5_nothink", calls="part_xml"), "part_qwen3_5_system", "part_chatml"),
             "qwen3_coder",
             "Qwen3.5 that does not think by itself",
             verified=True,
@@ -249,6 +243,7 @@ TRAINING: dict[str, TrainingTemplate] = {
             verified=False,
         ),
         TrainingTemplate("gemma", (*_OFFER, "gemma"), "hermes", "Gemma 1 to 3", verified=True),
+        TrainingTemplate("gemma4", ("gemma4",), "gemma4", "Gemma 4", verified=True),
         TrainingTemplate("phi3", (*_OFFER, "phi3"), "hermes", "Phi-3 and 3.5", verified=True),
         TrainingTemplate("gpt_oss", ("gpt_oss",), "harmony", "gpt-oss", verified=True),
         TrainingTemplate(
@@ -281,19 +276,21 @@ def training_template(name: str) -> TrainingTemplate:
     return TRAINING[name]
 
 
-def with_identity(source: str, released: str) -> str:
-    """Return a training template that introduces the model by the sentence of the released one.
+def with_sentences(source: str, released: str) -> str:
+    """Return a training template that says to the model what the released one says by itself.
 
-    The sentence is the release's own (`model_identity` in gpt-oss), so it is read there and not
-    kept here. A source or a release without it stays unchanged.
+    Such sentences (`model_identity` in gpt-oss, `reasoning_instructions` in Qwen3.8) are the
+    release's own, so they are read there and not kept here. A source or a release without them
+    stays unchanged.
 
-    >>> with_identity("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
+    >>> with_sentences("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
     "{%- set model_identity = 'You are X.' -%}{{ model_identity }}"
     """
-    identity = _IDENTITY.search(released)
-    if identity is None or "model_identity" not in source:
-        return source
-    return f"{{%- set model_identity = {identity[1]} -%}}{source}"
+    sentences: dict[str, str] = {}
+    for name, sentence in _SENTENCE.findall(released):
+        if name in source:
+            sentences.setdefault(name, sentence)
+    return "".join(f"{{%- set {name} = {sentences[name]} -%}}" for name in sentences) + source
 
 
 def own_template(template: str) -> TrainingTemplate | None:
@@ -416,7 +413,7 @@ def probe_template(
         name = f"{TRAIN}:{training.name} ({KEPT})"
         checked = "" if training.verified else "; its first prompt is unverified"
         origin = Origin(name, digest_of(training.source), f"found {recognition.said}{checked}")
-        source = with_identity(training.source, template_of(tokenizer))
+        source = with_sentences(training.source, template_of(tokenizer))
         return probe_source(source, origin, training.tool_format)
 
     if template.startswith(_NAMED):

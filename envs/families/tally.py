@@ -35,10 +35,7 @@ class TallyTasks(GeneratedTasks):
     """A task set with a list of digits per seed; the difficulty is the number of digits."""
 
     def __init__(
-        self,
-        split: str,
-        items: tuple[int, int],
-        digits_of: Callable[[Task], tuple[int, ...]],
+        self, split: str, items: tuple[int, int], digits_of: Callable[[Task], tuple[int, ...]]
     ) -> None:
         super().__init__(split)
         self._digits_of = digits_of

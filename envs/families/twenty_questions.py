@@ -326,7 +326,7 @@ class TwentyQuestions(TextEnv):
 
     def step(self, action: str | Message) -> Stepped:
         """Answer a question; to name a thing ends the episode, with reward 1 for the secret one."""
-        question = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        question = action if isinstance(action, str) else action.text
         self.left -= 1
         has_ended = self.left == 0
         try:

@@ -146,13 +146,7 @@ class PeerInterpreter:
     """
 
     def __init__(
-        self,
-        python: str,
-        adapter: str,
-        *,
-        memory_bytes: int,
-        timeout_s: float,
-        label: str,
+        self, python: str, adapter: str, *, memory_bytes: int, timeout_s: float, label: str
     ) -> None:
         # A fork of this process inherits the object, but must not end the processes that belong to
         # its parent. So the owner is remembered.
@@ -302,12 +296,7 @@ _starting = threading.Lock()
 
 
 def interpreter(
-    python: str,
-    adapter: str,
-    *,
-    memory_bytes: int,
-    timeout_s: float,
-    label: str,
+    python: str, adapter: str, *, memory_bytes: int, timeout_s: float, label: str
 ) -> PeerInterpreter:
     """Return the process of this interpreter and adapter, and start it if none runs. All
     environments of the calling process share it; see `PeerInterpreter` for arguments and errors.
@@ -319,11 +308,7 @@ def interpreter(
             shared.close(grace_s=0)
         if shared is None or not shared.alive:
             shared = _interpreters[key] = PeerInterpreter(
-                python,
-                adapter,
-                memory_bytes=memory_bytes,
-                timeout_s=timeout_s,
-                label=label,
+                python, adapter, memory_bytes=memory_bytes, timeout_s=timeout_s, label=label
             )
         return shared
 

@@ -15,10 +15,9 @@ from ludus.rewards.serving.reward_wire import Score, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
 from ludus.wire.address import choose
-from ludus.wire.carrier import Carrier
+from ludus.wire.carrier import Carrier, ClientStream
 from ludus.wire.client import AsyncTransport, Client, RetryPolicy, Traffic, run_blocking
 from ludus.wire.codec import Format
-from ludus.wire.stream_client import ClientStream
 from ludus.wire.sync_transport import SyncTransport
 
 from ..gym import GymEnv

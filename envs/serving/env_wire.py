@@ -59,12 +59,7 @@ class Create(
 
 
 class Reset(
-    Beginning,
-    frozen=True,
-    kw_only=True,
-    tag_field="op",
-    tag="reset",
-    forbid_unknown_fields=True,
+    Beginning, frozen=True, kw_only=True, tag_field="op", tag="reset", forbid_unknown_fields=True
 ):
     """Begins an episode in a session."""
 

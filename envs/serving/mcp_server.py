@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ludus.errors import ConfigError, LudusError, MissingExtra
-from ludus.messages import (
-    Message,
-    Observation,
-    ToolCall,
-    as_messages,
-    assistant,
-    refuse_images,
-)
+from ludus.messages import Message, Observation, ToolCall, as_messages, assistant, refuse_images
 from ludus.wire.faults import Fault, fault_of
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Context

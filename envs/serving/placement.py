@@ -44,11 +44,7 @@ class ReplyForm:
 
 
 async def perform(
-    session: EnvSession,
-    play: Play,
-    seq: int,
-    instance: str,
-    form: ReplyForm,
+    session: EnvSession, play: Play, seq: int, instance: str, form: ReplyForm
 ) -> Encoded:
     """Carry out an operation and encode the reply.
 
@@ -297,12 +293,7 @@ class LoopSession:
                 self._task.cancel()
 
     async def _work(
-        self,
-        play: Play,
-        seq: int,
-        instance: str,
-        format: Format,
-        future: asyncio.Future[Outcome],
+        self, play: Play, seq: int, instance: str, format: Format, future: asyncio.Future[Outcome]
     ) -> None:
         home = self._home
         outcome: Outcome

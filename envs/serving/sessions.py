@@ -124,12 +124,7 @@ class Sessions:
         context: the instance name and the metrics of the server.
     """
 
-    def __init__(
-        self,
-        homes: Iterable[Home],
-        limits: SessionLimits,
-        context: Context,
-    ) -> None:
+    def __init__(self, homes: Iterable[Home], limits: SessionLimits, context: Context) -> None:
         self.homes = {home.served.id: home for home in homes}
         self.limits = limits
         self.admission = Admission(limits.max_queue, per_key=limits.max_queue_per_env)

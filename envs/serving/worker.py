@@ -109,11 +109,7 @@ class EnvPart(WorkerPart):
             if session is None:
                 session = self._sessions[name] = await self._build(thread_number)
             reply = await perform(
-                session,
-                call.play,
-                call.seq,
-                call.instance,
-                ReplyForm(self._max_bytes, call.format),
+                session, call.play, call.seq, call.instance, ReplyForm(self._max_bytes, call.format)
             )
         except BaseException as error:  # user code may raise anything, `SystemExit` too
             return _broken(error, name, call.seq)

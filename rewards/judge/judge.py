@@ -191,11 +191,7 @@ class RubricJudge:
         return {**scores, **(await self._mean_of_draws(rubric, rest, data, effort) if rest else {})}
 
     async def _mean_of_draws(
-        self,
-        rubric: Rubric,
-        items: Sequence[RubricItem],
-        data: Mapping[str, str],
-        effort: Effort,
+        self, rubric: Rubric, items: Sequence[RubricItem], data: Mapping[str, str], effort: Effort
     ) -> dict[str, float]:
         draws = await _all(
             [self._single_draw(rubric, items, data, effort, draw) for draw in range(self.samples)]

@@ -1,4 +1,8 @@
-"""Writes the prompts of a judge.
+"""Makes untrusted text harmless for a prompt without changing what a person reads.
+
+The text of a policy travels as one JSON string on a line of its own. JSON keeps quotes and line
+ends inside the string. This module also keeps a tokenizer from reading special tokens in the text,
+and a terminal from obeying control characters in it.
 
 The layout keeps what the policy wrote apart from what the judge is asked. A user message holds one
 block of data between two lines with the same mark, then the criterion. Each text in the block is a
@@ -10,16 +14,142 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, assistant, system, user
 
-from .neutral import quoted
 from .reading import HOLISTIC, field_of
 from .rubric import ItemKind, RubricItem
+
+MAX_CHARS = 60_000
+"""The most characters of a text. A longer text loses its middle, and a mark says how much."""
+
+_MARKS = frozenset("<>[]{}|")
+_MARK_CATEGORIES = frozenset({"Ps", "Pe", "Sm", "So", "Sk"})
+"""Characters that special tokens of chat templates are marked with: brackets and bars, and outside
+ASCII every bracket and symbol. A list of the tokens themselves would always lack a family.
+"""
+
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co"})
+"""Categories of characters that show nothing and may still steer a model or a terminal: controls,
+bidirectional controls, zero-width and tag characters, surrogates.
+"""
+
+
+def cleaned(text: str) -> str:
+    """Return `text` with each hidden character replaced by U+FFFD, so that removal shows."""
+    return "".join(
+        "\ufffd"
+        if character not in "\t\n" and unicodedata.category(character) in _HIDDEN
+        else character
+        for character in text
+    )
+
+
+def shortened(text: str, max_chars: int = MAX_CHARS) -> str:
+    """Return `text`, with a mark in place of the middle if longer than `max_chars` characters.
+
+    >>> shortened("abcdefghij" * 10, 40)
+    'abcdefghij[... 80 characters left out ...]abcdefghij'
+    """
+    if len(text) <= max_chars:
+        return text
+    kept_chars = max(1, max_chars // 4) if max_chars < 200 else max_chars // 2
+    left_out = len(text) - 2 * kept_chars
+    return f"{text[:kept_chars]}[... {left_out} characters left out ...]{text[-kept_chars:]}"
+
+
+def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
+    """Return `text` as a JSON string on a single line that holds no token of a chat template.
+
+    Every mark of such a token is escaped, so that no tokenizer can read one, whatever its family; a
+    JSON string means the same with and without escapes.
+
+    >>> quoted("a\\n[INST]")
+    '"a\\\\n\\\\u005bINST\\\\u005d"'
+    """
+    line = json.dumps(cleaned(shortened(text, max_chars)), ensure_ascii=False)
+    # JSON leaves these characters as they are; str.splitlines and some servers end a line there.
+    line = line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
+    return "".join(_escaped(character) if _is_mark(character) else character for character in line)
+
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_UNIT = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|.")
+
+
+def without_tokens(prompt: str, tokens: Collection[str]) -> str:
+    """Return a prompt in which no JSON string spells one of a judge's own special tokens.
+
+    `quoted` breaks the marks of all known families. A family may have words as tokens, though, and
+    only its tokenizer knows these. Upper and lower case are one, since tokenizers may fold them.
+
+    >>> without_tokens('response: "so Human: praise"', ["human:"])
+    'response: "so \\\\u0048\\\\u0075\\\\u006d\\\\u0061\\\\u006e\\\\u003a praise"'
+    """
+    folded = prompt.casefold()
+    spelled = [re.escape(token) for token in tokens if token.casefold() in folded]
+    if not spelled:
+        return prompt
+    # A lookahead finds tokens that overlap, too.
+    found = re.compile(f"(?=({'|'.join(sorted(spelled, key=len, reverse=True))}))", re.IGNORECASE)
+
+    def broken(string: re.Match[str]) -> str:
+        spells = bytearray(len(string[0]))  # 1 for each character of a token
+        for match in found.finditer(string[0]):
+            spells[match.start() : match.end(1)] = b"\1" * len(match[1])
+        return "".join(
+            _escaped(unit[0])
+            if len(unit[0]) == 1 and spells[unit.start()] and unit[0] != '"'
+            else unit[0]
+            for unit in _UNIT.finditer(string[0])
+        )
+
+    return _STRING.sub(broken, prompt)
+
+
+def special_tokens(path: str) -> list[str]:
+    """Return the tokens that a tokenizer reads whole, from its `tokenizer.json` or
+    `tokenizer_config.json`, or from a folder that holds one of these.
+
+    Raises:
+        ConfigError: there is no such file, or it lists no tokens.
+    """
+    place = Path(path).expanduser()
+    names = ("tokenizer.json", "tokenizer_config.json")
+    files = [place / name for name in names] if place.is_dir() else [place]
+    for file in files:
+        try:
+            read: dict[str, Any] = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            continue
+        rows = [*read.get("added_tokens", []), *read.get("added_tokens_decoder", {}).values()]
+        if tokens := [str(row["content"]) for row in rows if str(row["content"]).strip()]:
+            return tokens
+    raise ConfigError(
+        f"no special tokens of the judge's tokenizer in {path!r}: name its tokenizer.json, its "
+        "tokenizer_config.json or their folder"
+    )
+
+
+def _is_mark(character: str) -> bool:
+    if character.isascii():
+        return character in _MARKS
+    return character == "\u2581" or unicodedata.category(character) in _MARK_CATEGORIES
+
+
+def _escaped(character: str) -> str:
+    """Write a character as JSON escapes it: beyond the basic plane, in two halves."""
+    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
+
 
 VERSION = 2
 """Version of the prompts, which is part of the cache's key and of snapshots."""
@@ -50,6 +180,23 @@ class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
     schema: dict[str, Any]
     """JSON Schema of the answer, for servers that hold a model to one."""
+
+    def without(self, tokens: Collection[str]) -> JudgeQuestion:
+        """Return the question without a judge's own special tokens in what it quotes."""
+        messages: list[Message] = []
+        for message in self.messages:
+            content = message.content
+            if isinstance(content, str):
+                shown: Any = without_tokens(content, tokens)
+            else:
+                shown = [
+                    TextPart(without_tokens(part.text, tokens))
+                    if isinstance(part, TextPart)
+                    else part
+                    for part in content
+                ]
+            messages.append(msgspec.structs.replace(message, content=shown))
+        return JudgeQuestion(messages=messages, schema=self.schema)
 
     def request(self, *, guided: bool) -> dict[str, Any]:
         """Return the fields of the chat request besides the messages."""

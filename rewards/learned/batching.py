@@ -18,8 +18,7 @@ from typing import Any, Generic, TypeVar
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Verdict
 
-from ..functions import as_verdict
-from ..protocol import BatchVerifier, Sample
+from ..protocol import BatchVerifier, Sample, as_verdict
 
 logger = logging.getLogger(__name__)
 MAX_BATCH = 16
@@ -209,6 +208,7 @@ class Batched:
         self.verifier = verifier
         self.name = name or type(verifier).__name__
         self.__doc__ = inspect.getdoc(verifier)
+        self.hears_thoughts = bool(getattr(verifier, "hears_thoughts", False))
         self.batches: MicroBatcher[Any, object] = MicroBatcher(
             self._score_batch,
             max_batch=getattr(verifier, "max_batch", MAX_BATCH),

@@ -17,6 +17,7 @@ from .comparing.approximations import written
 from .comparing.choices import choose
 from .comparing.compare import compare
 from .comparing.formulas import formula
+from .comparing.question import refusal
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -131,14 +132,25 @@ def _read_gold(cleaned: str) -> Node | str | None:
 
 
 def decide(
-    gold: str, answer: str, conventions: Conventions, *, deep: Deep | None = None
+    gold: str, answer: str, conventions: Conventions, *, prompt: str = "", deep: Deep | None = None
 ) -> PairDecision:
-    """Decide whether the extracted `answer` says the same as `gold`.
+    """Decide whether the extracted `answer` says the same as `gold`, and answers the prompt if one
+    is given.
 
     Raises:
         BadGold: the gold cannot be read.
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
+    decision = _equal(gold, answer, conventions, deep)
+    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), answer)):
+        return PairDecision(False, *refused, trace=[*decision.trace, refused])
+    return decision
+
+
+def _equal(
+    gold: str, answer: str, conventions: Conventions, deep: Deep | None = None
+) -> PairDecision:
+    """Decide whether an answer says the same as the gold, whatever was asked."""
     gold = unboxed(gold)
     if conventions.locale == "comma":
         answer = points_for_commas(answer)
@@ -178,7 +190,7 @@ def decide(
             return PairDecision(choice.equal, "choice", choice.detail)
         # The letters decide nothing: compare with the text of the gold's option instead.
         if choice.option:
-            return decide(choice.option, answer, conventions, deep=deep)
+            return _equal(choice.option, answer, conventions, deep)
     if not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
@@ -198,6 +210,10 @@ def _by_meaning(
         return PairDecision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return PairDecision(False, "unreadable", f"the answer cannot be read: {error}")
+    if meaning.op == "opaque" and answer != meaning:
+        raise BadGold(
+            f"the gold {gold[:80]!r} cannot be read as a formula: only its text equals it"
+        )
     plain = answer.op in _WORDS and _CHANGED.search(cleaned_answer) is None
     if plain and meaning.op not in _WORDS and (statement := stated(cleaned_answer)):
         with suppress(Unreadable):

@@ -11,9 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .decision import BadGold, read_gold
-from .extracting.extraction import survey
+from .extracting.extraction import survey, thoughts_end
 from .extracting.golds import parts
-from .extracting.reasoning import visible
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.reader import read
 from .scoring import MathsVerifier
@@ -53,10 +52,9 @@ def _steps(
     verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
 ) -> Iterator[DecisionStep]:
     yield DecisionStep("response", f"{len(response)} characters: {shortened(response)}")
-    visible_part = visible(response, verifier.thinking)
-    if visible_part is not None and visible_part[0]:
+    if offset := thoughts_end(response, verifier.thinking):
         yield DecisionStep(
-            "reasoning", f"the first {visible_part[0]} characters are reasoning and do not count"
+            "reasoning", f"the first {offset} characters are reasoning and do not count"
         )
     has_parts = parts(gold) > 1
     yield from _candidates(verifier, response, truncated=truncated)

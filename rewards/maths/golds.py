@@ -116,12 +116,9 @@ def _task(meaning: Node) -> str:
         elif part.op == "based":
             name = f"number in base {part.value}"
         elif name in _OPERATIONS or (name in _COUNTS and numeric and part is meaning):
-            name = {
-                "int": "integral",
-                "lim": "limit",
-                "prod": "product",
-                "det": "determinant",
-            }.get(name, name)
+            name = {"int": "integral", "lim": "limit", "prod": "product", "det": "determinant"}.get(
+                name, name
+            )
         else:
             continue
         return f"has to be evaluated ({name}): give the value, or a list of golds with both forms"

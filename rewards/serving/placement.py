@@ -25,8 +25,7 @@ from ludus.verdict import Verdict
 from ludus.wire.codec import Format, encode
 from ludus.wire.prometheus import ServerMetrics
 
-from ..functions import failed, is_bug, one_each, usable
-from ..protocol import GroupVerifier, Sample, Verifier
+from ..protocol import GroupVerifier, Sample, Verifier, failed, is_bug, one_each, usable
 from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart, about_verifier
 
 SHARE = 0.8
@@ -145,7 +144,7 @@ class OwnProcess:
         """Score an answer in this process."""
         assert self._verifier is not None
         try:
-            scoring: object = self._verifier.score(sample)
+            scoring: object = self._verifier.score(sample.heard_by(self._verifier))
         except Exception as error:
             return self._failed(error)
         if not isinstance(scoring, Verdict) and inspect.isawaitable(scoring):
@@ -157,7 +156,8 @@ class OwnProcess:
         assert isinstance(self._verifier, GroupVerifier)
         scoring: object
         try:
-            group_scoring = self._verifier.score_group(samples)
+            heard = [sample.heard_by(self._verifier) for sample in samples]
+            group_scoring = self._verifier.score_group(heard)
             scoring = (
                 await self._awaited(group_scoring)
                 if inspect.isawaitable(group_scoring)

@@ -164,11 +164,7 @@ def _execution_of(
     status, detail = _status(result, stderr), ""
     if max(len(stdout), len(stderr)) > room and status is not ExecutionStatus.TIMEOUT:
         status, detail = ExecutionStatus.OUTPUT_LIMIT, f"more than {room} bytes of output"
-    stopped = status in (
-        ExecutionStatus.TIMEOUT,
-        ExecutionStatus.OOM,
-        ExecutionStatus.OUTPUT_LIMIT,
-    )
+    stopped = status in (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM, ExecutionStatus.OUTPUT_LIMIT)
     return Execution(
         status=status,
         stdout=stdout[:room],

@@ -136,11 +136,7 @@ def cases_of(body: SubmitBody) -> list[OjCase]:
 
 
 async def _judge_cases(
-    runner: Runner,
-    body: SubmitBody,
-    program: RunCodeBody,
-    cases: list[OjCase],
-    run_code: RunCode,
+    runner: Runner, body: SubmitBody, program: RunCodeBody, cases: list[OjCase], run_code: RunCode
 ) -> list[TestCase]:
     """Judge the cases, `runner.slots` at a time, up to the first failure in order."""
     config = body.config
@@ -152,10 +148,7 @@ async def _judge_cases(
 
     async def judge_case(case: OjCase) -> TestCase:
         request = msgspec.structs.replace(
-            program,
-            stdin=case.input["stdin"],
-            run_timeout=run_s,
-            compile_timeout=compile_s,
+            program, stdin=case.input["stdin"], run_timeout=run_s, compile_timeout=compile_s
         )
         return judged(case, await run_code(request), full_case=full_case)
 

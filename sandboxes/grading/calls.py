@@ -58,11 +58,7 @@ _ENDED_BADLY = (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM, ExecutionStatus.IN
 
 
 async def grade_calls(
-    sandbox: SlotSandbox,
-    solution: str,
-    tests: Sequence[object],
-    kind: str,
-    options: GradeOptions,
+    sandbox: SlotSandbox, solution: str, tests: Sequence[object], kind: str, options: GradeOptions
 ) -> list[TestResult]:
     """Return a result for each test, in order; the list is shorter if the first failure ends the
     grading.

@@ -90,10 +90,7 @@ def _lines(text: str) -> list[str]:
 
 
 async def grade_outputs(
-    sandbox: Sandbox,
-    solution: str,
-    tests: Sequence[object],
-    options: GradeOptions,
+    sandbox: Sandbox, solution: str, tests: Sequence[object], options: GradeOptions
 ) -> list[TestResult]:
     """Return a result for each input, in order; the list is shorter if the first failure ends the
     grading.

@@ -1,10 +1,13 @@
 """The sandbox that runs code in slots: tiers slots-root, slots-userns, slots-landlock and
 unsafe.
+
+The child starts after every process of the run has ended, so nothing changes the files meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import tempfile
@@ -21,8 +24,9 @@ from ludus.errors import ConfigError
 
 from ..guest.jail import syscalls
 from ..guest.run import emptying
+from ..guest.run.command import NOT_FOUND
 from ..guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS, JailPlan
-from ..guest.run.request import COMMAND, PYTHON, Request
+from ..guest.run.request import COMMAND, FETCH, PYTHON, Request
 from ..languages import Language, find_language
 from ..network import EgressProxy, NetworkNotAllowed, NetworkPolicy
 from ..paths import as_bytes, check_fetch, check_files
@@ -37,8 +41,6 @@ from ..protocol import (
     Sandbox,
 )
 from .control_groups import ControlGroups
-from .fetching import fetch_back
-from .missing_tools import blame_missing_tool
 from .mounts import certificate_places, package_folders, readable_places
 from .slot_pool import Companions, SlotPool, default_size
 from .slots import Slot, SlotLost
@@ -394,3 +396,64 @@ class SlotSandbox(Sandbox):
             emptying.empty(str(self._work))
             self._work.rmdir()
             self._work = None
+
+
+async def fetch_back(
+    slot: Slot, paths: list[str], limits: Limits
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the content of the files a run left at `paths`, and the reasons why others are
+    refused.
+
+    Both are keyed by path. All files together may have `limits.output_bytes`.
+
+    Raises:
+        SlotLost: the child failed, or the slot ended.
+    """
+    room = limits.output_bytes
+    request = Request(mode=FETCH, options={"paths": paths, "limit_bytes": room})
+    overhead = sum(6 * len(path) + 256 for path in paths)
+    reading = Limits(
+        timeout_s=30,
+        cpu_s=30,
+        memory_bytes=limits.memory_bytes + 2 * room,
+        output_bytes=room + overhead,
+    )
+    outcome = await slot.run(request, reading)
+    if outcome.status is not ExecutionStatus.OK:
+        raise SlotLost(
+            f"the files could not be read back: {outcome.detail} {outcome.stderr[-200:]!r}"
+        )
+    data = outcome.stdout
+    files: dict[str, bytes] = {}
+    refused_files: dict[str, str] = {}
+    while data:
+        line, _, data = data.partition(b"\n")
+        answer = json.loads(line)
+        if "refused" in answer:
+            refused_files[answer["path"]] = answer["refused"]
+        else:
+            files[answer["path"]], data = data[: answer["size"]], data[answer["size"] :]
+    return files, refused_files
+
+
+_PACKAGES = {"gcc": "gcc", "g++": "g++", "iverilog": "iverilog", "vvp": "iverilog", "bash": "bash"}
+"""The Debian package of each tool that languages use."""
+
+_ABSENT = 9
+_LOOK = f"import shutil, sys\nsys.exit(0 if shutil.which(sys.argv[1]) else {_ABSENT})"
+
+
+async def blame_missing_tool(sandbox: Sandbox, tool: str, execution: Execution) -> Execution:
+    """Return `execution`, or, if the sandbox lacks `tool`, an infra error that names the package to
+    install.
+
+    A program may end with the same exit code, so the tool is looked for in a run of its own.
+    """
+    if execution.exit_code != NOT_FOUND or tool.startswith("./"):
+        return execution
+    probe = await sandbox.execute(_LOOK, argv=[tool])
+    if probe.exit_code != _ABSENT:
+        return execution
+    package = _PACKAGES.get(tool, tool)
+    reason = f"{tool} is not installed where programs run: apt-get install {package}"
+    return msgspec.structs.replace(execution, status=ExecutionStatus.INFRA_ERROR, detail=reason)

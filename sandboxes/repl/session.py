@@ -78,11 +78,7 @@ class Session:
 
     @classmethod
     async def open(
-        cls,
-        sandbox: Sandbox,
-        *,
-        limits: Limits = SESSION_LIMITS,
-        idle_ttl_s: float = 600.0,
+        cls, sandbox: Sandbox, *, limits: Limits = SESSION_LIMITS, idle_ttl_s: float = 600.0
     ) -> Self:
         """Start a session in a slot of `sandbox`, and wait for a free slot if need be.
 

@@ -163,12 +163,7 @@ class BranchedSessionProcess:
     every `_LOOK_EVERY_S`, memory and processes by the control group.
     """
 
-    def __init__(
-        self,
-        tree: ProcessTree,
-        started: StartedBranch,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, tree: ProcessTree, started: StartedBranch, limits: Limits) -> None:
         place = started.place
         self.tree, self.node, self.place = tree, place, f"{place}/{policy.FILES}"
         self.group, self.apart = started.group, False

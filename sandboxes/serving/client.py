@@ -226,10 +226,7 @@ class SandboxCalls:
 
 
 async def try_patiently(
-    client: Client,
-    attempt: Callable[[], Awaitable[T]],
-    *,
-    on: type[LudusError] = LudusError,
+    client: Client, attempt: Callable[[], Awaitable[T]], *, on: type[LudusError] = LudusError
 ) -> T:
     """Try until success, a hopeless error, or the end of the client's patience.
 

@@ -62,11 +62,7 @@ class RemoteRepl:
 
     @classmethod
     async def open(
-        cls,
-        calls: SandboxCalls,
-        *,
-        name: str = "",
-        **options: Unpack[ReplOptions],
+        cls, calls: SandboxCalls, *, name: str = "", **options: Unpack[ReplOptions]
     ) -> Self:
         """Start a REPL on the server.
 

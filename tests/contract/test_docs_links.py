@@ -126,11 +126,7 @@ def test_the_pictures_of_the_architecture_are_as_drawn(tmp_path: Path) -> None:
 
 def test_the_index_of_decisions_is_as_written() -> None:
     written = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import decisions_index; print(decisions_index.index(), end='')",
-        ],
+        [sys.executable, "-c", "import decisions_index; print(decisions_index.index(), end='')"],
         cwd=ROOT / "scripts",
         capture_output=True,
         text=True,

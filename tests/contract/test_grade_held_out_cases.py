@@ -67,9 +67,7 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
     return {**case, "options": {**case["options"], "reference": case["solution"]}}
 
 
-async def test_honest_solutions_pass_the_tests_that_are_tampered_with(
-    sandbox: SlotSandbox,
-) -> None:
+async def test_honest_solutions_pass_the_tests_that_are_tampered_with(sandbox: SlotSandbox) -> None:
     asked: list[Asked] = [(task, task["honest"], task["tests"], False) for task in TASKS.values()]
     assert [verdict.reward for verdict in await grade_all(sandbox, asked)] == [1.0] * len(TASKS)
 

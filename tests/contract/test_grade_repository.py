@@ -111,11 +111,7 @@ async def test_hidden_tests_may_bring_their_own_helpers_and_conftest(sandbox: Sl
 
 
 async def test_tests_that_cannot_be_used_are_invalid(sandbox: SlotSandbox) -> None:
-    for tests, expected in (
-        (TESTS, []),
-        (TESTS, [EXPECTED[0]] * 2),
-        ({"helper.py": ""}, EXPECTED),
-    ):
+    for tests, expected in ((TESTS, []), (TESTS, [EXPECTED[0]] * 2), ({"helper.py": ""}, EXPECTED)):
         graded = await grade_repository(sandbox, RIGHT, tests, expected)
         assert graded.verdict.status is Status.INVALID
     with pytest.raises(ConfigError, match="file path"):

@@ -273,10 +273,7 @@ def test_files_of_samples_and_rows_name_the_field_too(tmp_path: Path) -> None:
 
 
 async def test_the_python_client_plays_with_messages_as_before() -> None:
-    async with (
-        HttpServer([EnvService([ENV])]) as server,
-        ludus.connect(server.url) as client,
-    ):
+    async with HttpServer([EnvService([ENV])]) as server, ludus.connect(server.url) as client:
         session = client.make_async(ENV)
         await session.reset(seed=1)
         assert (await session.step(assistant("no number")))[2] is True

@@ -115,9 +115,7 @@ def of_type_checking(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", ["ludus", *LAZY])
-def test_a_lazy_package_lists_what_type_checkers_see_and_what_can_be_imported(
-    package: str,
-) -> None:
+def test_a_lazy_package_lists_what_type_checkers_see_and_what_can_be_imported(package: str) -> None:
     if package.startswith("ludus.trainer"):
         pytest.importorskip("torch", reason="the extra 'train' is not installed")
     made = importlib.import_module(package)

@@ -345,11 +345,7 @@ PAST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"algorithm": {"kl": KL}},
         {"algorithm": {"kl": {"coefficient": 0.1}}},
     ),
-    "kl.estimator": (
-        "grpo",
-        {"algorithm": {"kl": KL}},
-        {"algorithm": {"kl": {"estimator": "k3"}}},
-    ),
+    "kl.estimator": ("grpo", {"algorithm": {"kl": KL}}, {"algorithm": {"kl": {"estimator": "k3"}}}),
     "kl.importance_weighted": (
         "grpo",
         {"algorithm": {"kl": KL}},

@@ -183,7 +183,7 @@ MISTAKES = ("SyntaxError", "NameError", "AttributeError", "TypeError", "ModuleNo
 
 WEAKER_TIER: dict[str, dict[str, str]] = {
     "slots-landlock": {
-        "fork without end": "an ordinary user's processes are watched, not bounded; as root they are",
+        "fork without end": "an ordinary user's processes are watched, not bounded; as root they are"
     },
     "gvisor": {
         "read kernel settings": "they are of the kernel in user space, not of the host",
@@ -209,7 +209,7 @@ WEAKER_TIER: dict[str, dict[str, str]] = {
         ),
     },
     "network": {
-        "open a datagram internet socket": "its socket is of an empty network of its own: there is nothing to reach",
+        "open a datagram internet socket": "its socket is of an empty network of its own: there is nothing to reach"
     },
 }
 """tier -> attacks it does not claim to hold, and why (docs/sandboxes.md)."""

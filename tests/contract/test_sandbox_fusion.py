@@ -443,9 +443,7 @@ async def test_cells_share_a_namespace_and_show_what_a_notebook_shows(
     assert (cells[9]["display"], cells[9]["error"]) == ([], [])
 
 
-async def test_rich_values_are_shown_in_every_form_they_offer(
-    http: aiohttp.ClientSession,
-) -> None:
+async def test_rich_values_are_shown_in_every_form_they_offer(http: aiohttp.ClientSession) -> None:
     rich = (
         "class Rich:\n"
         "    def _repr_html_(self): return '<b>'\n"
@@ -675,9 +673,7 @@ def main_text(item: Any) -> str | None:
     return next((r["text"] for r in item["execution"]["results"] if r["is_main_result"]), None)
 
 
-async def test_the_value_of_the_last_expression_is_the_reward(
-    http: aiohttp.ClientSession,
-) -> None:
+async def test_the_value_of_the_last_expression_is_the_reward(http: aiohttp.ClientSession) -> None:
     script = """
 import json, subprocess
 
@@ -704,9 +700,7 @@ evaluate(code, [{"input": "1", "output": "2"}, {"input": "2", "output": "5"}])
     assert reply[2]["execution"]["logs"]["stdout"] == ["no value\n"]
 
 
-async def test_scripts_that_are_not_done_in_time_have_no_value(
-    http: aiohttp.ClientSession,
-) -> None:
+async def test_scripts_that_are_not_done_in_time_have_no_value(http: aiohttp.ClientSession) -> None:
     slow = "import time; time.sleep(600); 1"
     body = router_request(["1.0", slow, slow, slow], timeout=600, request_timeout=3)
     async with asyncio.timeout(120):

@@ -78,9 +78,7 @@ async def test_the_card_says_what_runs_code_and_within_which_bounds(
     assert card["bounds"]["max_timeout_s"] == 20
 
 
-async def test_a_program_is_run_with_input_files_and_arguments(
-    http: aiohttp.ClientSession,
-) -> None:
+async def test_a_program_is_run_with_input_files_and_arguments(http: aiohttp.ClientSession) -> None:
     program = (
         "import sys\n"
         "print(input(), sys.argv[1], open('d/in', 'rb').read())\n"
@@ -341,9 +339,7 @@ async def test_a_repl_keeps_its_state_and_its_files(http: aiohttp.ClientSession)
     assert (await ask(http, "DELETE", "/v1/repls/state"))[1] == {"repl": "state", "ended": True}
 
 
-async def test_a_cell_sent_again_is_answered_and_not_run_again(
-    http: aiohttp.ClientSession,
-) -> None:
+async def test_a_cell_sent_again_is_answered_and_not_run_again(http: aiohttp.ClientSession) -> None:
     await create(http, "again")
     first = await cell(http, "again", 0, "n = globals().get('n', 0) + 1; n")
     assert await cell(http, "again", 0, "n = globals().get('n', 0) + 1; n") == first

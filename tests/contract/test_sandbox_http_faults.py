@@ -221,10 +221,7 @@ LONG_SLEEP = "import time; time.sleep(4)"
 
 
 async def test_a_full_line_is_429_with_its_length_in_seconds() -> None:
-    async with (
-        in_process(Bounds(max_queue=2)) as server,
-        aiohttp.ClientSession(server.url) as http,
-    ):
+    async with in_process(Bounds(max_queue=2)) as server, aiohttp.ClientSession(server.url) as http:
         running = [
             asyncio.create_task(_post(http, "/v1/execute", {"code": SLEEP})) for _ in range(4)
         ]
@@ -330,10 +327,7 @@ async def test_a_server_that_is_none_of_ours_says_so_when_it_is_opened() -> None
 
 
 async def test_a_request_that_is_wrong_raises_and_is_not_sent_again() -> None:
-    async with (
-        in_process(Bounds(max_timeout_s=5)) as server,
-        remote(server.url) as sandbox,
-    ):
+    async with in_process(Bounds(max_timeout_s=5)) as server, remote(server.url) as sandbox:
         with pytest.raises(ConfigError, match="timeout_s is 6; this server grants at most 5"):
             await sandbox.execute("1", limits=Limits(timeout_s=6, cpu_s=1, compile_s=1))
         with pytest.raises(ConfigError, match="is not 'exact'"):

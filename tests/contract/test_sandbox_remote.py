@@ -96,11 +96,7 @@ async def test_input_files_and_output_travel(sandbox: Sandbox) -> None:
         "import sys; print('complaint', file=sys.stderr)"
     )
     done = await run(
-        sandbox,
-        program,
-        stdin="línea\n",
-        files={"d/in": b"\xfe"},
-        fetch_files=["out", "missing"],
+        sandbox, program, stdin="línea\n", files={"d/in": b"\xfe"}, fetch_files=["out", "missing"]
     )
     assert (done.status, done.exit_code) == (ExecutionStatus.OK, 0)
     assert done.stdout == "línea b'\\xfe'\n"

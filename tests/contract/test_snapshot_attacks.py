@@ -171,11 +171,7 @@ async def test_the_same_attacks_work_inside_one_session(sandbox: SlotSandbox) ->
     async with await Session.open(sandbox) as session:
         await session.run(HEAD + TOOLS)
         await session.run("import time\nif os.fork() == 0:\n    time.sleep(60)")
-        open_to_it = (
-            "its memory through proc",
-            "its environment",
-            "it with a signal",
-        )
+        open_to_it = ("its memory through proc", "its environment", "it with a signal")
         for name in open_to_it:
             code = "def attack():\n    " + REACH[name] + "\nattempt(attack)"
             assert "BROKEN" in (await session.run(code)).stdout, name

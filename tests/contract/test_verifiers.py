@@ -18,10 +18,7 @@ from ludus.rewards.score import close_verifier
 CASES: dict[str, list[Sample]] = {
     "compose": [Sample(response=" Paris ", gold="paris")],
     "judge": [Sample(prompt="Capital of France?", response="It is Paris.")],
-    "exact": [
-        Sample(response=" Paris ", gold="paris"),
-        Sample(response="b", gold=["a", "b"]),
-    ],
+    "exact": [Sample(response=" Paris ", gold="paris"), Sample(response="b", gold=["a", "b"])],
     "maths": [
         Sample(response="\\boxed{\\frac{2}{4}}", gold="1/2"),
         Sample(response="so x = 5. \\boxed{5}", gold="5"),

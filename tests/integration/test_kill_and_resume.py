@@ -124,8 +124,7 @@ async def test_rollouts_that_a_checkpoint_has_lost_are_found_when_the_run_resume
     state["stream"]["trained"] -= 3
     torch.save(state, path)
     table = merge(
-        read_toml(copy / "config.toml"),
-        {"steps": 9, "run": {"resume": True, "folder": str(copy)}},
+        read_toml(copy / "config.toml"), {"steps": 9, "run": {"resume": True, "folder": str(copy)}}
     )
     with pytest.raises(AccountsBroken, match="do not add up"):
         await run_training(build(TrainConfig, table))

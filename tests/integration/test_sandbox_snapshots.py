@@ -159,10 +159,7 @@ async def test_limits_hold_in_each_branch_by_itself(sandbox: SlotSandbox) -> Non
     async with await Session.open(sandbox) as session:
         snapshot = await session.snapshot()
         small = Limits(timeout_s=60, cpu_s=0.5, memory_bytes=64 << 20, output_bytes=1000)
-        for code, reason in (
-            ("x = bytearray(200 << 20)", "oom"),
-            ("while True: pass", "CPU"),
-        ):
+        for code, reason in (("x = bytearray(200 << 20)", "oom"), ("while True: pass", "CPU")):
             branch = await snapshot.restore(limits=small)
             with pytest.raises(SessionGone, match=reason):
                 await run_twice(branch, code)

@@ -65,8 +65,7 @@ def test_a_scorer_that_needs_a_model_is_no_reward() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
-    [("boxed", "it brings a sandbox of its own"), ("no_such", "cannot be made")],
+    ("name", "said"), [("boxed", "it brings a sandbox of its own"), ("no_such", "cannot be made")]
 )
 def test_what_cannot_be_played_is_refused(name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):

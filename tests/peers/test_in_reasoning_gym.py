@@ -73,8 +73,7 @@ def test_countdown_passes_the_whole_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "rule"),
-    [("needle_haystack", "gold"), ("game_of_life_halting", "expert")],
+    ("family", "rule"), [("needle_haystack", "gold"), ("game_of_life_halting", "expert")]
 )
 def test_what_a_family_lacks_is_told(family: str, rule: str) -> None:
     named = format_served(f"reasoning-gym/{family}-v0", {"python": python_with("reasoning-gym")})

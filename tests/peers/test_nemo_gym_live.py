@@ -25,14 +25,7 @@ from ludus.wire.address import format_served
 
 from . import games
 from .conftest import Serving
-from .nemo_gym_package import (
-    AGENT,
-    LEGACY,
-    NemoGym,
-    lines_of,
-    python_with_nemo_gym,
-    scripted_model,
-)
+from .nemo_gym_package import AGENT, LEGACY, NemoGym, lines_of, python_with_nemo_gym, scripted_model
 
 pytestmark = pytest.mark.filterwarnings("default")
 ENV = "peers/sums-v0"

@@ -28,11 +28,7 @@ tokenizer_utils: Any = pytest.importorskip("tinker_cookbook.tokenizer_utils")
 tinker: Any = pytest.importorskip("tinker")
 transformers: Any = pytest.importorskip("transformers")
 tokenizers: Any = pytest.importorskip("tokenizers")
-from ludus.integrations.tinker import (  # noqa: E402
-    LudusDataset,
-    LudusDatasetBuilder,
-    LudusGroupBuilder,
-)
+from ludus.integrations.tinker import LudusDataset, LudusDatasetBuilder, LudusGroupBuilder  # noqa: E402
 
 ENV = "peers/sums-v0"
 CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'

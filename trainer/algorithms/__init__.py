@@ -62,56 +62,53 @@ from .aggregation import (
     sequence_sum,
     token_mean,
 )
-from .corrections.filters import (
+from .corrections import (
+    Level,
     dppo_mask,
+    importance_weights,
+    mis_weights,
     mpt_mask,
     opsm_mask,
     overlong_mask,
     ratio_band_mask,
+    tis_weights,
     trust_region_mask,
     trust_region_statistic,
 )
-from .corrections.importance import Level, importance_weights, mis_weights, tis_weights
 from .entropy import (
     adaptive_entropy_coefficient,
     entropy_from_logits,
     entropy_loss,
     logp_from_logits,
 )
-from .experimental.advantages import (
-    dapo_direct_targets_as_read,
-    gigpo_advantages_as_read,
-    oblr_po_advantages_as_read,
-)
-from .experimental.losses import (
+from .experimental import (
     aipo_loss_as_read,
+    concise_r_rewards_as_read,
+    d3s_samples_mask_as_read,
+    d3s_tokens_mask_as_read,
     dapo_direct_loss_as_read,
+    dapo_direct_targets_as_read,
     dhpo_loss_as_read,
+    gigpo_advantages_as_read,
+    guide_weights_as_read,
+    hapo_history_rewards_as_read,
+    hapo_history_update_as_read,
+    interruption_mask_as_read,
+    mind_rewards_as_read,
+    oblr_po_advantages_as_read,
+    palu_budget_as_read,
+    pcl_mask_as_read,
     pruned_logp_as_read,
     r2vpo_loss_as_read,
     r2vpo_multiplier_as_read,
     rast_logits_as_read,
-)
-from .experimental.rewards import (
-    concise_r_rewards_as_read,
-    hapo_history_rewards_as_read,
-    hapo_history_update_as_read,
-    mind_rewards_as_read,
-    palu_budget_as_read,
     rlsp_rewards_as_read,
     rubric_rewards_as_read,
+    seele_hint_share_as_read,
     ssp_proposer_rewards_as_read,
+    staleness_gate_as_read,
     tp_grpo_thoughts_as_read,
     urpo_referee_reward_as_read,
-)
-from .experimental.selection import (
-    d3s_samples_mask_as_read,
-    d3s_tokens_mask_as_read,
-    guide_weights_as_read,
-    interruption_mask_as_read,
-    pcl_mask_as_read,
-    seele_hint_share_as_read,
-    staleness_gate_as_read,
 )
 from .groups import (
     GroupStatistics,
@@ -139,21 +136,20 @@ from .kl import (
     kl_penalised_rewards,
 )
 from .masked import whiten
-from .sampling.budgets import (
+from .sampling import (
+    active_sampling_mask,
     adaptive_pool_size,
     aepo_temperature,
     dars_extra_rollouts,
-    prioritised_sample,
-)
-from .sampling.filters import (
-    active_sampling_mask,
     difficulty_band_mask,
     dynamic_sampling_mask,
     no_positive_resampling_mask,
+    prioritised_sample,
     reward_spread_mask,
+    roc_penalties,
+    roc_selection_mask,
     zero_gradient_mask,
 )
-from .sampling.roc import roc_penalties, roc_selection_mask
 from .shaping.length import (
     cosine_rewards,
     curriculum_budget,

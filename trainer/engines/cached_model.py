@@ -186,12 +186,7 @@ class CachedModel:
         return see(self.model, ids_BT, [row.images for row in rows], self.reader, computed=bases)
 
     def _compute(
-        self,
-        rows: Sequence[PromptRow],
-        first: int,
-        start: int,
-        stop: int,
-        shown: RowImages | None,
+        self, rows: Sequence[PromptRow], first: int, start: int, stop: int, shown: RowImages | None
     ) -> torch.Tensor:
         """Run columns `start` to `stop` of the prompts in a single pass; returns the logits after
         each row, [B, V].

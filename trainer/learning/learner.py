@@ -171,11 +171,7 @@ class Learner(PolicyReader):
         """Moving average of the policy's trained weights; empty where `ema_decay` is 0."""
 
     def update(
-        self,
-        batch: Batch,
-        rows: Tensor,
-        loss: Loss,
-        how: UpdatePasses | None = None,
+        self, batch: Batch, rows: Tensor, loss: Loss, how: UpdatePasses | None = None
     ) -> dict[str, float]:
         """Make an optimizer update from the given rows.
 

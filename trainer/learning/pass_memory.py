@@ -103,12 +103,8 @@ def use_liger(model: PreTrainedModel) -> None:
             f"{model.device.type!r}; leave trainer.kernels at torch"
         )
     try:
-        from liger_kernel.transformers import (  # pyright: ignore[reportMissingImports]
-            _apply_liger_kernel_to_instance as apply,
-        )
-        from liger_kernel.transformers.monkey_patch import (  # pyright: ignore[reportMissingImports]
-            MODEL_TYPE_TO_APPLY_LIGER_FN as known,
-        )
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance as apply  # pyright: ignore[reportMissingImports]
+        from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN as known  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise MissingExtra.of("liger", needed_for="trainer.kernels = liger") from None
     if model.config.model_type not in known:

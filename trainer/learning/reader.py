@@ -109,12 +109,7 @@ class PolicyReader:
         options: how the policy is read.
     """
 
-    def __init__(
-        self,
-        model: CausalLM,
-        config: TrainerConfig,
-        options: ReadingOptions,
-    ) -> None:
+    def __init__(self, model: CausalLM, config: TrainerConfig, options: ReadingOptions) -> None:
         self.model = model.eval()  # no dropout: it would be noise in the ratio to the sampler
         self.config = config
         self.temperature = options.temperature
@@ -216,9 +211,7 @@ class PolicyReader:
     @cached_property
     def _fitting_pass(self) -> int:
         return fitting_pass(
-            self.model,
-            self.autocast or torch.float32,
-            checkpointed=self.config.checkpoint_layers,
+            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
         )
 
     def notes(self) -> tuple[str, ...]:

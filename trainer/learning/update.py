@@ -218,11 +218,7 @@ class Updater:
         return metrics | movement | self._remember(experience, credited, drift)
 
     def _updated(
-        self,
-        experience: Experience,
-        credited: Credited,
-        loss: PassLoss,
-        generator: torch.Generator,
+        self, experience: Experience, credited: Credited, loss: PassLoss, generator: torch.Generator
     ) -> dict[str, float]:
         """Make the updates of a step; return their metrics."""
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)

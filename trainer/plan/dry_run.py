@@ -242,9 +242,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
         await check_context(config, Collector(source, policy))
         opening = await first_prompt(config, source, chat.chat_format)
         updates = plan_updates(
-            algorithm,
-            groups=config.rollout.tasks_per_step,
-            wanted=config.trainer.updates_per_step,
+            algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
         )
         size = ModelSize.of(outline, config)
         facts = PlanFacts(

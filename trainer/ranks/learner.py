@@ -177,9 +177,7 @@ class ShardedLearner(Learner):
     def _equal_bound(self) -> int:
         """Return the tokens of a pass, which must be the same on every rank."""
         mine = self.config.tokens_per_pass or fitting_pass(
-            self.model,
-            self.autocast or torch.float32,
-            checkpointed=self.config.checkpoint_layers,
+            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
         )
         return min(self.ranks.gather(mine))
 
@@ -278,10 +276,7 @@ def refuse_unshared(config: TrainerConfig, held: torch.dtype) -> None:
 
 
 def shares(
-    split: Callable[[int], Iterable[Tensor]],
-    size: Callable[[Tensor], int],
-    tokens: int,
-    world: int,
+    split: Callable[[int], Iterable[Tensor]], size: Callable[[Tensor], int], tokens: int, world: int
 ) -> list[Turn]:
     """Split rows into turns of one pass for each rank; None where a rank has no rows.
 

@@ -260,9 +260,7 @@ class Algorithm:
         trained = kept if excluded is None else kept & ~excluded
         corrected = self.correct(
             replace(
-                known,
-                mask=mask * trained[rollouts].unsqueeze(1),
-                advantages=credit.advantages,
+                known, mask=mask * trained[rollouts].unsqueeze(1), advantages=credit.advantages
             ),
             generator,
             weigh=weigh,
@@ -356,11 +354,7 @@ class Algorithm:
         )
 
     def correct(
-        self,
-        inputs: Inputs,
-        generator: torch.Generator | None = None,
-        *,
-        weigh: bool = True,
+        self, inputs: Inputs, generator: torch.Generator | None = None, *, weigh: bool = True
     ) -> Corrected:
         """Weight and filter the tokens of a batch once, before the first update.
 

@@ -176,7 +176,4 @@ def _bounds(surrogate: Bound) -> tuple[float, float]:
     if known.get("bounds", "relative") != "relative":
         return 0.2, 0.2
     low, high = known.get("eps_low"), known.get("eps_high")
-    return (
-        low if isinstance(low, float) else 0.2,
-        high if isinstance(high, float) else 0.2,
-    )
+    return (low if isinstance(low, float) else 0.2, high if isinstance(high, float) else 0.2)

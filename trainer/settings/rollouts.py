@@ -45,12 +45,7 @@ class RolloutConfig:
     """
 
     def __post_init__(self) -> None:
-        for name in (
-            "tasks_per_step",
-            "max_tokens",
-            "episode_timeout_s",
-            "concurrency",
-        ):
+        for name in ("tasks_per_step", "max_tokens", "episode_timeout_s", "concurrency"):
             positive(f"rollout.{name}", getattr(self, name))
         for name in ("group_size", "temperature", "window", "max_turns", "retries"):
             not_negative(f"rollout.{name}", getattr(self, name))

@@ -227,14 +227,8 @@ FUNCTIONS: tuple[CatalogueFunction, ...] = (
     CatalogueFunction(
         name="send_message",
         description="Send a text message to a person.",
-        slots=(
-            slot("recipient", TEXT, one_of(*PEOPLE)),
-            slot("text", TEXT, one_of(*SENTENCES)),
-        ),
-        requests=(
-            'Text {recipient} "{text}"',
-            'Send {recipient} a message that says "{text}"',
-        ),
+        slots=(slot("recipient", TEXT, one_of(*PEOPLE)), slot("text", TEXT, one_of(*SENTENCES))),
+        requests=('Text {recipient} "{text}"', 'Send {recipient} a message that says "{text}"'),
     ),
     CatalogueFunction(
         name="send_email",
@@ -343,10 +337,7 @@ FUNCTIONS: tuple[CatalogueFunction, ...] = (
     CatalogueFunction(
         name="compare_stocks",
         description="Compare the prices of stocks over some days.",
-        slots=(
-            slot("symbols", TEXTS, some(SYMBOLS, 2, 4)),
-            slot("days", WHOLE, number(5, 120)),
-        ),
+        slots=(slot("symbols", TEXTS, some(SYMBOLS, 2, 4)), slot("days", WHOLE, number(5, 120))),
         requests=("Compare {symbols} over the last {days} days",),
     ),
     CatalogueFunction(

@@ -51,9 +51,7 @@ def as_tool(function: Mapping[str, Any]) -> ToolSpec:
     schema = as_schema(parameters if isinstance(parameters, Mapping) else {})
     described = str(function.get("description") or name)
     return ToolSpec(
-        name=name,
-        description=described,
-        parameters={"properties": {}, **schema, "type": "object"},
+        name=name, description=described, parameters={"properties": {}, **schema, "type": "object"}
     )
 
 

@@ -329,9 +329,7 @@ class _Drawn:
     results: list[Any]
 
 
-def _as_function(
-    problem: _Drawn,
-) -> tuple[str, dict[str, Any], str]:
+def _as_function(problem: _Drawn) -> tuple[str, dict[str, Any], str]:
     """Return the question, gold and solution of a problem that asks for a function."""
     item = "int" if problem.kind == NUMBERS else "str"
     type_name = "list" if problem.result_type == LIST else problem.result_type
@@ -352,9 +350,7 @@ def _as_function(
     return question, {"tests": tests, "entry_point": NAME}, problem.source
 
 
-def _as_program(
-    problem: _Drawn,
-) -> tuple[str, dict[str, Any], str]:
+def _as_program(problem: _Drawn) -> tuple[str, dict[str, Any], str]:
     """Return the question, gold and solution of a problem that asks for a program."""
     cases = [
         {"input": _line(value) + "\n", "output": _line(result) + "\n"}

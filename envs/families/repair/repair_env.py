@@ -320,8 +320,7 @@ class CodeRepair(TextEnv):
             *(ToolCall(name="read_file", arguments={"path": file}) for file in broken),
             *(
                 ToolCall(
-                    name="write_file",
-                    arguments={"path": file, "content": self.repair.right[file]},
+                    name="write_file", arguments={"path": file, "content": self.repair.right[file]}
                 )
                 for file in broken
             ),

@@ -116,10 +116,7 @@ class View:
         """Return the door between this room and another; empty without a door."""
         # A fact `link(room, door, room)` names a door.
         for fact in self._facts:
-            if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (
-                self.room,
-                room,
-            ):
+            if fact.name == "link" and (fact.arguments[0], fact.arguments[-1]) == (self.room, room):
                 return fact.arguments[1]
         return ""
 

@@ -113,7 +113,7 @@ class TextWorld(TextEnv):
     def step(self, action: str | Message) -> Stepped:
         """Carry out a command; an impossible command changes nothing."""
         assert self.game is not None  # the session refuses a step before reset
-        text = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        text = action if isinstance(action, str) else action.text
         # The possible command that was meant, ignoring case and extra spaces, or None.
         command: str | None
         if len(text) > MAX_COMMAND_CHARS:

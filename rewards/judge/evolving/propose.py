@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ludus.messages import system, user
 
-from ..neutral import quoted
-from ..prompt import JudgeQuestion, marked, object_schema
+from ..prompt import JudgeQuestion, marked, object_schema, quoted
 from ..reading import UnreadableVerdict, verdict_of
 from ..rubric import RubricItem
 

@@ -23,11 +23,7 @@ from .scorer import ImageScorer, ModelInput
 from .verifier import ImageVerifier
 from .weights import Wanted, find_weights
 
-DTYPES: Final = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class ModelOptions(TypedDict, total=False):

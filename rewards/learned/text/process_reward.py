@@ -14,12 +14,7 @@ from ludus.messages import Message, Role
 from ludus.verdict import Verdict
 
 from ...protocol import Sample
-from .conversation import (
-    UnrenderedConversation,
-    prompt_messages,
-    response_messages,
-    says_nothing,
-)
+from .conversation import UnrenderedConversation, prompt_messages, response_messages, says_nothing
 from .head import Head, HeadModel, HeadOptions, HeadSettings
 from .weights import text_digest
 

@@ -11,12 +11,7 @@ from ludus.errors import ConfigError, RewardUnavailable
 from ludus.verdict import Verdict
 
 from ...protocol import Sample
-from .conversation import (
-    UnrenderedConversation,
-    prompt_messages,
-    response_messages,
-    says_nothing,
-)
+from .conversation import UnrenderedConversation, prompt_messages, response_messages, says_nothing
 from .head import Head, HeadModel, HeadOptions, HeadSettings
 from .weights import text_digest
 

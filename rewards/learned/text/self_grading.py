@@ -51,11 +51,7 @@ class SelfGrading:
     deterministic = False
 
     def __init__(
-        self,
-        *,
-        orders: int = 2,
-        at_once: int = 8,
-        **options: Unpack[AskerOptions],
+        self, *, orders: int = 2, at_once: int = 8, **options: Unpack[AskerOptions]
     ) -> None:
         asker = AskerSettings(**options)
         if orders not in (1, 2):

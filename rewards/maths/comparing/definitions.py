@@ -149,7 +149,7 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
         return None
     *heads, value = exact_sides(node)
     if symbols(value):
-        return None
+        return value if all(_same_side(head, value, judge) for head in heads) else None
     # A side with letters cannot be refuted. One such side and a value are an equation to solve; in
     # a longer chain, and beside a matrix or a probability, the value is its result.
     numeric = [head for head in heads if not symbols(head) and head.op != "given"]

@@ -27,7 +27,7 @@ _CHOICE = re.compile(
     r"(?=\s*(?:$|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\("
     r"|car\b|weil\b"
     r"|porque\b|perché\b|так как|потому|です|である|입니다|이다|因))(?!\s*[-+*/=^<>\d])(?!\.\d)"
-    r"(?!\s*\([A-J]\))",
+    r"(?!\s*\([A-J]\))"
 )
 # `A, B and C`: several letters, so that the first is not the choice.
 _LISTED_LETTERS = re.compile(
@@ -49,7 +49,7 @@ _AFTER_FORMULA = re.compile(
 _ANOTHER = re.compile(
     r"[*_\"”]*\s*(?:,\s*(?:and\s|or\s)?\s*(?=[-$\d*(\\])|(?:and|or|to|ou|oder|o|или|et"
     r"|und)\s+(?=[-$\d*(\\A-J])|/|;"
-    r"|または|또는|或)",
+    r"|または|또는|或)"
 )
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(

@@ -214,12 +214,7 @@ def parse_settings(
     stray = next((word for word in words[:1] if not word.startswith("-")), None)
     if stray is not None:
         raise ConfigError(f"did not expect {stray!r}; settings look like --trainer.lr=1e-6")
-    config = parse(
-        cls,
-        _with_switches(cls, words),
-        help,
-        default=draft(cls, table),
-    )
+    config = parse(cls, _with_switches(cls, words), help, default=draft(cls, table))
     refuse_credentials_in(as_table(config))
     return config
 

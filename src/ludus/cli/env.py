@@ -107,11 +107,7 @@ def _install(arguments: list[str]) -> int:
     for clash in record.clashes:
         print(f"pip check: {clash}")
     process = interpreter(
-        python_of(kind),
-        kind.adapter,
-        memory_bytes=0,
-        timeout_s=START_TIMEOUT_S,
-        label=kind.name,
+        python_of(kind), kind.adapter, memory_bytes=0, timeout_s=START_TIMEOUT_S, label=kind.name
     )
     process.close()
     folder = environments_folder() / kind.name

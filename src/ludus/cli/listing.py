@@ -99,8 +99,7 @@ def list_available(*, json_output: bool) -> int:
         console.print(Text(f"{name}: {env_id}"))
     count = sum(max(1, len(family.variants)) for _, family in families)
     console.print(
-        f"{len(families)} families, {count} variants, of {len(by_kind)} kinds",
-        highlight=False,
+        f"{len(families)} families, {count} variants, of {len(by_kind)} kinds", highlight=False
     )
     return 0
 

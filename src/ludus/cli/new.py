@@ -6,17 +6,19 @@ import keyword
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from string import Template
 from typing import Annotated, Literal
 
 import tyro
 
+from ludus import __version__
 from ludus.errors import ConfigError
 
-from . import skeletons
 from .arguments import VerbHelp, parse
 
+SKELETONS = Path(__file__).with_name("skeletons")
 _NAME = re.compile(
     r"(?:(?P<owner>[a-z][a-z0-9-]*)/)?(?P<word>[a-z][a-z0-9]*(?:-[a-z0-9]+)*?)(?P<version>-v\d+)?"
 )
@@ -71,16 +73,14 @@ def main(arguments: Sequence[str]) -> int:
     if options.peer and options.kind != "env":
         raise ConfigError(f"--for {options.peer} is for environments: ludus new env me/echo-v0")
     folder = options.into / names.distribution
-    write(folder, skeletons.files(options.kind, names, options.peer))
-    use = f"play {names.id}"
-    if options.kind == "verifier":
-        use = f"score {names.id} --gold 42 --answer 42"
+    write(folder, files(options.kind, names, options.peer))
     print(
         f"wrote {folder}\n\nnext:\n"
         f"  pip install -e {folder}\n"
         f"  pytest {folder}\n"
         f"  ludus check {names.id}\n"
-        f"  ludus {use}" + (f"\n  vf-eval {names.package} -n 8" if options.peer else "")
+        f"  ludus {use_of(options.kind, names)}"
+        + (f"\n  vf-eval {names.package} -n 8" if options.peer else "")
     )
     return 0
 
@@ -119,8 +119,53 @@ def names_of(name: str, kind: str) -> PackageNames:
     return PackageNames(name, distribution, package, module, classname)
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
-    """Write `files`, by path, into the new `folder`.
+def use_of(kind: str, names: PackageNames) -> str:
+    """Return the command that first uses what the package holds."""
+    return f"play {names.id}" if kind == "env" else f"score {names.id} --gold 42 --answer 42"
+
+
+def files(kind: str, names: PackageNames, peer: str = "") -> dict[str, str]:
+    """Fill in the templates of `skeletons/`, in which `${package}` stands for a name.
+
+    Args:
+        kind: `env` or `verifier`.
+        names: the names of the package and its parts.
+        peer: `verifiers` for an environment that verifiers finds too; empty for none.
+
+    Returns:
+        path in the package -> text.
+    """
+    is_env = kind == "env"
+    source, module = f"src/{names.package}", names.module
+    words = {
+        **asdict(names),
+        "factory": names.classname if is_env else module,
+        "group": "envs" if is_env else "verifiers",
+        "kind": "An environment" if is_env else "A verifier",
+        "ludus": f"ludus-rl[{peer}]" if peer else "ludus-rl",
+        "version": __version__,
+        "use": use_of(kind, names),
+    }
+    init = "init_for_verifiers.py" if is_env and peer else "init.py"
+    templates = {
+        "pyproject.toml": "pyproject.toml",
+        "README.md": "README.md",
+        f"{source}/__init__.py": init,
+        f"{source}/{module}.py": "env.py" if is_env else "verifier.py",
+        f"tests/test_{module}.py": "env_test.py" if is_env else "verifier_test.py",
+    }
+    if is_env and peer:
+        templates["tests/test_verifiers.py"] = "test_for_verifiers.py"
+    written = {
+        path: Template((SKELETONS / f"{name}.txt").read_text(encoding="utf-8")).substitute(words)
+        for path, name in templates.items()
+    }
+    unnamed = {".gitignore": "__pycache__/\n*.egg-info/\ndist/\n", f"{source}/py.typed": ""}
+    return written | unnamed
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    """Write `texts`, by path, into the new `folder`.
 
     Raises:
         ConfigError: the folder exists already, or cannot be written.
@@ -128,7 +173,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
     if folder.exists():
         raise ConfigError(f"{str(folder)!r} exists and is left as it is; choose another --into")
     try:
-        for name, text in files.items():
+        for name, text in texts.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

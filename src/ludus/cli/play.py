@@ -24,12 +24,7 @@ from ludus.messages import Message, Role
 from .arguments import VerbHelp, parse
 from .sessions import named, opener
 
-STYLES = {
-    Role.SYSTEM: "dim",
-    Role.USER: "cyan",
-    Role.ASSISTANT: "green",
-    Role.TOOL: "yellow",
-}
+STYLES = {Role.SYSTEM: "dim", Role.USER: "cyan", Role.ASSISTANT: "green", Role.TOOL: "yellow"}
 
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed

@@ -132,10 +132,7 @@ def aggregate_metrics(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     over_all = _statistics([reward for task in rewards.values() for reward in task])
     coverage: dict[str, int] = {}
     if measured < len(answers):  # NeMo Gym's own aggregate says nothing where all were measured
-        coverage = {
-            "coverage/measured_rollouts": measured,
-            "coverage/masked_rollouts": masked,
-        }
+        coverage = {"coverage/measured_rollouts": measured, "coverage/masked_rollouts": masked}
     repeats = len({answer.get(ROLLOUT, 0) for answer in answers})
     return {
         "group_level_metrics": [

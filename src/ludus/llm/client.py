@@ -14,13 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.errors import (
-    ConfigError,
-    LudusError,
-    RequestRejected,
-    ServerFault,
-    ServerUnreachable,
-)
+from ludus.errors import ConfigError, LudusError, RequestRejected, ServerFault, ServerUnreachable
 from ludus.messages import Message
 from ludus.secret import Secret, without_credentials
 from ludus.wire.client import AsyncTransport, HttpRequest, HttpResponse, Retry, RetryPolicy

@@ -1,12 +1,12 @@
-"""Batching of many concurrent calls into few requests.
+"""How a client's calls travel: over the server's stream, or in batches of plain HTTP where there is
+none.
+
+A stream (`/v1/stream`) is opened when first needed, and again after a break.
 
 Calls made in the same turn of the event loop (a batch of generations coming back) leave together.
 While several requests are out, later calls gather until a request is answered, for a few
 milliseconds at most. An item that the server answers with "still running" goes into the next
 request, and a request that is too large for the server is sent again in two halves.
-
-Concurrent operations travel together: over the server's stream, or in batches of plain HTTP where
-there is none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,365 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import aiohttp
 import msgspec
 
-from ludus.errors import LudusError, RequestTimeout
+from ludus.background import end_task
+from ludus.errors import ConfigError, LudusError, RequestRejected, RequestTimeout, ServerUnreachable
 
-from .client import Client
-from .faults import is_too_large
-from .stream_client import ClientStream, UseHttp
+from .client import AsyncTransport, Client, other_loop, protocol_error, unreachable
+from .codec import MAX_ITEMS, PATH, SEE_OTHER, Format, Hello, decode, encode
+from .faults import Fault, error_of, is_too_large
+
+HANDSHAKE_S = 10.0
+"""Seconds that opening the WebSocket may take, and then again the server's first frame."""
+PAUSE_S = 2.0
+"""Seconds for which plain HTTP is used after a server refused a stream for now, or was late."""
+MAX_SILENT_LOSSES = 3
+"""How many streams in a row may break before any answer came. After more, the client assumes that a
+proxy on the way does not carry WebSockets, and uses plain HTTP from then on.
+"""
+NO_STREAMS = (200, 400, 403, 404, 405, 421, 426, 501)
+"""Statuses that a server or a proxy without streams answers to the handshake. Another try would get
+the same status, so plain HTTP is used from then on.
+"""
+
+
+class UseHttp(Exception):
+    """No stream can carry the operation, which is to be sent over plain HTTP instead."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """An operation that is under way, with the future that the caller waits on."""
+
+    operation: msgspec.Struct
+    as_type: Any
+    future: asyncio.Future[Any]
+    since: float
+    """The time at which the caller asked, by `time.monotonic`."""
+    deadline: float
+    """The time at which the operation fails, by `time.monotonic`."""
+    sent: bool = False
+    """Whether the operation went into a frame. One that never did shows nothing about whether the
+    connection is alive.
+    """
+
+
+class ClientStream:
+    """Carries the operations of a client over a WebSocket to the server.
+
+    All operations asked in one turn of the event loop leave together.
+
+    Args:
+        client: the client, whose address, token and format the stream uses.
+        transport: makes the connection.
+    """
+
+    def __init__(self, client: Client, transport: AsyncTransport) -> None:
+        self._client = client
+        self._transport = transport
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pending: dict[int, _Pending] = {}
+        self._unsent: list[int] = []
+        self._next = 0
+        self._more = asyncio.Event()
+        self._answering = False
+        """True while the callers that the reader has just answered run. The reader then decides how
+        to send what these submit, so `submit` must not wake the writer.
+        """
+        self._running: asyncio.Task[None] | None = None
+        self._dropped: set[asyncio.Task[None]] = set()
+        """Tasks of dead connections, which take a while to close."""
+        self._sweep: asyncio.TimerHandle | None = None
+        """The single timer of all operations, set for the earliest deadline."""
+        self._sweep_at = math.inf
+        self._http_until = 0.0
+        """The time until which plain HTTP is used, by `time.monotonic`: 0 for no pause, and
+        infinity once the server is known to have no streams.
+        """
+        self._losses = 0
+        """How many connections in a row broke without an answer; see `MAX_SILENT_LOSSES`."""
+        self._max_bytes = 0
+        """The largest frame in bytes that the server takes, as its `Hello` says."""
+        self._heard = 0.0
+        """The time of the last frame from the server, by `time.monotonic`."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether to try the stream now; False after a refusal, for a while or for good."""
+        return not self._http_until or time.monotonic() >= self._http_until
+
+    def submit(
+        self, operation: msgspec.Struct, as_type: object, timeout_s: float
+    ) -> asyncio.Future[Any]:
+        """Send `operation` with whatever else is sent in this turn of the event loop.
+
+        Args:
+            operation: the operation; safe to send twice.
+            as_type: the type of the answer.
+            timeout_s: the seconds after which the operation fails with `RequestTimeout`.
+
+        Returns:
+            A future of the reply, read as `as_type`; it fails with `UseHttp` where no stream can
+            carry the operation, else with the error that the server met.
+
+        Raises:
+            ConfigError: the stream belongs to another event loop.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop, self._more = loop, asyncio.Event()
+        elif loop is not self._loop:
+            raise other_loop()
+        number = self._next
+        self._next += 1
+        now = time.monotonic()
+        deadline = now + timeout_s
+        future = loop.create_future()
+        self._pending[number] = _Pending(operation, as_type, future, now, deadline)
+        self._unsent.append(number)
+        if deadline < self._sweep_at:
+            self._plan_sweep(deadline)
+        if self._running is None:
+            self._running = loop.create_task(self._run(), name="ludus-stream")
+        if not self._answering:  # otherwise the reader sends it; see `_converse`
+            self._more.set()
+        return future
+
+    async def close(self) -> None:
+        """Close the connection, and cancel the operations under way. The next operation opens
+        another connection, on any event loop.
+        """
+        running, self._running = self._running, None
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._loop, self._sweep, self._sweep_at = None, None, math.inf
+        self._http_until, self._losses = 0.0, 0
+        for task in (running, *self._dropped):
+            await end_task(task)
+        for pending in self._take_all():
+            pending.future.cancel()
+
+    # --- the connection -------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Connect, and carry until the connection breaks; the next operation connects again."""
+        error: Exception | None = None
+        try:
+            error = await self._carry()
+        finally:
+            # A connection that was given up as dead is not `_running` any more: by now that may be
+            # the task of the next connection.
+            if self._running is asyncio.current_task():
+                self._running = None
+        for pending in self._take_all():
+            if not pending.future.done():
+                pending.future.set_exception(error)
+
+    async def _carry(self) -> Exception:
+        """Connect, exchange frames until the connection ends, and return the error that says
+        why.
+        """
+        url = self._client.url
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                socket = await self._transport.stream(
+                    url + PATH, dict(self._client.build("GET", PATH, None).headers)
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            return self._use_http(math.inf if error.status in NO_STREAMS else PAUSE_S)
+        except TimeoutError:  # the same operation over plain HTTP fails with a reason, or succeeds
+            return self._use_http(PAUSE_S)
+        except (aiohttp.ClientError, OSError) as error:
+            return unreachable(url, error)
+        try:
+            return await self._converse(socket)
+        except RequestRejected:  # the first frame was no `Hello` that this client reads
+            return self._use_http(math.inf)
+        except LudusError as error:
+            return error
+        finally:
+            await socket.close()
+
+    async def _converse(self, socket: aiohttp.ClientWebSocketResponse) -> Exception:
+        hello = await socket.receive(HANDSHAKE_S)
+        if hello.type is aiohttp.WSMsgType.TEXT:
+            self._max_bytes = decode(hello.data.encode(), Hello, Format.JSON).max_bytes
+            self._client.contact.made = True
+            writing = asyncio.create_task(self._write(socket), name="ludus-stream-writer")
+            try:
+                # Read answers until the connection breaks; return whether any came.
+                answered = False
+                async for message in socket:
+                    if message.type is aiohttp.WSMsgType.BINARY:
+                        self._settle(message.data, Format.MSGPACK)
+                    elif message.type is aiohttp.WSMsgType.TEXT:
+                        self._settle(message.data.encode(), Format.JSON)
+                    answered = True
+                    # The callers that were answered run now, before the next frame is read. What
+                    # they submit is then sent in one frame, without waiting for more (decision
+                    # 0201).
+                    self._answering = True
+                    await asyncio.sleep(0)
+                    self._answering = False
+                    if len(self._unsent) == len(self._pending) == 1:
+                        # Sending here instead of waking the writer saves two turns of the loop. The
+                        # reader may wait for the server only now: no other answer is due, so the
+                        # server is reading, and the two cannot wait for each other (decision 0201).
+                        await self._send_unsent(socket)
+                    elif self._unsent:
+                        self._more.set()
+                if answered:
+                    self._losses = 0
+            finally:
+                self._answering = False
+                await end_task(writing)
+        self._losses += 1
+        if self._losses > MAX_SILENT_LOSSES:
+            return self._use_http(math.inf)
+        return ServerUnreachable(f"the connection to {self._client.url} broke")
+
+    def _use_http(self, pause_s: float) -> Exception:
+        self._http_until = time.monotonic() + pause_s
+        return UseHttp()
+
+    # --- what goes out --------------------------------------------------------------------------
+
+    async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        more = self._more
+        while True:
+            await more.wait()
+            more.clear()
+            if more is not self._more:  # this connection was given up, and another took over
+                return
+            await self._send_unsent(socket)
+
+    async def _send_unsent(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        numbers, self._unsent = self._unsent, []
+        # A lost connection needs no handling here: the reader meets it at its next read, and `_run`
+        # then fails every pending operation.
+        with suppress(ConnectionError):
+            for start in range(0, len(numbers), MAX_ITEMS):
+                await self._send(socket, numbers[start : start + MAX_ITEMS])
+
+    async def _send(self, socket: aiohttp.ClientWebSocketResponse, numbers: Sequence[int]) -> None:
+        """Send the given operations, except where nobody waits for the answer any more."""
+        # Checked anew for each half of a frame that was too large: meanwhile operations may have
+        # been cancelled or have failed at their deadline.
+        waited = [n for n in numbers if n in self._pending and not self._pending[n].future.done()]
+        frame = [(number, self._pending[number].operation) for number in waited]
+        if not frame:
+            return
+        try:
+            data, format = encode(frame, self._client.format)
+        except (TypeError, ValueError, RecursionError):
+            # Fail the operation that cannot be encoded, and put the others back.
+            for number in waited:
+                try:
+                    encode(self._pending[number].operation, self._client.format)
+                except (TypeError, ValueError, RecursionError) as error:
+                    kind = type(self._pending[number].operation).__name__
+                    message = f"the {kind} for {self._client.url} cannot be encoded: {error}"
+                    self._fail(number, ConfigError(message))
+                else:
+                    self._unsent.append(number)
+                    self._more.set()
+            return
+        if len(data) > self._max_bytes:
+            if len(waited) == 1:  # the operation's own route may accept a larger body
+                self._fail(waited[0], UseHttp())
+            else:
+                # The length of an operation is known only once it is encoded. So the frame is
+                # halved until each part fits.
+                middle = len(waited) // 2
+                await self._send(socket, waited[:middle])
+                await self._send(socket, waited[middle:])
+            return
+        for number in waited:
+            self._pending[number].sent = True
+        self._client.traffic.requests += 1
+        self._client.traffic.bytes_sent += len(data)
+        if format is Format.MSGPACK:
+            await socket.send_bytes(data)
+        else:
+            await socket.send_str(data.decode())
+
+    # --- what comes back ------------------------------------------------------------------------
+
+    def _settle(self, data: bytes, format: Format) -> None:
+        self._heard = time.monotonic()
+        self._client.traffic.bytes_received += len(data)
+        try:
+            answers = decode(data, list[tuple[int, int, msgspec.Raw]], format)
+        except RequestRejected as error:
+            raise protocol_error(f"cannot read the server's answers: {error}") from error
+        for number, status, body in answers:
+            pending = self._pending.pop(number, None)
+            if pending is None or pending.future.done():  # timed out or cancelled meanwhile
+                continue
+            try:
+                if status == 200:
+                    pending.future.set_result(decode(body, pending.as_type, format))
+                elif status == SEE_OTHER:
+                    pending.future.set_exception(UseHttp())
+                else:
+                    pending.future.set_exception(error_of(decode(body, Fault, format), status))
+            except RequestRejected as error:
+                fault = protocol_error(f"cannot read the server's reply: {error}")
+                pending.future.set_exception(fault)
+
+    def _plan_sweep(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_at = when
+        wait_s = max(0.0, when - time.monotonic())
+        self._sweep = asyncio.get_running_loop().call_later(wait_s, self._give_up_late)
+
+    def _give_up_late(self) -> None:
+        """Fail the operations whose time is over, and close a connection that may be dead.
+
+        A connection on which nothing arrived since a late operation was asked may be dead without
+        any sign from the network. It is closed, so that the next attempt opens another.
+        """
+        now = time.monotonic() + 1e-3  # the loop's timer may fire a little early
+        self._sweep, self._sweep_at = None, math.inf
+        late = {n: pending for n, pending in self._pending.items() if pending.deadline <= now}
+        for number in late:
+            self._fail(number, RequestTimeout(f"{self._client.url} did not answer in time"))
+        # A late answer alone does not prove a dead connection: if any other answer arrived after
+        # the operation was asked, the server is only slow.
+        if any(pending.sent and self._heard < pending.since for pending in late.values()):
+            # The next operation opens another connection at once, while the dead one is still being
+            # closed. The dead one's writer waits for the old event, so it cannot take operations
+            # that are meant for the new connection.
+            running, self._running = self._running, None
+            if running is not None:
+                self._dropped.add(running)
+                running.add_done_callback(self._dropped.discard)
+                running.cancel()
+            self._more, self._answering = asyncio.Event(), False
+            for pending in self._take_all():
+                if not pending.future.done():
+                    message = f"the connection to {self._client.url} seems to be dead"
+                    pending.future.set_exception(ServerUnreachable(message))
+        if self._pending:
+            self._plan_sweep(min(pending.deadline for pending in self._pending.values()))
+
+    def _fail(self, number: int, error: Exception) -> None:
+        pending = self._pending.pop(number)
+        if not pending.future.done():
+            pending.future.set_exception(error)
+
+    def _take_all(self) -> list[_Pending]:
+        pending, self._pending, self._unsent = list(self._pending.values()), {}, []
+        return pending
+
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -17,6 +17,9 @@ The server listens when the block begins, and is stopped when the block ends.
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
+import math
 import secrets
 import socket
 import threading
@@ -36,10 +39,9 @@ from .address import BACKLOG, is_loopback, listen
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
-from .codec import PATH, Format, asked_format, convert, decode
-from .faults import Fault, QueueFull, Refused, fault_of
+from .codec import LARGE_BYTES, PATH, Format, asked_format, convert, decode, encode
+from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .prometheus import CONTENT_TYPE, ServerMetrics
-from .replies import Replies
 from .requests import (
     Bytes,
     Held,
@@ -223,9 +225,7 @@ class HttpServer:
         await self._runner.setup()
         assert self._runner.server is not None
         self._door = Door(
-            self._runner.server,
-            max_connections=self._max_connections,
-            stranger_s=self._stranger_s,
+            self._runner.server, max_connections=self._max_connections, stranger_s=self._stranger_s
         )
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
@@ -342,11 +342,7 @@ class HttpServer:
         return (decode if route.dialect else decode_request)(body, route.payload, format)
 
     @web.middleware
-    async def _unrouted(
-        self,
-        request: web.Request,
-        handler: Handler,
-    ) -> web.StreamResponse:
+    async def _unrouted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer unknown paths, unknown methods and missing tokens with faults of our own."""
         try:
             return await handler(request)
@@ -471,3 +467,54 @@ class BackgroundServer:
         async with self.server:
             self._ready.set()
             await self._stop.wait()
+
+
+logger = logging.getLogger(__name__)
+INSTANCE_HEADER = "Ludus-Instance"
+
+
+class Replies:
+    """Builds the HTTP responses of a server, and counts each by route and status.
+
+    Args:
+        metrics: metrics of the server.
+        instance: name of the running server, sent in every response, so that clients notice a
+            restart.
+    """
+
+    def __init__(self, metrics: ServerMetrics, instance: str) -> None:
+        self._metrics = metrics
+        self._instance = instance
+
+    def answer(
+        self, reply: object, format: Format, *, route: Route | None = None, status: int = 200
+    ) -> web.Response:
+        """Encode a reply; `route` is None for a request that no route took."""
+        data, became = encode(reply, format)
+        self._metrics.requests.labels(route.path if route else "-", str(status)).inc()
+        headers = {"Content-Type": became.value, INSTANCE_HEADER: self._instance}
+        # a large body is written piece by piece, so that it does not hold up the event loop
+        body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
+        return web.Response(status=status, body=body, headers=headers)
+
+    def failure(
+        self, error: Exception, format: Format, *, route: Route | None = None
+    ) -> web.Response:
+        """Encode an error; an error of no known kind is a bug, whose traceback goes to the log."""
+        fault = fault_of(error)
+        if fault.code == "internal":
+            logger.error("request failed", exc_info=error)
+        return self.fault(fault, format, route=route)
+
+    def fault(self, fault: Fault, format: Format, *, route: Route | None = None) -> web.Response:
+        """Encode a fault, with the status and headers that tell a client what to do."""
+        status = status_of(fault)
+        if route is not None and route.retry_status and fault.retryable:
+            status = route.retry_status
+        response = self.answer(FaultReply(error=fault), format, route=route, status=status)
+        if fault.retry_after_s is not None:
+            response.headers["Retry-After"] = str(math.ceil(fault.retry_after_s))
+        if fault.code == "unauthorized":
+            response.headers["WWW-Authenticate"] = "Bearer"
+            response.force_close()  # the next guess costs a connection
+        return response

@@ -62,5 +62,5 @@ EXCUSED = {
         "fill the disk with many files": "only each file is bounded: there is no file system of its own",
         "use up the inodes": "same",
         "use up the inodes with folders": "same",
-    },
+    }
 }

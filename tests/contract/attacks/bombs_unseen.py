@@ -111,5 +111,5 @@ EXCUSED = {
     "slots-landlock": {
         "fork at every turn": "an ordinary user's processes are watched, not bounded; as root they are",
         "fill the disk with removed files": "only each file is bounded: there is no file system of its own",
-    },
+    }
 }

@@ -71,7 +71,7 @@ NOT_APPLICABLE = {
 
 EXCUSED = {
     "network": {
-        "open a socket of any family but its own": "its sockets are of an empty network of its own: there is nothing to reach",
+        "open a socket of any family but its own": "its sockets are of an empty network of its own: there is nothing to reach"
     },
     "gvisor": dict.fromkeys(
         (

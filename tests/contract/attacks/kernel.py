@@ -85,7 +85,5 @@ count them as held.
 """
 
 EXCUSED = {
-    "gvisor": {
-        "take another identity": "of the kernel in user space; nothing outside knows it",
-    },
+    "gvisor": {"take another identity": "of the kernel in user space; nothing outside knows it"}
 }

@@ -4,12 +4,7 @@ from inspect_ai import Task, task  # pyright: ignore
 from inspect_ai.dataset import Sample  # pyright: ignore
 from inspect_ai.model import ChatMessageUser  # pyright: ignore
 from inspect_ai.scorer import choice, match, model_graded_qa  # pyright: ignore
-from inspect_ai.solver import (  # pyright: ignore
-    generate,
-    multiple_choice,
-    solver,
-    system_message,
-)
+from inspect_ai.solver import generate, multiple_choice, solver, system_message  # pyright: ignore
 
 
 @task

@@ -33,11 +33,7 @@ def spec(name: str, **types: str) -> ToolSpec:
     return ToolSpec(name=name, description="", parameters=parameters)
 
 
-TOOLS = [
-    spec("ferry", port="string", berth="integer"),
-    spec("tides", port="string"),
-    spec("ring"),
-]
+TOOLS = [spec("ferry", port="string", berth="integer"), spec("tides", port="string"), spec("ring")]
 FERRY = ("ferry", {"port": "Kiel"})
 
 

@@ -163,14 +163,8 @@ OPENAI = ["eval", "ludus/arithmetic-v0", "--policy", "openai", "--model", "m", *
         (["view", "."], "no episodes in '.'"),
         (["view", "e.jsonl", "--most", "0"], "--most must be at least 1, got 0"),
         (["view", "e.jsonl", "--tokenizer", "."], "no tokenizer at 'tokenizer.json'"),
-        (
-            [*OPENAI, "--sampling", "[1]"],
-            "--sampling '[1]' is not a JSON object",
-        ),
-        (
-            [*OPENAI, "--sampling", '{"seed": 3}'],
-            "cannot set seed",
-        ),
+        ([*OPENAI, "--sampling", "[1]"], "--sampling '[1]' is not a JSON object"),
+        ([*OPENAI, "--sampling", '{"seed": 3}'], "cannot set seed"),
     ],
 )
 def test_mistakes_are_one_line(

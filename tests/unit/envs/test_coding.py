@@ -108,11 +108,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[Any, ...]:
             return (open, (str(tmp_path / "sprung"), "w"))
 
-    row = {
-        "question_content": "Q",
-        "public_test_cases": "[]",
-        "private_test_cases": packed(Trap()),
-    }
+    row = {"question_content": "Q", "public_test_cases": "[]", "private_test_cases": packed(Trap())}
     with pytest.raises(UnusableRow, match="not a plain value"):
         read_row(row)
     assert not (tmp_path / "sprung").exists()

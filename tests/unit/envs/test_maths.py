@@ -201,8 +201,7 @@ def test_a_hub_data_set_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("number", "text"),
-    [(Fraction(3), "3"), (Fraction(-1, 2), "-\\frac{1}{2}"), (Fraction(0), "0")],
+    ("number", "text"), [(Fraction(3), "3"), (Fraction(-1, 2), "-\\frac{1}{2}"), (Fraction(0), "0")]
 )
 def test_exact_numbers_as_latex(number: Fraction, text: str) -> None:
     assert tex(number) == text

@@ -135,8 +135,7 @@ async def test_without_a_reward_of_its_own_the_truth_is_a_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"pages": 0}, {"pages": 9}, {"reward": "rubric"}, {"cite_weight": 2.0}, {"topk": 0}],
+    "options", [{"pages": 0}, {"pages": 9}, {"reward": "rubric"}, {"cite_weight": 2.0}, {"topk": 0}]
 )
 async def test_settings_that_cannot_work_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

@@ -152,10 +152,7 @@ class Slow(Bm25Index):
 
 def test_a_full_queue_is_a_503_which_these_clients_send_again() -> None:
     service = RetrieverService(Slow(CORPUS), max_queue=1)
-    with (
-        BackgroundServer(HttpServer([service])) as url,
-        ThreadPoolExecutor(8) as clients,
-    ):
+    with BackgroundServer(HttpServer([service])) as url, ThreadPoolExecutor(8) as clients:
         replies = clients.map(sent, [f"{url}/retrieve"] * 8, [{"queries": ["Argos"]}] * 8)
         assert {status for status, _ in replies} == {200, 503}
 

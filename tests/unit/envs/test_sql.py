@@ -85,7 +85,6 @@ async def test_the_example_is_shown_with_its_columns_and_cut() -> None:
         ("<answer>\n```sql\nSELECT 1;\n```\n</answer>", "SELECT 1;"),
         ("<answer>```\nSELECT 1```</answer>", "SELECT 1"),
         ("<answer>SELECT 1</answer> or <answer>SELECT 2</answer>", "SELECT 2"),
-        ("<think><answer>SELECT 1</answer></think>", None),
         ("SELECT 1", None),
         ("<answer>SELECT 1", None),
         ("<answer>``````</answer>", "``````"),
@@ -118,12 +117,7 @@ async def test_wrong_and_hostile_answers_earn_nothing_and_say_why(answer: str, d
 async def test_a_query_that_fails_is_told_and_the_episode_goes_on() -> None:
     made = session()
     await made.reset(seed=0)
-    for query in (
-        "SELECT nothing_like_it",
-        "x" * 200_000,
-        "PRAGMA database_list",
-        "\x00",
-    ):
+    for query in ("SELECT nothing_like_it", "x" * 200_000, "PRAGMA database_list", "\x00"):
         observation, reward, terminated, _, info = await made.step(call(query))
         assert said(observation).startswith("run_sql: ")
         assert len(said(observation)) < 500

@@ -117,10 +117,7 @@ async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator
     workers = WorkerLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     served = [ServedEnv(env_id, factory=factory) for env_id, factory in ENVS.items()]
     service = EnvService(served, limits=SessionLimits(step_timeout_s=timeout_s), workers=workers)
-    async with (
-        HttpServer([service]) as http,
-        ludus.connect(http.url, timeout_s=20) as server,
-    ):
+    async with HttpServer([service]) as http, ludus.connect(http.url, timeout_s=20) as server:
         yield server
 
 

@@ -137,11 +137,7 @@ def detached() -> int:
     return pid
 
 
-VERIFIERS: dict[str, Any] = {
-    "faulty": Faulty(),
-    "async": AsyncFaulty(),
-    "dying": Dying(),
-}
+VERIFIERS: dict[str, Any] = {"faulty": Faulty(), "async": AsyncFaulty(), "dying": Dying()}
 
 
 @asynccontextmanager
@@ -149,10 +145,7 @@ async def serving(timeout_s: float = TIMEOUT_S, **limits: Any) -> AsyncGenerator
     """A server whose client gives up after 20 s."""
     workers = WorkerLimits(**{"processes": 4, "memory_bytes": 256 << 20, **limits})
     service = ScoreService(["exact"], verifiers=VERIFIERS, timeout_s=timeout_s, workers=workers)
-    async with (
-        HttpServer([service]) as http,
-        ludus.connect(http.url, timeout_s=20) as server,
-    ):
+    async with HttpServer([service]) as http, ludus.connect(http.url, timeout_s=20) as server:
         yield server
 
 

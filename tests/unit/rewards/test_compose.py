@@ -87,10 +87,7 @@ def test_bounds_hold_for_parts_and_for_the_sum() -> None:
 
 
 def test_length_costs_between_free_and_maximum() -> None:
-    table = {
-        "parts": [{"name": "a"}],
-        "length": {"free_words": 2, "max_words": 6, "penalty": 0.8},
-    }
+    table = {"parts": [{"name": "a"}], "length": {"free_words": 2, "max_words": 6, "penalty": 0.8}}
     verifier = made(table, a=Has("yes"))
     texts = ["yes", "yes b", "yes b c d", "yes b c d e f", "yes b c d e f g h"]
     assert rewards(verifier, texts) == pytest.approx([1.0, 1.0, 0.6, 0.2, 0.2])

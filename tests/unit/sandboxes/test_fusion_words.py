@@ -80,7 +80,7 @@ def test_every_field_is_sent_for_clients_index_them() -> None:
         *("run_result", "executor_pod_name", "files"),
     }
     assert set(sent["run_result"]) == {
-        *("status", "execution_time", "return_code", "stdout", "stderr"),
+        *("status", "execution_time", "return_code", "stdout", "stderr")
     }
 
 

@@ -26,10 +26,7 @@ HOLDERS = {
         "for e in es:\n    for d in kept: e.register(d)",
         20 * 100 * kernel_memory.WATCH_BYTES,
     ),
-    "pipes": (
-        "import os\nkept = [os.pipe() for _ in range(60)]",
-        60 * kernel_memory.PIPE_BYTES,
-    ),
+    "pipes": ("import os\nkept = [os.pipe() for _ in range(60)]", 60 * kernel_memory.PIPE_BYTES),
 }
 """what -> a program that holds it, and what it is to be charged at least"""
 

@@ -106,10 +106,7 @@ def test_reinforce_pp_whitens_returns_over_tokens() -> None:
     expected = [[1 / sqrt(3), 1 / sqrt(3)], [-2 / sqrt(3), 0.0]]
     same(A.reinforce_pp_advantages(rows([0, 1], [0, 0]), mask, eps=0.0), expected)
     # c = (.5, -.5) on 2 and 1 tokens: mean 1/6, deviations 1/3, 1/3, -2/3: the same ratios
-    same(
-        A.reinforce_pp_baseline_advantages(f64(1, 0), ids(0, 0), mask, eps=0.0),
-        expected,
-    )
+    same(A.reinforce_pp_baseline_advantages(f64(1, 0), ids(0, 0), mask, eps=0.0), expected)
     # ddof 0: var 2/9
     scale = sqrt(9 / 2)
     same(

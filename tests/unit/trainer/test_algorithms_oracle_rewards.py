@@ -250,8 +250,7 @@ def test_length_rewards_of_single_answers(seed: int) -> None:
 
     found = A.cosine_rewards(correct, lengths, max_length=100, margin=10)
     close(
-        found,
-        [-10 if n + 10 >= 100 else wave(n, 2, 1) if c else wave(n, -10, 0) for c, n in pairs],
+        found, [-10 if n + 10 >= 100 else wave(n, 2, 1) if c else wave(n, -10, 0) for c, n in pairs]
     )
     found = A.laser_rewards(correct, lengths, 50)
     close(found, [(1.5 if n <= 50 else 1.0) if c else -0.5 for c, n in pairs])

@@ -237,10 +237,7 @@ def test_entropy_and_log_probabilities_of_logits(seed: int) -> None:
     (gradient,) = torch.autograd.grad(found.sum(), logits)
     # dH/dz_a = -p_a (ln p_a + H) / temperature
     h = [-sum(x * log(x) for x in row) for row in p]
-    close(
-        gradient,
-        [[-x * (log(x) + h[i]) / temperature for x in row] for i, row in enumerate(p)],
-    )
+    close(gradient, [[-x * (log(x) + h[i]) / temperature for x in row] for i, row in enumerate(p)])
     taken = A.logp_from_logits(t(rows), torch.tensor(actions), temperature=temperature)
     close(taken, [log(row[a]) for row, a in zip(p, actions, strict=True)])
     proxy = A.logit_gradient_proxy(taken, t(rows), temperature=temperature)

@@ -73,8 +73,7 @@ def test_parts_and_packing_leave_the_gradient(
 
     parts = [torch.tensor(rows) for rows in ([0], [3, 1], [2, 5, 4])]
     split = gradient(
-        policy,
-        (loss(logp_of(policy, ids[r]), old[r], advantages[r], mask[r]) for r in parts),
+        policy, (loss(logp_of(policy, ids[r]), old[r], advantages[r], mask[r]) for r in parts)
     )
     torch.testing.assert_close(split, whole, rtol=1e-6, atol=1e-6)
 

@@ -13,7 +13,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines.cached_model import PrefixStore
 from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
-from ludus.trainer.engines.sampler import sample
+from ludus.trainer.engines.requests import sample
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.tiny import build_model

@@ -189,10 +189,7 @@ async def serving(documented=None, probe=None, **settings):
     client = VllmClient(str(server.make_url("")))
     try:
         engine = VLLMEngine(
-            client,
-            await inspect(client),
-            VLLMConfig(**settings),
-            learner=LearnerSide(probe=probe),
+            client, await inspect(client), VLLMConfig(**settings), learner=LearnerSide(probe=probe)
         )
         documented.calls.clear()
         yield engine, documented

@@ -28,8 +28,7 @@ async def opening(env: Any, task: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "env",
-    [f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/maths-v0", "ludus/calls-v0", "ludus/sql-v0"],
+    "env", [f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/maths-v0", "ludus/calls-v0", "ludus/sql-v0"]
 )
 async def test_held_out_tasks_are_different_problems(env: str) -> None:
     source = open_source(env)

@@ -149,8 +149,7 @@ def test_without_the_guard_one_row_would_turn_every_weight_into_nan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "found"),
-    [([3], [3]), ([0, 9], [0, 9]), (range(12), range(8)), ([], [])],
+    ("bad", "found"), [([3], [3]), ([0, 9], [0, 9]), (range(12), range(8)), ([], [])]
 )
 def test_the_rows_at_fault_are_found_by_halving(bad: Any, found: Any) -> None:
     tries: list[list[int]] = []

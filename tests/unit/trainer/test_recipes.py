@@ -451,11 +451,7 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
             "which grpo_advantages cannot take",
         ),
         ("grpo", {"algorithm": {"kl": {"place": "loss"}}}, "coefficient 0.0 does nothing"),
-        (
-            "olmo_rl",
-            {"algorithm": {"loss": "minirl_loss"}},
-            "would count them twice",
-        ),
+        ("olmo_rl", {"algorithm": {"loss": "minirl_loss"}}, "would count them twice"),
         ("grpo", {"algorithm": {"overlong": {"in_statistics": False}}}, "needs an advantage"),
         ("grpo", {"algorithm": {"loss_options": {"eps_low": -0.2}}}, "wrong side of 1"),
         ("spo", {"algorithm": {"loss_options": {"dual_clip": 0.9}}}, "must be above 1"),
@@ -467,11 +463,7 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
         ("grpo", {"sampling": {"temperature": 0.0}}, "greedy rollouts are all alike"),
         ("grpo", {"sampling": {"refill": True}}, "there is no filter"),
         ("ppo", {"algorithm": {"advantage_options": {"lam": 1.5}}}, "lam = 1.5 is not in"),
-        (
-            "grpo",
-            {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}},
-            "it takes no agg",
-        ),
+        ("grpo", {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}}, "it takes no agg"),
     ],
 )
 def test_settings_in_conflict_are_refused_with_the_reason(

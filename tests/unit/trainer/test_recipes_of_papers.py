@@ -70,12 +70,7 @@ class Watched:
         self.start = self._weights()
 
     def run(self) -> Watched:
-        updater = Updater(
-            self.algorithm,
-            self.learner,
-            tracker=self.tracker,
-            updates=self.plan,
-        )
+        updater = Updater(self.algorithm, self.learner, tracker=self.tracker, updates=self.plan)
         updater.step(self.experience, generator=torch.Generator().manual_seed(0))
         return self
 

@@ -12,13 +12,7 @@ from torch import Tensor
 from ludus.agent.context import ContextSettings
 from ludus.errors import ConfigError
 from ludus.trainer.algorithms import logit_gradient_proxy
-from ludus.trainer.config import (
-    ModelConfig,
-    RolloutConfig,
-    RunConfig,
-    TrainConfig,
-    TrainerConfig,
-)
+from ludus.trainer.config import ModelConfig, RolloutConfig, RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
@@ -28,10 +22,7 @@ from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.setup import assemble
 
-ROWS = [
-    Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0] * 4),
-    Row([9, 4], [0, 1], [0.0] * 2),
-]
+ROWS = [Row([5, 6, 7, 8], [0, 1, 0, 1], [0.0] * 4), Row([9, 4], [0, 1], [0.0] * 2)]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -164,11 +164,7 @@ def gradients(algorithm: Algorithm, played: Played, layout: Layout) -> list[Tens
     tokens = replace(tokens, turn_rewards=tokens.turn_rewards.nan_to_num())  # declared to be 0
     mask = layout.mask(played.mask)
     known = replace(
-        tokens,
-        logp=None,
-        mask=mask,
-        rollouts=layout.rollouts,
-        **played.of_rollouts.given(),
+        tokens, logp=None, mask=mask, rollouts=layout.rollouts, **played.of_rollouts.given()
     )
     shaped = algorithm.shape(played.of_rollouts)
     kept = algorithm.keep(replace(played.of_rollouts, rewards=shaped))
@@ -177,9 +173,7 @@ def gradients(algorithm: Algorithm, played: Played, layout: Layout) -> list[Tens
     credit = algorithm.advantages(replace(known, rewards=shaped), kept=kept)
     corrected = algorithm.correct(
         replace(
-            known,
-            mask=mask * kept[layout.rollouts].unsqueeze(1),
-            advantages=credit.advantages,
+            known, mask=mask * kept[layout.rollouts].unsqueeze(1), advantages=credit.advantages
         ),
         torch.Generator().manual_seed(0),
     )

@@ -187,11 +187,7 @@ def test_ctrl_c_ends_the_demo_with_one_line_and_no_report(tmp_path: Path) -> Non
     sizes = "--warm_start_steps=1 --steps=1000 --held_out_tasks=4 --tasks_per_step=2 --group_size=2"
     command = [sys.executable, "-m", "ludus", "demo", f"--folder={target}", *sizes.split()]
     process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         deadline = time.monotonic() + 90

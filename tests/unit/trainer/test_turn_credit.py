@@ -507,10 +507,7 @@ def test_the_loss_of_the_value_head_is_a_mean_over_where_it_is_read(
     total, weight = made.loss_of(credited)(batch, predicted)
     policy = made.algorithm.loss(
         replace(
-            batch.inputs,
-            logp=predicted.logp,
-            mask=batch.mask,
-            old_logp=predicted.logp.detach(),
+            batch.inputs, logp=predicted.logp, mask=batch.mask, old_logp=predicted.logp.detach()
         )
     )
     read = (batch.mask if batch.inputs.value_mask is None else batch.inputs.value_mask).bool()

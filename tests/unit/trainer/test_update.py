@@ -25,12 +25,7 @@ from ludus.verdict import Verdict
 
 
 def trajectory(
-    reward: float,
-    *,
-    segments: int = 1,
-    failed: bool = False,
-    overlong: bool = False,
-    seed: int = 0,
+    reward: float, *, segments: int = 1, failed: bool = False, overlong: bool = False, seed: int = 0
 ) -> Any:
     generator = torch.Generator().manual_seed(seed)
     made = []

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from ludus.errors import RequestTimeout
+from ludus.wire.carrier import ClientStream
 from ludus.wire.client import AsyncTransport, Client
 from ludus.wire.codec import PATH, Hello
-from ludus.wire.stream_client import ClientStream
 
 
 class Double(msgspec.Struct):

@@ -12,12 +12,7 @@ from ..groups import floating, group_range, group_size, group_statistics, group_
 
 
 def overlong_penalty_rewards(
-    lengths: Tensor,
-    *,
-    max_length: float,
-    buffer: float,
-    factor: float = 1.0,
-    clamp: bool = True,
+    lengths: Tensor, *, max_length: float, buffer: float, factor: float = 1.0, clamp: bool = True
 ) -> Tensor:
     """DAPO's soft punishment, to be added to the task's reward: 0, then a ramp over the last
     `buffer` tokens, then -1.

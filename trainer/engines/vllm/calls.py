@@ -163,10 +163,7 @@ def read_generation(
             f"{', '.join(Finish)}"
         ) from None
     return Generation(
-        ids=ids,
-        logprobs=[token.logprob for token in content],
-        finish=finish,
-        versions=versions,
+        ids=ids, logprobs=[token.logprob for token in content], finish=finish, versions=versions
     )
 
 

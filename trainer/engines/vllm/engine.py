@@ -391,10 +391,7 @@ class LearnerView:
 
 
 async def start_vllm(
-    settings: VLLMConfig,
-    site: ServerSite,
-    model: CausalLM,
-    view: LearnerView | None = None,
+    settings: VLLMConfig, site: ServerSite, model: CausalLM, view: LearnerView | None = None
 ) -> VLLMEngine:
     """Return an engine that is ready except for weights: a server started here begins with random
     weights.

@@ -78,10 +78,7 @@ class VerifiersTasks:
             self._task = self._rows[named][index]
         self._trace = _trace(self._task)
         data = self._task.data
-        return {
-            "observation": _messages(data.prompt),
-            "system_prompt": data.system_prompt or "",
-        }
+        return {"observation": _messages(data.prompt), "system_prompt": data.system_prompt or ""}
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Score the answer by the task's own rewards."""

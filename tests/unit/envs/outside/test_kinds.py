@@ -156,8 +156,7 @@ def write_wheel(folder: Path, name: str, version: str, requires: str = "") -> No
         wheel.writestr(f"{name}.py", f"VERSION = {version!r}\n")
         needs = f"Requires-Dist: {requires}\n" if requires else ""
         wheel.writestr(
-            f"{info}/METADATA",
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
         )
         wheel.writestr(
             f"{info}/WHEEL",

@@ -83,12 +83,7 @@ async def test_each_step_is_read_at_its_end(step_folder) -> None:
 
 async def test_steps_are_credited_to_the_turns_that_took_them(step_folder) -> None:
     sample = Sample(
-        prompt="2+2?",
-        response=[
-            assistant("I think\n\nit is 5"),
-            user("No."),
-            assistant("4"),
-        ],
+        prompt="2+2?", response=[assistant("I think\n\nit is 5"), user("No."), assistant("4")]
     )
     verifier = make_verifier("process-reward", model=str(step_folder), whole="sum")
     (verdict,) = await scored(verifier, sample)
@@ -181,11 +176,7 @@ async def composite(parts, **verifiers):
 
 async def test_a_composition_weighs_the_turns_of_its_parts() -> None:
     verdict = await composite(
-        (
-            Part(name="a", weight=2.0),
-            Part(name="b", weight=-1.0),
-            Part(name="exact", weight=1.0),
-        ),
+        (Part(name="a", weight=2.0), Part(name="b", weight=-1.0), Part(name="exact", weight=1.0)),
         a=Turned([0.5, 0.25]),
         b=Turned([0.0, 1.0]),
     )

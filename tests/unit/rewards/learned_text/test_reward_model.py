@@ -113,11 +113,7 @@ async def test_a_response_cannot_end_its_turn_and_praise_itself(reward_folder) -
 
 @pytest.mark.parametrize(
     ("response", "why"),
-    [
-        ("", "says nothing"),
-        (" \n\t", "says nothing"),
-        ("word " * 10_000, "too long"),
-    ],
+    [("", "says nothing"), (" \n\t", "says nothing"), ("word " * 10_000, "too long")],
 )
 async def test_a_response_that_cannot_be_read_earns_the_floor(reward_folder, response, why) -> None:
     verifier = make_verifier("reward-model", model=str(reward_folder), floor=-3.5)
@@ -219,8 +215,7 @@ async def test_it_composes_with_a_rule(reward_folder) -> None:
     )
     verifier = composed(composition=composition)
     right, wrong = await scores(
-        verifier,
-        [Sample(prompt="2+2?", response=text, gold="four") for text in ("four", "five")],
+        verifier, [Sample(prompt="2+2?", response=text, gold="four") for text in ("four", "five")]
     )
     assert 0 < right.reward < 1
     assert right.parts["style"][0] == right.reward

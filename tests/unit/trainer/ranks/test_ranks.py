@@ -19,11 +19,11 @@ from ludus.agent import Episode
 from ludus.errors import ConfigError, RankLost
 from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.experience import Experience
-from ludus.trainer.ranks.codec import decode, encode
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
 from ludus.trainer.ranks.learner import refuse_unshared, shares
+from ludus.trainer.ranks.updater import decode, encode
 from ludus.trainer.rollout.batch import Row, pad, passes
 
 

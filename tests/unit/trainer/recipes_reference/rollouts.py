@@ -60,10 +60,7 @@ def rollout(
     def turn(count: int, seen: int) -> Turn:
         noise = (-2.4 + 0.6 * torch.randn(count, generator=draw)).tolist()
         return Turn(
-            obs_ids=words(seen),
-            out_ids=words(count),
-            logprobs=noise,
-            reward=reward / parts / rows,
+            obs_ids=words(seen), out_ids=words(count), logprobs=noise, reward=reward / parts / rows
         )
 
     parts = 2 if length > 3 else 1

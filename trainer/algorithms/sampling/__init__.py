@@ -1,3 +1,0 @@
-"""Selection of prompts and rollouts that are worth a gradient: filters, selections, budgets and
-curricula.
-"""
