@@ -17,7 +17,6 @@ from ludus.messages import Message
 
 from .chat import ChatFormat
 from .engine import Engine, Sampling, refuse_broken
-from .parsing.thoughts import CLOSE as THOUGHTS_END
 from .trajectory import Finish, Turn
 
 MIN_ANSWER_TOKENS = 4
@@ -46,12 +45,10 @@ class TokenWriter:
         """Return the ids that follow `turn` so that the policy can answer `new`, or None if the
         template would rewrite earlier text.
         """
-        message = turn.message
-        thought = message is not None and (bool(message.reasoning) or THOUGHTS_END in message.text)
         return self.chat_format.extension(
             new,
             ended=self.chat_format.ends_turn(turn.out_ids),
-            thought=thought,
+            thought=turn.message is not None and turn.message.thinks,
             last=turn.out_ids[-1] if turn.out_ids else None,
         )
 
@@ -73,13 +70,16 @@ class TokenWriter:
         refuse_broken(generation, budget)
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
         turn.versions, turn.finish = generation.versions, generation.finish
-        turn.message = self.read(turn, tools)
+        turn.message = self.read(turn, tools, ids)
 
-    def read(self, turn: Turn, tools: Sequence[ToolSpec]) -> Message:
-        """Return the message that the sampled ids of `turn` say; calls only where there are
-        `tools`.
+    def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
+        """Return the message that the sampled ids of `turn` say behind `ids`; calls only where
+        there are `tools`.
         """
-        complete = turn.finish is Finish.STOP
         return self.chat_format.parse(
-            turn.out_ids, complete=complete, calls=bool(tools), tools=tools
+            turn.out_ids,
+            complete=turn.finish is Finish.STOP,
+            calls=bool(tools),
+            tools=tools,
+            prompt=ids,
         )

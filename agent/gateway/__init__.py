@@ -11,15 +11,7 @@ continued with the ids that were sampled; any other history opens a row, and the
 """
 
 from .dialects import DIALECTS
-from .launch import (
-    Agent,
-    AgentCommand,
-    AgentLimits,
-    AgentMaker,
-    AgentTask,
-    agent_of,
-    run_agent,
-)
+from .launch import Agent, AgentCommand, AgentLimits, AgentMaker, AgentTask, agent_of, run_agent
 from .rollout import Rollout, RolloutLimits
 from .service import Gateway
 from .tree import Cause, PolicyCall, Tree

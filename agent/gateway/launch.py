@@ -230,12 +230,7 @@ class _Run:
     """One run of an agent."""
 
     def __init__(
-        self,
-        env: Playable,
-        agent: Agent,
-        gateway: Gateway,
-        rollout: Rollout,
-        limits: AgentLimits,
+        self, env: Playable, agent: Agent, gateway: Gateway, rollout: Rollout, limits: AgentLimits
     ) -> None:
         self.env, self.agent, self.gateway = env, agent, gateway
         self.rollout, self.limits = rollout, limits

@@ -151,8 +151,7 @@ class Rollout:
         self._waiting += len(calls)
         try:
             results = await asyncio.gather(
-                *(self._sample(call, request) for call in calls),
-                return_exceptions=True,
+                *(self._sample(call, request) for call in calls), return_exceptions=True
             )
         finally:
             self._waiting -= len(calls)
@@ -254,10 +253,7 @@ class Rollout:
         self._count(call, request)
         tokens = self._tokens(call.turn) if request.logprobs else []
         return Choice(
-            message=message,
-            finish=call.turn.finish,
-            tokens=tokens,
-            sampled=len(call.turn.out_ids),
+            message=message, finish=call.turn.finish, tokens=tokens, sampled=len(call.turn.out_ids)
         )
 
     def _equal(self, call: PolicyCall) -> int:
@@ -267,8 +263,8 @@ class Rollout:
         same = [each for each in self.tree.calls if each.keys.tooled == call.keys.tooled]
         return sum(each.number < call.number for each in same)
 
-    def _cut(self, call: PolicyCall, request: AgentRequest) -> str | None:
-        """End the answer behind the first stop string; returns its text before the string.
+    def _cut(self, call: PolicyCall, request: AgentRequest) -> Message | None:
+        """End the answer behind the first stop string; returns what was said before the string.
 
         The ids stay as sampled up to the token that completes the string, and the later ones leave
         the row: an engine that stops on text would not have sampled them.
@@ -289,23 +285,25 @@ class Rollout:
         while low < high:  # the shortest answer that holds a stop string
             middle = (low + high) // 2
             low, high = (low, middle) if first(middle) >= 0 else (middle + 1, high)
-        text = tokenizer.decode(turn.out_ids[:low], skip_special_tokens=True)[: first(low)]
         call.dropped = len(turn.out_ids) - low
         turn.out_ids, turn.logprobs = turn.out_ids[:low], turn.logprobs[:low]
         turn.versions, turn.finish = turn.versions[:low], Finish.STOP
-        turn.message = assistant(text)
-        return text
+        message = self._writer.read(turn, [], call.context())
+        ends = [message.text.find(stop) for stop in request.stop if stop in message.text]
+        text = message.text[: min(ends)] if ends else message.text
+        turn.message = msgspec.structs.replace(message, content=text)
+        return turn.message
 
-    def _shown(self, call: PolicyCall, request: AgentRequest, cut: str | None) -> Message:
+    def _shown(self, call: PolicyCall, request: AgentRequest, cut: Message | None) -> Message:
         """Return the answer as the agent is given it. A call that cannot be read, or that was cut,
         has no form on the wire: the text is shown instead, and nothing runs.
         """
         sampled = call.turn.message or assistant()
         if cut is not None:
-            return assistant(cut)
+            return cut
         if any(each.error for each in sampled.tool_calls):
             self.counts["unreadable_calls"] += sum(bool(each.error) for each in sampled.tool_calls)
-            return self._writer.read(call.turn, [])
+            return self._writer.read(call.turn, [], call.context())
         own = sampled.tool_calls
         if len(own) > 1 and not request.parallel:
             self.counts["parallel_calls_hidden"] += len(own) - 1

@@ -155,9 +155,7 @@ def _piece(item: Body) -> Message:
 
 def _joined(first: Message, second: Message) -> Message:
     return msgspec.structs.replace(
-        first,
-        content=first.text + second.text,
-        tool_calls=[*first.tool_calls, *second.tool_calls],
+        first, content=first.text + second.text, tool_calls=[*first.tool_calls, *second.tool_calls]
     )
 
 
