@@ -46,25 +46,8 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
 ORDERED = "size"
 MAX_THINGS = 96
 
-_ONSETS = (
-    "b",
-    "br",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "k",
-    "kl",
-    "m",
-    "n",
-    "p",
-    "pl",
-    "sn",
-    "t",
-    "tr",
-    "v",
-    "z",
-)
+_ONSETS = ("b", "br", "d", "dr", "f", "g", "k", "kl", "m", "n", "p", "pl", "sn", "t", "tr", "v",
+           "z")  # fmt: skip
 _VOWELS = ("a", "e", "i", "o", "u", "ee", "oo")
 _CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle", "nkum")
 
