@@ -13,23 +13,23 @@ to the claim. The problems are split by a seed into a half to look at and a half
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
 
 SEED = 31
 
 
-@dataclass(frozen=True)
-class Solved:
+class Solved(NamedTuple):
     """A problem with its reference solution, its answer, and another value."""
 
     problem: str
@@ -458,6 +458,51 @@ def worked(rng: random.Random, count: int) -> Iterator[Case]:
         yield Case("task worked out", problem, gold, f"$\\boxed{{{gold}}}$", True)
 
 
+# --- costly golds ---
+
+
+def crowd(rng: random.Random, count: int, share: float) -> list[Case]:
+    """Right answers to cheap and to hard questions, among them a share of golds that cost more
+    than any limit.
+    """
+    drawn: list[Case] = []
+    for number in range(count):
+        a, b = rng.randrange(2, 30), rng.randrange(2, 30)
+        if rng.random() < share:
+            # Each gold has a group of eight answers, as in training.
+            gold = f"\\int_0^{{10^9+{number // 8}}}\\sin(x^2)dx"
+            drawn.append(Case("costly gold", "", gold, f"$\\boxed{{{a}}}$", False))
+        elif rng.random() < 0.2:
+            gold = f"\\int_0^{{{a}}} x^{{{b % 4 + 1}}} dx"
+            value = f"\\frac{{{a ** (b % 4 + 2)}}}{{{b % 4 + 2}}}"
+            drawn.append(Case("hard question", "", gold, f"$\\boxed{{{value}}}$", True))
+        else:
+            gold, value = f"\\frac{{{a}}}{{{b}}}", f"\\frac{{{2 * a}}}{{{2 * b}}}"
+            drawn.append(Case("cheap question", "", gold, f"$\\boxed{{{value}}}$", True))
+    return drawn
+
+
+async def under_load(drawn: list[Case]) -> dict[str, list[str]]:
+    """The statuses of all cases, scored at once by one verifier."""
+    verifier = MathsVerifier(workers=2)
+
+    async def score(case: Case) -> str:
+        scored = verifier.score(Sample(gold=case.gold, response=case.response))
+        verdict = await scored if isinstance(scored, Awaitable) else scored
+        paid = (verdict.reward == 1.0) == case.paid
+        return (
+            "right" if paid and verdict.ok else str(verdict.status if not verdict.ok else "wrong")
+        )
+
+    statuses: dict[str, list[str]] = defaultdict(list)
+    try:
+        for case, status in zip(drawn, await asyncio.gather(*map(score, drawn)), strict=True):
+            statuses[case.law].append(status)
+    finally:
+        await asyncio.to_thread(verifier.close)
+    return statuses
+
+
 # --- the run ---
 
 
@@ -481,7 +526,16 @@ def main() -> None:
         "--cases", type=int, default=12, help="cases for each phrase and half (12)"
     )
     options_of_run.add_argument("--seed", type=int, default=SEED)
+    options_of_run.add_argument(
+        "--load", type=int, metavar="N", help="score N samples at once, 15 %% with costly golds"
+    )
     arguments = options_of_run.parse_args()
+    if arguments.load:
+        for law, statuses in asyncio.run(
+            under_load(crowd(random.Random(arguments.seed), arguments.load, 0.15))
+        ).items():
+            print(law, dict(Counter(statuses)))
+        return
     folder = Path(os.environ.get("LUDUS_DATA_DIR", "data")) / "math"
     verifier = MathsVerifier(workers=1)
     items = list(problems(folder))

@@ -4,7 +4,7 @@ from .conventions import Conventions, conventions
 from .explain import DecisionStep, explain, render
 from .extracting.candidate import Extraction
 from .extracting.extraction import extract
-from .golds import GoldProblem, check_golds
+from .golds import GoldProblem, check_golds, examples
 from .scoring import MathsVerifier, equivalent, verify
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "check_golds",
     "conventions",
     "equivalent",
+    "examples",
     "explain",
     "extract",
     "render",

@@ -27,6 +27,7 @@ from .proving.judge import Deep, Judge, NeedsPool
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import points_for_commas, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
+from .reading.vocabulary import unit_symbol
 
 _TASK = re.compile(
     r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
@@ -42,6 +43,10 @@ _OPTION = re.compile(
     r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}|\([A-J]\)(?=\s|\\ ))"
     r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^-])"
 )
+# `(a) 5, (b) 7`: the labels of the parts of a question.
+_PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
+# `20 m/s`: a number, a space and a quotient of units.
+_MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
     r"\b(?:twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
@@ -191,9 +196,21 @@ def _equal(
         # The letters decide nothing: compare with the text of the gold's option instead.
         if choice.option:
             return _equal(choice.option, answer, conventions, deep)
+    measured = _MEASURED.fullmatch(cleaned_answer)
+    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", measured[2]))):
+        cleaned_answer = rf"{measured[1]}\text{{ {measured[2]}}}"
+    cleaned_gold, cleaned_answer = _without_parts(cleaned_gold), _without_parts(cleaned_answer)
     if not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
+
+
+def _without_parts(text: str) -> str:
+    """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
+    labels = _PART.findall(text)
+    if len(labels) < 2 or "".join(labels) != "abcdefgh"[: len(labels)]:
+        return text
+    return f"({_PART.sub(', ', text).strip(' ,')})"
 
 
 def _by_meaning(

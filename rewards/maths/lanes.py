@@ -12,11 +12,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 
 from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome, WorkerPool
 
 QUICK_S = 0.1
 """CPU seconds of a pair in the quick lane."""
+TRIES = 4
+"""How often a pair is tried in the quick lane of a machine too busy to give it its time."""
+QUEUE_S = 600.0
+"""Seconds that a pair may wait for the slow lane."""
+WALL_FACTOR = 10.0
+"""Wall seconds for each CPU second. A slow lane holds up nobody, so that a busy machine need not
+make a pair `late`.
+"""
 GOLDS = 4096
 """How many golds that were evaluated in the slow lane are remembered."""
 PROBE = "0.12345678901"
@@ -41,7 +50,7 @@ class Lanes:
     """
 
     def __init__(self, target: str, limits: PoolLimits | None = None) -> None:
-        self.limits = limits or PoolLimits()
+        self.limits = replace(limits or PoolLimits(), wall_factor=WALL_FACTOR)
         self._target = target
         self._quick = WorkerPool(target, limits=self.limits)
         self._slow: WorkerPool | None = None
@@ -59,9 +68,19 @@ class Lanes:
             done.set_result(PoolOutcome(Fate.DONE, dict(TOO_COSTLY)))
             return done
 
+        tries = 0
+
+        def quick() -> None:
+            nonlocal tries
+            tries += 1
+            job = self._quick.submit(request, cpu_s=min(QUICK_S, cpu_s))
+            job.add_done_callback(_then(after_quick))
+
         def after_quick(outcome: PoolOutcome) -> None:
-            if outcome.fate in (Fate.LIMIT, Fate.LATE):
+            if outcome.fate is Fate.LIMIT:
                 self._probe(request, cpu_s).add_done_callback(_then(after_probe))
+            elif outcome.fate is Fate.LATE and tries < TRIES:  # The machine was too busy.
+                quick()
             else:
                 done.set_result(outcome)
 
@@ -76,8 +95,7 @@ class Lanes:
                     self._probes.pop((request["gold"], cpu_s), None)
                 done.set_result(probed)
 
-        quick = self._quick.submit(request, cpu_s=min(QUICK_S, cpu_s))
-        quick.add_done_callback(_then(after_quick))
+        quick()
         return done
 
     def warm(self) -> None:
@@ -109,7 +127,7 @@ class Lanes:
     def _slow_lane(self) -> WorkerPool:
         with self._lock:
             if self._slow is None:
-                self._slow = WorkerPool(self._target, limits=self.limits)
+                self._slow = WorkerPool(self._target, limits=replace(self.limits, queue_s=QUEUE_S))
             return self._slow
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import threading
 from collections.abc import Awaitable, Generator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ludus.errors import ConfigError
@@ -25,12 +26,19 @@ from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
 from .proving.judge import NeedsPool
+from .reading.notation import points_for_commas
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
 outcomes; the return value is the verdict. The synchronous and the asynchronous caller drive the
 same generator.
 """
+# A lone number with a decimal comma, and what may stand behind it: `12,5 %`.
+_COMMA = re.compile(
+    r"[\s$]*-?[\d.]*\d(?:,|\{,\})\d+\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)[\s$]*"
+)
+# `1.234.567`: more than one point can only group thousands.
+_GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 TARGET = "ludus.rewards.maths.worker:score"
 
 
@@ -45,7 +53,7 @@ class MathsVerifier:
         preset: "default", "strict" or "lenient" conventions; `options` override single ones.
         thinking: the marks around thoughts in a raw response; see `ludus.thoughts`.
         pipeline: extract as "math_verify", "prm800k", "dapo" or "gsm8k" do, to compare runs.
-        timeout_s: CPU seconds for one hard pair; wall time is limited to three times that.
+        timeout_s: CPU seconds for one hard pair; wall time is limited to ten times that.
         workers: pool processes (0: one per CPU, at most four).
         memory_mb: memory of a worker in MiB.
         pool: an existing pool to share; `close` then leaves the pool running.
@@ -173,10 +181,15 @@ class MathsVerifier:
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
             )
             return unreadable_gold or no_answer(extraction)
+        answer = extraction.text
+        comma = _GROUPED.fullmatch(answer) or (extraction.comma and _COMMA.fullmatch(answer))
+        if self.conventions.locale == "auto" and comma:
+            answer = points_for_commas(answer)
+            extraction = replace(extraction, text=answer)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
-                decision = decide(gold, extraction.text, self.conventions, prompt=prompt)
+                decision = decide(gold, answer, self.conventions, prompt=prompt)
                 best = _better(best, decision.verdict())
             except NeedsPool:
                 still_open.append(gold)

@@ -144,7 +144,7 @@ def _value(node: Node) -> Node:
 def _sorted(node: Node) -> Node:
     """Return the node with the terms of sums and the factors of products in one order."""
     if not node.args:
-        return Node("num", (), node.value) if node.op in {"num", "dec"} else node
+        return node
     args = tuple(map(_sorted, node.args))
     commutes = node.op in {"add", "mul"}
     return node._replace(args=tuple(sorted(args, key=repr)) if commutes else args)

@@ -73,6 +73,7 @@ _EXPLAINS = re.compile(
 )
 _CONTINUED = re.compile(r"\\\\\s*&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
+_PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
 
 
@@ -88,11 +89,15 @@ def _one_value(text: str) -> str:
             del lines[place:]
             break
     names = [match[1] if (match := _ASSIGNS.fullmatch(line)) else "" for line in lines]
-    together = ("" not in names and len(set(names)) == len(lines)) or any(
-        line.count("{") != line.count("}")
-        or line.endswith((",", "\\\\", "and", "or", "$$"))
-        or line in {"\\[", "\\]"}
-        for line in lines
+    together = (
+        all(_PART.match(line) for line in lines)
+        or ("" not in names and len(set(names)) == len(lines))
+        or any(
+            line.count("{") != line.count("}")
+            or line.endswith((",", "\\\\", "and", "or", "$$"))
+            or line in {"\\[", "\\]"}
+            for line in lines
+        )
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
         return text

@@ -158,7 +158,6 @@ _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+\s*")
-_NAME = re.compile(r"\s*([A-Za-z](?:_\{?\w\}?)?)\s*=")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:
@@ -183,8 +182,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     last = spans.pop()
     start = last[0]
     while spans and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
-        names = [_NAME.match(tail, *span) for span in (spans[-1], last)]
-        if len({name[1] if name else "" for name in names}) > 1:
+        if len({tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last)}) > 1:
             break
         start = spans.pop()[0]
     return start, last[1]

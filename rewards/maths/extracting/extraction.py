@@ -17,6 +17,7 @@ from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import last_expression
 from .marks import all_boxes, joined
+from .phrases import COMMA_WORDS
 from .sentence import DENIAL, without_checks
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
@@ -214,7 +215,8 @@ def _extraction(
         return Extraction(
             None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
         )
-    return Extraction(text, rule, start, end, rivals=tuple(rivals))
+    comma = len(COMMA_WORDS.findall(body, max(0, winner.start - 400))) > 1
+    return Extraction(text, rule, start, end, comma=comma, rivals=tuple(rivals))
 
 
 def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> list[Ranked]:

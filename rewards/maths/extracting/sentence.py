@@ -11,12 +11,12 @@ from .phrases import DENIED_BY_VERB, VERIFIES
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+)*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+|['’]\d{3})*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
     r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?\d[\d,.]*(?:/\d+)?%?)(?<![.,])"
-    r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|total|gives?)\b.*\d))",
+    r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?)\b.*\d))",
     re.DOTALL,
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""

@@ -130,6 +130,7 @@ class Statements:
             or (
                 announcement.kind is CandidateKind.ANNOUNCED
                 and not announcement.ignored
+                and not _COMMENT.match(announcement.text)
                 and announcement.end < full
             )
         ]
