@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -111,6 +111,37 @@ async def play(
         trajectories=[msgspec.structs.replace(game.trajectory(stop), role=role)],
         wall_s=time.perf_counter() - started,
     )
+
+
+class EpisodeMaker(Protocol):
+    """Makes an episode of a task, however the episode is played."""
+
+    async def make(
+        self, env: Playable, *, task: str, split: str, seed: int, sampling_seed: int
+    ) -> Episode:
+        """Play the task on a session, which is reset here and closed by the caller."""
+        ...
+
+
+class PolicyMaker:
+    """Makes episodes by `play`: the loop of this module."""
+
+    def __init__(self, policy: Policy, limits: EpisodeLimits | None = None) -> None:
+        self.policy, self.limits = policy, limits
+
+    async def make(
+        self, env: Playable, *, task: str, split: str, seed: int, sampling_seed: int
+    ) -> Episode:
+        """Play the task with the policy."""
+        return await play(
+            env,
+            self.policy,
+            task=task,
+            split=split,
+            seed=seed,
+            sampling_seed=sampling_seed,
+            limits=self.limits,
+        )
 
 
 class _PolicyFailed(Exception):

@@ -765,11 +765,12 @@ def changing_liar(draw: Draw, program: Program) -> tuple[str, str]:
     """Return a wrong solution whose objects claim to be plain data, other data at each use."""
     turns = draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])
     up = "1e9 if use in ('__gt__', '__ge__') else -1e9"
-    by_use = draw.choice(["next(_turns)", up, "-1e9 if use in ('__gt__', '__ge__') else 1e9"])
+    by_use = draw.choice(["next(_turns)", up, up, "-1e9 if use in ('__gt__', '__ge__') else 1e9"])
     claims = _CLAIMS.replace("BY_USE", by_use).replace("ANSWERS", turns)
-    kind = draw.choice([liar_class(draw), "class _Liar:\n    pass\n"])
+    kind = draw.choice([liar_class(draw), *["class _Liar:\n    pass\n"] * 3])
     made = "".join(f"def {name}(*a, **k):\n    return _Liar()\n" for name in program.wanted)
-    return "changing answers", claims + kind + draw.choice([made, made, members(program.wanted)])
+    has_classes = any(name[:1].isupper() for name in program.wanted)
+    return "changing answers", claims + kind + (members(program.wanted) if has_classes else made)
 
 
 # --- faults put back --------------------------------------------------------------

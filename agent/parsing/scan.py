@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -234,13 +233,12 @@ class _Next:
 
     def __init__(self, text: str, find: Find) -> None:
         self._text, self._find = text, find
-        self._at = 0
-        self._searched = False
+        self._at = find(text, 0)
 
     def after(self, position: int) -> int:
         """Return the first match from `position` on, or the end of the text."""
-        if not self._searched or 0 <= self._at < position:
-            self._at, self._searched = self._find(self._text, position), True
+        if 0 <= self._at < position:
+            self._at = self._find(self._text, position)
         return len(self._text) if self._at < 0 else self._at
 
 
@@ -267,8 +265,6 @@ class _Turn:
     """The number of calls that were only quoted."""
     fenced: bool = False
     """Whether a Markdown code block is open."""
-    ends: list[_Next] = field(default_factory=list)
-    """The next end of each kind of thoughts."""
     unclosed: set[str] = field(default_factory=set)
     """Ends of results that the rest of the text does not contain, so that it is searched only once.
     """
@@ -280,7 +276,6 @@ class _Turn:
         closed, stop = _Next(self.text, ALL.closing), _Next(self.text, self.stop)
         results, turns = _Next(self.text, find_result), _Next(self.text, find_turn)
         words = _Next(self.text, find_word)
-        self.ends = [_Next(self.text, partial(ALL.end, kind=kind)) for kind in range(ALL.kinds)]
         end = len(self.text)
         while self.position < end and len(self.calls) + self.quoted < MAX_CALLS:
             position = self.position
@@ -299,7 +294,8 @@ class _Turn:
             if nearest == call.after(position):
                 self._call(nearest, thought_opening, closed)
             elif nearest == thought_opening.after(position):
-                self._think(nearest)
+                self._record_spoken(ALL.past(self.text, nearest))
+                self.thought = True
             elif nearest == lone:
                 self._thoughts_end(lone)
             else:
@@ -353,22 +349,6 @@ class _Turn:
         self.invented_to = max(self.invented_to, invention_end)
         self.silent = bool(self.calls)
         self._record_spoken(claim.end)
-
-    def _think(self, start: int) -> None:
-        """Skip a block of thoughts.
-
-        A block that is never closed reaches to the end. If thoughts have ended before, the
-        unclosed tag is only being talked about and stays text.
-        """
-        kind = ALL.kind(self.text, start)
-        closed = self.ends[kind].after(start)
-        if closed < len(self.text):
-            self._record_spoken(ALL.past(self.text, closed))
-            self.thought = True
-        elif self.thought or not ALL.may_be_open(kind):
-            self._record_spoken(ALL.past(self.text, start))
-        else:
-            self._record_spoken(len(self.text))
 
     def _thoughts_end(self, closed: int) -> None:
         """Treat everything so far as thoughts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
@@ -20,7 +20,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from ludus.contract import NotApplicable, Report, Rule, examine
 from ludus.errors import CheckFailed, EpisodeEnded, InvalidAction, UnknownTask
-from ludus.messages import Message, Observation, ToolCall, as_messages, assistant
+from ludus.messages import Message, Observation, ToolCall, as_action, as_messages, assistant
 from ludus.thoughts import PAIRS
 from ludus.verdict import Verdict
 
@@ -451,7 +451,11 @@ def hears_no_thoughts(subject: EnvUnderCheck) -> str:
         episode = _some_episode(subject, task)
         for begin, end in (*PAIRS.values(), ("", PAIRS["think"][1])):
             thought = f"{begin}{THOUGHT}{end}\n\n"
-            replay = play(subject.gym, task.id, scripted(_after(thought, episode.actions)))
+            thinking = [
+                msgspec.structs.replace(action, content=thought + action.text)
+                for action in map(as_action, episode.actions)
+            ]
+            replay = play(subject.gym, task.id, scripted(thinking))
             if replay.total != episode.total:
                 raise CheckFailed(
                     f"on {task.id!r} actions after the thought {thought!r} earn {replay.total:g}, "
@@ -459,14 +463,6 @@ def hears_no_thoughts(subject: EnvUnderCheck) -> str:
                     "hears_thoughts = True if their format is scored"
                 )
     return f"{len(PAIRS) + 1} kinds of marks, {len(tasks)} tasks"
-
-
-def _after(thought: str, actions: Sequence[str | Message]) -> Iterator[str | Message]:
-    for action in actions:
-        if isinstance(action, str):
-            yield thought + action
-        else:
-            yield msgspec.structs.replace(action, content=thought + action.text)
 
 
 COMPARED = 500

@@ -25,18 +25,16 @@ CLOSING_QUOTE = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«":
 
 @dataclass(frozen=True)
 class Thoughts:
-    """The marks around thoughts, as pairs of regular expressions.
+    """The marks around thoughts.
 
     Args:
-        pairs: how thoughts begin and end. A block that never ends reaches to the end of the turn.
-            No expression may have a capturing group, nor begin with one.
-        whole: further pairs, which count only where both marks are there.
+        pairs: how thoughts begin and end, as regular expressions without groups. A block that never
+            ends reaches to the end of the turn.
         lone: an end that counts without a beginning, because templates write the beginning. The
             default matches nowhere.
     """
 
     pairs: tuple[tuple[str, str], ...]
-    whole: tuple[tuple[str, str], ...] = ()
     lone: str = r"(?!)"
 
     def opening(self, text: str, start: int = 0) -> int:
@@ -44,32 +42,17 @@ class Thoughts:
         match = self._opening.search(text, start)
         return -1 if match is None else match.start()
 
-    def kind(self, text: str, position: int) -> int:
-        """Return the number of the pair whose beginning stands at `position`, from 0 on."""
-        match = self._opening.match(text, position)
-        assert match is not None
-        return _kind(match)
-
-    def may_be_open(self, kind: int) -> bool:
-        """Return whether thoughts of this kind may be left open, up to the end of the turn."""
-        return kind < len(self.pairs)
-
-    def end(self, text: str, start: int, kind: int) -> int:
-        """Return the position from `start` on where thoughts of a kind end, or -1."""
-        match = self._endings[kind].search(text, start)
-        return -1 if match is None else match.start()
-
     def closing(self, text: str, start: int = 0) -> int:
         """Return the position from `start` on of an end that counts by itself, or -1."""
         match = self._lone.search(text, start)
         return -1 if match is None else match.start()
 
-    def past(self, text: str, position: int) -> int:
-        """Return the position after the mark at `position`, which is a beginning or an end."""
-        matches = (
-            pattern.match(text, position) for pattern in (self._opening, self._lone, *self._endings)
-        )
-        return max(match.end() for match in matches if match is not None)
+    def past(self, text: str, closing: int) -> int:
+        """Return the position after the end at position `closing`, or where the thoughts end that
+        begin there.
+        """
+        bounds = self._block(text, closing)
+        return _past(self._lone, text, closing) if bounds is None else bounds[1]
 
     def opened_by(self, prompt: str) -> str:
         """Return the mark, with the white space after it, at which `prompt` ends within thoughts;
@@ -96,9 +79,9 @@ class Thoughts:
         """
         start = _past(_SPACE, text)
         opening = self._opening.match(text, start)
-        bounds = None if opening is None else self._block(text, start)
+        bounds = self._block(text, start)
         if bounds is None:
-            opening, bounds = None, _unquoted(self._lone, text, 0)
+            bounds = _unquoted(self._lone, text, 0)
             if bounds is not None and self._opening.search(text, 0, bounds[0]) is not None:
                 bounds = None
         while (later := self._later(text, bounds[1] if bounds else 0)) is not None:
@@ -130,30 +113,22 @@ class Thoughts:
         opening = self._opening.match(text, start)
         if opening is None:
             return None
-        kind = _kind(opening)
-        if self.may_be_open(kind):
-            return _unquoted(self._endings[kind], text, opening.end()) or (len(text), len(text))
-        ending = self._endings[kind].search(text, opening.end(), opening.end() + LONGEST_WHOLE)
-        return None if ending is None else ending.span()
-
-    @property
-    def kinds(self) -> int:
-        """The number of pairs."""
-        return len(self.pairs) + len(self.whole)
+        ending = self._endings[int(str(opening.lastgroup).removeprefix("kind"))]
+        return _unquoted(ending, text, opening.end()) or (len(text), len(text))
 
     @cached_property
     def _opening(self) -> re.Pattern[str]:
         # Each pair is a group with the pair's number in its name. Beginnings with one first
         # character share it, since `re` skips fast to the characters with which a pattern begins.
         by_first: dict[str, list[str]] = {}
-        for number, (begin, _) in enumerate((*self.pairs, *self.whole)):
+        for number, (begin, _) in enumerate(self.pairs):
             first = begin[: 2 if begin.startswith("\\") else 1]
             by_first.setdefault(first, []).append(f"(?P<kind{number}>{begin[len(first) :]})")
         return re.compile("|".join(f"{one}(?:{'|'.join(rest)})" for one, rest in by_first.items()))
 
     @cached_property
     def _endings(self) -> list[re.Pattern[str]]:
-        return [re.compile(end) for _, end in (*self.pairs, *self.whole)]
+        return [re.compile(end) for _, end in self.pairs]
 
     @cached_property
     def _any(self) -> re.Pattern[str]:
@@ -168,15 +143,12 @@ class Thoughts:
         return re.compile(rf"(?:{'|'.join(begin for begin, _ in self.pairs)})\s*\Z")
 
 
-LONGEST_WHOLE = 1 << 17
-"""The longest thought, in characters, between marks that count only together."""
 _FENCE = "```"
 _SPACE = re.compile(r"\s*")
 _GAP = re.compile(r"\s*\n| (?!\s)|")
 """White space between thoughts and speech; the indentation of the first line is the speech's."""
 PAIRS = {
     "think": ("<think>", "</think>"),
-    "thinking": ("<thinking>", "</thinking>"),
     "seed": ("<seed:think>", "</seed:think>"),
     "mistral": ("[THINK]", "[/THINK]"),
     "gemma": ("<|channel>thought", "<channel|>"),
@@ -184,6 +156,13 @@ PAIRS = {
     "cohere": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "open_thoughts": ("<|begin_of_thought|>", "<|end_of_thought|>"),
     "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
+    **{
+        tag: (f"<{tag}>", f"</{tag}>")
+        for tag in (
+            *("thinking", "thought", "thoughts", "reasoning"),
+            *("analysis", "reflection", "scratchpad"),
+        )
+    },
 }
 """The marks of models, before and after thoughts."""
 _ESCAPED = {name: (re.escape(begin), re.escape(end)) for name, (begin, end) in PAIRS.items()}
@@ -193,21 +172,12 @@ _HARMONY = (
     rf"<\|end\|>(?:{_NEXT}<\|channel\|>(?:final|commentary)\s*<\|message\|>"
     rf"|{_NEXT}(?=<\|channel\|>analysis\s*<\|message\|>))?|(?=<\|start\|>)",
 )
-_OTHERS = (
-    *(
-        (f"<{tag}>", f"</{tag}>")
-        for tag in ("analysis", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
-    ),
-    ("Here is my thought process:", "Here is my response:"),
-)
-ALL = Thoughts(
-    (*_ESCAPED.values(), _HARMONY), _OTHERS, "|".join(end for _, end in _ESCAPED.values())
-)
+ALL = Thoughts((*_ESCAPED.values(), _HARMONY), "|".join(end for _, end in _ESCAPED.values()))
 MARKS: Mapping[str, Thoughts | None] = {
     AUTO: ALL,
     NONE: None,
     "harmony": Thoughts((_HARMONY,)),
-    **{name: Thoughts((pair,), lone=pair[1]) for name, pair in _ESCAPED.items()},
+    **{name: Thoughts((pair,), pair[1]) for name, pair in _ESCAPED.items()},
 }
 """The marks by the names that settings have: `auto` knows all of them, `none` leaves text alone."""
 
@@ -278,10 +248,6 @@ def _unquoted(mark: re.Pattern[str], text: str, start: int) -> tuple[int, int] |
     """Return the bounds of the first mark from `start` on that is not quoted."""
     bounds = (match.span() for match in mark.finditer(text, start))
     return next((span for span in bounds if not is_quoted(text, *span)), None)
-
-
-def _kind(opening: re.Match[str]) -> int:
-    return int(str(opening.lastgroup).removeprefix("kind"))
 
 
 def _past(pattern: re.Pattern[str], text: str, start: int = 0) -> int:

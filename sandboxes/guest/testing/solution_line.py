@@ -68,14 +68,17 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
     """Return the source of a function with the parameters of a function of the tests, and the
     defaults it uses. It calls `ludus_call` with the arguments and keywords that it gets.
     """
+    any_arguments = "lambda *arguments, **keywords: ludus_call(arguments, keywords)"
     if not isinstance(function, FunctionType):
-        return "lambda *arguments, **keywords: ludus_call(arguments, keywords)", {}
+        return any_arguments, {}
     code = function.__code__
     names, first_keyword = code.co_varnames, code.co_argcount
     end = first_keyword + code.co_kwonlyargcount
     positional = function.__defaults__ or ()
     defaults = dict(zip(names[first_keyword - len(positional) :], positional, strict=False))
     defaults |= function.__kwdefaults__ or {}
+    if not values.BARE.issuperset(map(type, defaults.values())):
+        return any_arguments, {}  # a default that is sent back would be a copy
     parameters = [
         f"{name}=ludus_defaults[{name!r}]" if name in defaults else name for name in names[:end]
     ]
@@ -96,8 +99,7 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
     call = (
         f"ludus_call(({''.join(part + ', ' for part in arguments)}), dict({', '.join(keywords)}))"
     )
-    plain = {name: value if values.all_plain([value]) else None for name, value in defaults.items()}
-    return f"lambda {', '.join(parameters)}: {call}", plain
+    return f"lambda {', '.join(parameters)}: {call}", defaults
 
 
 _VARARGS, _VARKEYWORDS = 4, 8  # of `co_flags`; the module `inspect` is slow to load
