@@ -317,7 +317,7 @@ def laws() -> Iterator[Law]:
     for _ in range(3):
         yield Law("chains", True, chain, whole=True)
         yield Law("false chains", False, false_chain, whole=True)
-    yield Law("named chains", True, named_chain)
+    yield Law("named chains", True, named_chain, whole=True)
 
 
 # --- problems ---

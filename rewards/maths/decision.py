@@ -40,8 +40,9 @@ _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
 _OPTION = re.compile(
-    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}|\([A-J]\)(?=\s|\\ ))"
-    r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^-])"
+    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}"
+    r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^])"
+    r"|\([A-J]\)(?=\s|\\ )(?:\s|\\[ ,;:]|\\q?quad|~)*(?=[^\s=+*/^-]))"
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
@@ -147,9 +148,14 @@ def decide(
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
     decision = _equal(gold, answer, conventions, deep)
-    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), answer)):
+    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
+
+
+def _bare(answer: str) -> str:
+    """Return the answer without the words and the letter of an option before its value."""
+    return _OPTION.sub("", clean(answer_alone(answer)))
 
 
 def _equal(

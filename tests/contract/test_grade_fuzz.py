@@ -29,17 +29,18 @@ def test_right_programs_are_paid_and_liars_neither_paid_nor_excused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fault", "law"),
+    ("fault", "laws"),
     [
-        ("names", "paid"),
-        ("callables", "paid"),
-        ("answers", "paid"),
-        ("excuses", "excused"),
-        ("state", "zero"),
+        # A name that the solution supplies pays liars, and costs right programs their tests.
+        ("names", ("paid", "zero")),
+        ("callables", ("paid",)),
+        ("answers", ("paid",)),
+        ("excuses", ("excused",)),
+        ("state", ("zero",)),
     ],
 )
-def test_a_fault_of_each_class_is_found(fault: str, law: str) -> None:
+def test_a_fault_of_each_class_is_found(fault: str, laws: tuple[str, ...]) -> None:
     """Without the fault, the same programs are judged without a finding (by the benchmark)."""
     done = fuzz("--count", "3000", "--seed", "1", "--first", "--plant", fault)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"  {law} " in done.stdout
+    assert any(f"  {law} " in done.stdout for law in laws)

@@ -100,6 +100,8 @@ class Statements:
             for announcement in announcements
             if not announcement.ignored and announcement.kind is CandidateKind.ANNOUNCED
         ]
+        refused = {squeeze(seen.text) for seen in self.seen if seen.kind in MARKS and seen.ignored}
+        claims = [claim for claim in claims if squeeze(claim.text) not in refused]
         if mark is not None:
             claims = [claim for claim in claims if _displaces(mark, claim, self.body)]
         if not claims:

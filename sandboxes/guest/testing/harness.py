@@ -152,7 +152,8 @@ class TestHarness(TestsLine):
         self.begin(job, words)
         sources: list[str] = job["tests"]  # type: ignore[assignment]
         entry_point = str(job.get("entry_point", ""))
-        loaded, bound = scopes.global_names(sources)
+        with without_solution():
+            loaded, bound = scopes.global_names(sources)
         from_module = str(job.get("module", "solution"))
         if from_module in words:
             bound -= scopes.imported_from(from_module, self.trees())
