@@ -1,9 +1,9 @@
 """The writing of rows: a conversation becomes ids, which then only grow.
 
 Whoever decides what a policy reads next (the context manager of an episode, or an agent behind the
-gateway) writes by these three steps: `open` renders a conversation, `extension` renders what is
-new behind a sampled turn, and `sample` adds the policy's turn. The sampled ids are never decoded
-and encoded again.
+gateway) writes by these three steps: `open` renders a conversation, `extension_behind` renders
+what is new behind a sampled turn, and `sample` adds the policy's turn. The sampled ids are never
+decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,20 @@ MIN_ANSWER_TOKENS = 4
 """A row with less room than this counts as full."""
 
 
+def extension_behind(
+    turn: Turn, new: Sequence[Message], chat_format: ChatFormat
+) -> list[int] | None:
+    """Return the ids that follow `turn` so that the policy can answer `new`, or None if the
+    template would rewrite earlier text.
+    """
+    return chat_format.extension(
+        new,
+        ended=chat_format.ends_turn(turn.out_ids),
+        thought=turn.message is not None and turn.message.thinks,
+        last=turn.out_ids[-1] if turn.out_ids else None,
+    )
+
+
 class TokenWriter:
     """Writes rows in a model's chat format with what an engine samples.
 
@@ -40,17 +54,6 @@ class TokenWriter:
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """Return the ids of a whole conversation up to the point where the policy speaks."""
         return self.chat_format.prompt(messages, tools)
-
-    def extension(self, turn: Turn, new: Sequence[Message]) -> list[int] | None:
-        """Return the ids that follow `turn` so that the policy can answer `new`, or None if the
-        template would rewrite earlier text.
-        """
-        return self.chat_format.extension(
-            new,
-            ended=self.chat_format.ends_turn(turn.out_ids),
-            thought=turn.message is not None and turn.message.thinks,
-            last=turn.out_ids[-1] if turn.out_ids else None,
-        )
 
     async def sample(
         self, ids: Sequence[int], turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]

@@ -36,11 +36,9 @@ from .context import (
 )
 from .engine import Engine, Generation, Sampling, refuse_broken
 from .images import PlacedImage
+from .rows import MIN_ANSWER_TOKENS, extension_behind
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 from .window_player import WindowPlayer
-
-MIN_ANSWER_TOKENS = 4
-"""A window with less room than this counts as full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +297,7 @@ class TokenPlayer(WindowPlayer):
         turns = self.segments[-1].turns if self.segments else []
         if not turns:
             return None
-        has_ended = self._format.ends_turn(turns[-1].out_ids)
-        message = turns[-1].message
-        thought = message is not None and message.thinks
-        last = turns[-1].out_ids[-1] if turns[-1].out_ids else None
-        return self._format.extension(new, ended=has_ended, thought=thought, last=last)
+        return extension_behind(turns[-1], new, self._format)
 
     async def _write(
         self,

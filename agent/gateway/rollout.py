@@ -18,7 +18,7 @@ from ludus.messages import Message, Role, ToolCall, assistant
 from ludus.verdict import Verdict
 
 from ..images import images_of
-from ..rows import MIN_ANSWER_TOKENS, TokenWriter
+from ..rows import MIN_ANSWER_TOKENS, TokenWriter, extension_behind
 from ..trajectory import FAILURES, Finish, Segment, Stop, Trajectory, Turn
 from .tree import Cause, PolicyCall, Tree, TreePlace, Untrained
 from .wire import STOPPED, AgentAnswer, AgentRequest, Choice, GatewayRefusal
@@ -203,13 +203,16 @@ class Rollout:
             return msgspec.structs.replace(message, tool_call_id=call.id, name=call.name)
         return message
 
+    def _extension(self, call: PolicyCall, new: Sequence[Message]) -> list[int] | None:
+        return extension_behind(call.turn, new, self._writer.chat_format)
+
     def _begin(self, messages: list[Message], request: AgentRequest) -> PolicyCall:
         """Find the place of a request in the tree, and render what is new."""
         place = self.tree.place(messages, request.tools)
         prompt_ids: list[int] = []
         turn = Turn(observation=list(place.new))
         if place.parent is not None:
-            added = self._writer.extension(place.parent.turn, place.new)
+            added = self._extension(place.parent, place.new)
             if added is None:
                 cause = place.cause or Cause.DRIFT
                 place = TreePlace(None, messages, place.keys, place.parent, cause, place.beginnings)
@@ -336,7 +339,7 @@ class Rollout:
         messages = [self._as_sampled(message) for message in request.messages]
         place = self.tree.place(messages, request.tools)
         if place.parent is not None:
-            added = self._writer.extension(place.parent.turn, place.new)
+            added = self._extension(place.parent, place.new)
             if added is not None:
                 before = len(place.parent.context()) + len(place.parent.turn.out_ids)
                 return before + len(added)
