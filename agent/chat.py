@@ -16,12 +16,13 @@ import msgspec
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, ToolCall, assistant, user
+from ludus.thoughts import ALL, apart, closing_of, marks_in
 
 from .chat_tools import break_marks
 from .images import ImageFormat, PlacedImage, expand, placed, refuse_images
-from .parsing import ToolFormat, WritesTurns, turn_text
+from .parsing import ToolFormat, WritesTurns, read_turn, turn_text
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
-from .templates.text import TemplateRefused, apply_template
+from .templates.text import TemplateRefused, apply_template, source_of
 
 
 class Tokenizer(Protocol):
@@ -52,6 +53,8 @@ TOOL_TAGS = (
     "<tool_response>", "</tool_response>", "<tool_call>", "</tool_call>", "<think>", "</think>"
 )  # fmt: skip
 """Tags that templates put around calls, results and thoughts."""
+LONGEST_MARK = 48
+"""The most tokens of a mark at the end of a prompt that opens thoughts."""
 
 
 class ChatFormat:
@@ -91,6 +94,8 @@ class ChatFormat:
         self._extensions: dict[bytes, list[int] | None] = {}
         self._prompts: dict[bytes, list[int]] = {}
         self._encoded: dict[str, list[int]] = {}
+        self.thought_marks = marks_in(source_of(tokenizer) or "")
+        """What the model writes before and after thoughts."""
         # Render a minimal conversation once, to see what the template writes around a turn.
         self.opening = self._render([_STUB_QUESTION], [], prompt=True)
         """The prompt of a minimal question, which ends with what the template writes before an
@@ -176,12 +181,20 @@ class ChatFormat:
         """
         return bool(ids) and ids[-1] in (self.end_of_turn_id, self.end_of_call_id)
 
-    def answer(self, message: Message, tools: Sequence[ToolSpec] = ()) -> list[int]:
+    def answer(
+        self, message: Message, tools: Sequence[ToolSpec] = (), prompt: Sequence[int] = ()
+    ) -> list[int]:
         """Return the ids that a policy would sample to say `message`, including the end-of-turn
         token.
 
-        `tools` are the tools on offer, which some formats need for writing calls.
+        Args:
+            message: the message. Where the prompt opened thoughts, a message without any ends them.
+            tools: the tools on offer, which some formats need for writing calls.
+            prompt: the ids that the policy would answer.
         """
+        closing = closing_of(self._opened(prompt))
+        if closing and not apart(message).thinks:
+            message = msgspec.structs.replace(message, thought_marks=("", f"\n{closing}\n\n"))
         text = turn_text(self.tool_format, message, tools=tools)
         end = self.end_of_call if message.tool_calls else self.end_of_turn
         return self._encode(text.removesuffix(end) + end)  # harmony's calls end with the token
@@ -194,8 +207,9 @@ class ChatFormat:
         calls: bool = True,
         tools: Sequence[ToolSpec] = (),
         marks: bool = True,
+        prompt: Sequence[int] = (),
     ) -> Message:
-        """Convert sampled ids to a message.
+        """Convert sampled ids to a message, with its thoughts apart.
 
         Args:
             ids: the ids as sampled.
@@ -206,13 +220,23 @@ class ChatFormat:
             tools: the tools on offer.
             marks: whether special tokens stay in the text. They must not where the text is shown
                 again as somebody else's words.
+            prompt: the ids before, which may have opened the thoughts.
         """
         text_ids = [token for token in ids if token not in self.stop_token_ids]
-        text = self.tokenizer.decode(text_ids, skip_special_tokens=not marks)
-        if not calls and not isinstance(self.tool_format, WritesTurns):
-            return assistant(text)
-        read = self.tool_format.parse(text, complete=complete, tools=tools)
-        return read if calls or not read.tool_calls else assistant(text)
+        text = self.tokenizer.decode(text_ids, skip_special_tokens=False)
+        opened = self._opened(prompt)
+        message = apart(assistant(text), opened=opened)
+        if calls or self._marks_turns:
+            read = read_turn(self.tool_format, text, complete=complete, tools=tools, opened=opened)
+            message = read if calls or not read.tool_calls else message
+        if marks:
+            return message
+        return msgspec.structs.replace(message, content=_without(message.text, self._marks))
+
+    def _opened(self, prompt: Sequence[int]) -> str:
+        """Return the mark with which a prompt opened the thoughts; empty where it did not."""
+        near = self.tokenizer.decode(list(prompt[-LONGEST_MARK:]), skip_special_tokens=False)
+        return ALL.opened_by(near) if near else ""
 
     def _find_end_of_turn(self) -> str:
         """Return the token that the template writes after an assistant's words.
@@ -274,15 +298,13 @@ class ChatFormat:
         """Return the text between the end of an assistant's turn and the next answer, or None if
         the template rewrites that turn.
         """
-        stub = _stub_of(new, thought=thought, answers_differ=self._marks_turns)
+        stub = self._stub_of(new, thought=thought)
         full = self._render([_STUB_QUESTION, stub, *new], [], prompt=True)
         bare = self._render([_STUB_QUESTION, stub], [], prompt=False)
         end = self.end_of_call if stub.tool_calls else self.end_of_turn
-        head = self.opening.rstrip().removesuffix("<think>")
-        has_begun = len(head) < len(self.opening.rstrip())  # the template opens the thoughts
-        sampled = head if has_begun else self.opening
+        sampled = self.opening.removesuffix(ALL.opened_by(self.opening))
         # Where calls alone are marked, the template's own way of writing them is as good.
-        stub_text = turn_text(self.tool_format, stub) if self._marks_turns else stub.text
+        stub_text = turn_text(self.tool_format, stub) if self._marks_turns else stub.written
         sampled += stub_text.removesuffix(end)
         # Before the new messages the policy's turn stands as the template writes it alone, or as
         # it was sampled; in templates that drop thoughts these differ.
@@ -297,6 +319,22 @@ class ChatFormat:
             if full.startswith(before) and (not thought or before.startswith(sampled)):
                 return full[len(before) :]
         return None
+
+    def _stub_of(self, new: Sequence[Message], *, thought: bool) -> Message:
+        """Return an assistant's turn that `new` may follow: results follow the calls they answer.
+
+        Thoughts are marked as the template marks them, or apart in formats that mark whole turns.
+        """
+        calls: list[ToolCall] = []
+        for message in new:
+            if message.role is not Role.TOOL:
+                break
+            calls.append(ToolCall(name=message.name or "f", id=message.tool_call_id))
+        stub = msgspec.structs.replace(_STUB_ANSWER, tool_calls=calls)
+        if not thought:
+            return stub
+        marks = None if self._marks_turns else self.thought_marks
+        return msgspec.structs.replace(stub, reasoning=".", thought_marks=marks)
 
     def _render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool
@@ -335,22 +373,12 @@ class ChatFormat:
 
 # The answer is a word that no template writes. A sign would not do: MiniMax ends turns with `[e~[`.
 _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("kittiwake")
-_STUB_THOUGHT = f"<think>\n.\n</think>\n\n{_STUB_ANSWER.text}"
 
 
-def _stub_of(new: Sequence[Message], *, thought: bool, answers_differ: bool) -> Message:
-    """Return an assistant's turn that `new` may follow: results follow the calls they answer.
-
-    Thoughts are `answers_differ` from the text in formats that mark whole turns.
-    """
-    calls: list[ToolCall] = []
-    for message in new:
-        if message.role is not Role.TOOL:
-            break
-        calls.append(ToolCall(name=message.name or "f", id=message.tool_call_id))
-    if thought and answers_differ:
-        return msgspec.structs.replace(_STUB_ANSWER, tool_calls=calls, reasoning=".")
-    return assistant(_STUB_THOUGHT if thought else _STUB_ANSWER.text, calls)
+def _without(text: str, marks: Sequence[str]) -> str:
+    for mark in marks:
+        text = text.replace(mark, "")
+    return text
 
 
 def _keep(cache: dict[K, V], key: K, value: V) -> None:

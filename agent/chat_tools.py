@@ -15,8 +15,9 @@ import msgspec
 from ludus.envs import ToolSpec
 from ludus.llm.chat_wire import Completion
 from ludus.messages import Message, Role, TextPart, ToolCall, system, user
+from ludus.thoughts import apart
 
-from .parsing import ToolFormat, turn_text
+from .parsing import ToolFormat, read_turn, turn_text
 
 Offer = list[dict[str, Any]]
 
@@ -53,7 +54,7 @@ class ServerTools:
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
         """See `ToolWire.read`."""
         names = wire_names([tool.name for tool in tools])
-        return _renamed(completion.message, {wire: name for name, wire in names.items()})
+        return apart(_renamed(completion.message, {wire: name for name, wire in names.items()}))
 
 
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
@@ -117,13 +118,13 @@ class TextTools:
     ludus.
 
     Text that the model wrote is sent back exactly as written, including calls that could not be
-    read.
+    read. What was said is known again by its words and calls, wherever it comes back from.
     """
 
     def __init__(self, tool_format: ToolFormat) -> None:
         self.format = tool_format
-        self._written: dict[int, tuple[Message, str]] = {}
-        """Answers by identity, each with the text that the model wrote."""
+        self._written: dict[bytes, str] = {}
+        """The text that the model wrote, by what it said there."""
 
     def request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -139,10 +140,11 @@ class TextTools:
                     result, images = f"{before.text}\n{result}", [*before.images, *images]
                 shown_messages.append(user([TextPart(result), *images] if images else result))
             elif message.tool_calls:
-                kept_message, written = self._written.get(id(message), (None, ""))
-                if kept_message is not message:  # another message that has the id of a freed one
+                written = self._written.get(_said(message, message.reasoning))
+                if written is None:
                     written = turn_text(self.format, message, tools=tools)
-                plain = msgspec.structs.replace(message, content=written, tool_calls=[])
+                thoughts = "" if message.thought_marks else message.reasoning
+                plain = Message(role=message.role, content=written, reasoning=thoughts)
                 shown_messages.append(plain)
             else:
                 shown_messages.append(message)
@@ -157,12 +159,14 @@ class TextTools:
         """See `ToolWire.read`."""
         answer = completion.message
         if not tools:
-            return answer
+            return apart(answer)
         complete = completion.finish != "length"
-        read = self.format.parse(answer.text, complete=complete, tools=tools)
-        message_read = msgspec.structs.replace(read, reasoning=answer.reasoning)
-        self._written[id(message_read)] = (message_read, answer.text)
-        return message_read
+        read = read_turn(self.format, answer.text, complete=complete, tools=tools)
+        if answer.reasoning:
+            read = msgspec.structs.replace(read, reasoning=answer.reasoning, thought_marks=None)
+        for thoughts in (read.reasoning, ""):  # who repeats a turn may leave its thoughts out
+            self._written[_said(read, thoughts)] = answer.text
+        return read
 
     def offer(self, tools: Sequence[ToolSpec]) -> str:
         """Return the text that describes the tools and shows an example call."""
@@ -171,3 +175,7 @@ class TextTools:
         arguments = dict.fromkeys(first.parameters.get("properties", {}), "...")
         example = self.format.render([ToolCall(name=first.name, arguments=arguments)], tools=tools)
         return OFFER.format(tools="\n".join(lines), example=example)
+
+
+def _said(message: Message, thoughts: str) -> bytes:
+    return msgspec.msgpack.encode((message.text, message.tool_calls, thoughts))

@@ -20,7 +20,7 @@ from ludus.envs.tasks import Task, distinct
 from ludus.errors import ConfigError
 from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 
-from .loop import EpisodeLimits, play
+from .loop import EpisodeLimits, EpisodeMaker, PolicyMaker
 from .policy import Policy
 from .trajectory import Episode, Stop, Trajectory
 
@@ -103,6 +103,7 @@ async def evaluate(
     concurrency: int = 16,
     seed: int = 0,
     limits: EpisodeLimits | None = None,
+    maker: EpisodeMaker | None = None,
     on_start: Callable[[int], None] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
@@ -117,6 +118,7 @@ async def evaluate(
         concurrency: episodes at once.
         seed: the seed of the environment and of the policy.
         limits: the limits on one episode.
+        maker: makes the episodes instead of the policies.
         on_start: called with the number of episodes to be played.
         on_episode: called with each episode when finished.
 
@@ -132,10 +134,14 @@ async def evaluate(
     jobs = [(task.id, index) for task in task_list for index in range(samples)]
     if on_start:
         on_start(len(jobs))
-    work_list = _WorkList(jobs, split, seed, limits, on_episode or (lambda _: None))
+    work_list = _WorkList(jobs, split, seed, on_episode or (lambda _: None))
+
+    def maker_for(session: Playable) -> EpisodeMaker:
+        return maker or PolicyMaker(policy_for(session), limits)
+
     async with asyncio.TaskGroup() as group:
         for _ in range(min(concurrency, len(jobs))):
-            group.create_task(work_list.work(open_session, policy_for))
+            group.create_task(work_list.work(open_session, maker_for))
     return [work_list.played[job] for job in jobs]
 
 
@@ -147,26 +153,29 @@ class _WorkList:
         jobs: Sequence[tuple[str, int]],
         split: str,
         seed: int,
-        limits: EpisodeLimits | None,
         on_episode: Callable[[Episode], None],
     ) -> None:
         self.played: dict[tuple[str, int], Episode] = {}
         self._waiting = iter(jobs)
-        self._split, self._seed, self._limits = split, seed, limits
+        self._split, self._seed = split, seed
         self._on_episode = on_episode
 
     async def work(
-        self, open_session: Callable[[], Playable], policy_for: Callable[[Playable], Policy]
+        self, open_session: Callable[[], Playable], maker_for: Callable[[Playable], EpisodeMaker]
     ) -> None:
         """Play on a single session until no job is left."""
         session = open_session()
-        policy = policy_for(session)
+        maker = maker_for(session)
         try:
             for task, index in self._waiting:
-                episode = await play(
-                    session, policy, task=task, split=self._split, seed=self._seed,
-                    sampling_seed=self._seed * 1_000_003 + index, limits=self._limits,
-                )  # fmt: skip
+                sampling_seed = self._seed * 1_000_003 + index
+                episode = await maker.make(
+                    session,
+                    task=task,
+                    split=self._split,
+                    seed=self._seed,
+                    sampling_seed=sampling_seed,
+                )
                 episode.index, episode.group = index, f"{task}#{self._seed}"
                 self.played[task, index] = episode
                 self._on_episode(episode)
@@ -179,7 +188,7 @@ class _WorkList:
                         reason = str(error) or type(error).__name__
                         logger.warning("%s was not closed: %s", session.id, reason)
                     session = open_session()
-                    policy = policy_for(session)
+                    maker = maker_for(session)
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()

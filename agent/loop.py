@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 MAX_SPANS = 256
 """The most sampled spans of an episode that neither the caller nor the environment bounds."""
+
+
+ONLY_THOUGHTS = "the last turn is thoughts alone, which are no answer"
+"""What the detail of a verdict says where a limit cut the thoughts, or the policy ended on them."""
 
 
 class EpisodeLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +113,37 @@ async def play(
     )
 
 
+class EpisodeMaker(Protocol):
+    """Makes an episode of a task, however the episode is played."""
+
+    async def make(
+        self, env: Playable, *, task: str, split: str, seed: int, sampling_seed: int
+    ) -> Episode:
+        """Play the task on a session, which is reset here and closed by the caller."""
+        ...
+
+
+class PolicyMaker:
+    """Makes episodes by `play`: the loop of this module."""
+
+    def __init__(self, policy: Policy, limits: EpisodeLimits | None = None) -> None:
+        self.policy, self.limits = policy, limits
+
+    async def make(
+        self, env: Playable, *, task: str, split: str, seed: int, sampling_seed: int
+    ) -> Episode:
+        """Play the task with the policy."""
+        return await play(
+            env,
+            self.policy,
+            task=task,
+            split=split,
+            seed=seed,
+            sampling_seed=sampling_seed,
+            limits=self.limits,
+        )
+
+
 class _PolicyFailed(Exception):
     """The engine or the model's server failed."""
 
@@ -150,6 +185,7 @@ class _Game:
         self.terminated = False
         self.metrics: dict[str, float] = {}
         self.idle = 0
+        self.only_thought = False
 
     async def run(self, options: dict[str, Any], seed: int) -> Stop:
         """Play until the environment, the policy or a limit ends the episode."""
@@ -213,7 +249,9 @@ class _Game:
         if verdict.ok:  # rebuilt from the rewards that were earned; a failed verdict stands
             earned = trajectory.ret
             parts = verdict.parts or {"env": (earned, 1.0)}
-            verdict = Verdict.of(earned, verdict.detail, parts=parts, metrics=verdict.metrics)
+            details = [verdict.detail, ONLY_THOUGHTS if self.only_thought else ""]
+            detail = "; ".join(filter(None, details))
+            verdict = Verdict.of(earned, detail, parts=parts, metrics=verdict.metrics)
         trajectory.verdict = verdict
         trajectory.exclude_from_loss = trajectory.exclude_from_baseline = (
             stop in FAILURES or not trajectory.verdict.ok
@@ -224,7 +262,9 @@ class _Game:
         self.gold = info.get("gold", self.gold)
         if isinstance(info.get("verdict"), Verdict):
             self.verdict = info["verdict"]
+        self.only_thought = action.only_thinks
         counts = {
+            "thoughts_alone": float(action.only_thinks),
             "tool_calls": float(len(action.tool_calls)),
             "tool_errors": float(info.get("tool_errors", 0)),
             "parse_errors": float(sum(bool(call.error) for call in action.tool_calls)),

@@ -36,12 +36,9 @@ from .context import (
 )
 from .engine import Engine, Generation, Sampling, refuse_broken
 from .images import PlacedImage
-from .parsing.thoughts import CLOSE as THOUGHTS_END
+from .rows import MIN_ANSWER_TOKENS, extension_behind
 from .trajectory import Finish, Segment, Stop, Turn, TurnKind
 from .window_player import WindowPlayer
-
-MIN_ANSWER_TOKENS = 4
-"""A window with less room than this counts as full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,11 +297,7 @@ class TokenPlayer(WindowPlayer):
         turns = self.segments[-1].turns if self.segments else []
         if not turns:
             return None
-        has_ended = self._format.ends_turn(turns[-1].out_ids)
-        message = turns[-1].message
-        thought = message is not None and (bool(message.reasoning) or THOUGHTS_END in message.text)
-        last = turns[-1].out_ids[-1] if turns[-1].out_ids else None
-        return self._format.extension(new, ended=has_ended, thought=thought, last=last)
+        return extension_behind(turns[-1], new, self._format)
 
     async def _write(
         self,
@@ -330,16 +323,22 @@ class TokenPlayer(WindowPlayer):
             calls=bool(tools) or turn.kind is TurnKind.SUMMARY,
             tools=tools,
             marks=turn.kind is not TurnKind.SUMMARY,
+            prompt=self._ids,
         )
         if history is not None:
-            # What the environment hears of the action, where that is not all of it.
-            text = self._format.parse(generation.ids, complete=complete, calls=False).text
-            heard = self._context.hear(text, history)
-            if heard != text and tools:
-                parser = self._format.tool_format
-                turn.action = parser.parse(heard, complete=complete, tools=tools)
-            elif heard != text:
-                turn.action = assistant(heard)
+            # What the environment hears of what was said, where that is not all of it.
+            said = self._format.parse(
+                generation.ids, complete=complete, calls=False, prompt=self._ids
+            )
+            heard = self._context.hear(said.text, history)
+            if heard != said.text:
+                action = assistant(heard)
+                if tools:
+                    parser = self._format.tool_format
+                    action = parser.parse(heard, complete=complete, tools=tools)
+                turn.action = msgspec.structs.replace(
+                    action, reasoning=said.reasoning, thought_marks=said.thought_marks
+                )
         self.segments[-1].turns.append(turn)
         self._ids += generation.ids
         self._sampled += len(generation.ids)

@@ -70,6 +70,10 @@ class Stop(StrEnum):
     """The environment or its server failed."""
     POLICY_ERROR = "policy_error"
     """The engine or the model's server failed."""
+    AGENT_FAILED = "agent_failed"
+    """The agent behind the gateway crashed; what the policy had answered was judged."""
+    AGENT_TIMEOUT = "agent_timeout"
+    """The agent behind the gateway was out of time; what the policy had answered was judged."""
     LEFT = "left"
     """The person who played ended the input."""
 
@@ -130,6 +134,12 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The reason why the next segment began: drift, summary, or the name of the context manager
     that cut; empty in the last segment.
     """
+    cause: str = ""
+    """The reason why this segment began, in a rollout of an agent behind the gateway; see
+    `gateway.tree.Cause`.
+    """
+    parent: int = -1
+    """Index of the segment that this one forked from or took its history from; -1 for none."""
     discarded: list[Turn] = []
     """Actions that the environment executed but that left this window before the summary. These are
     not in `ids()` and not trained, but their rewards are part of the return.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ludus.messages import Message
 
 from .context import (
+    NO_SUMMARY,
     ContextManager,
     Decision,
     History,
@@ -81,7 +82,8 @@ class WindowPlayer:
         """Plan the next window from the text of a summary; returns the turn that wrote the text."""
         assert turn.message is not None
         self._summaries += 1
-        self._next = step.resume(read_summary(turn.message.text))
+        written = turn.message
+        self._next = step.resume(NO_SUMMARY if written.only_thinks else read_summary(written))
         return turn
 
     def _last_said(self, view: Sequence[Message]) -> int:

@@ -416,6 +416,138 @@ def special_program(draw: Draw) -> Program:
     return program
 
 
+def styled_program(draw: Draw) -> Program:
+    """A program in another style: classes, operators, iterators, async, generators, deep recursion."""
+    a, b, k = draw.randint(2, 9), draw.randint(10, 40), draw.randint(3, 7)
+    deep = draw.choice([900, 5000, 50_000])
+    forms = {
+        "data class": (
+            "P",
+            "from dataclasses import dataclass, field\n\n@dataclass\nclass P:\n    x: int\n    y: int = 0\n    tags: list = field(default_factory=list)\n    def scaled(self, n):\n        return P(self.x * n, self.y * n, self.tags)\n    @property\n    def total(self):\n        return self.x + self.y\n",
+            f"p = P({a}, {b})\nassert p.x == {a} and p.total == {a + b} and p.tags == []\nq = p.scaled({k})\nassert (q.x, q.y) == ({a * k}, {b * k})",
+        ),
+        "inheritance": (
+            "Square Shape",
+            "from abc import ABC, abstractmethod\n\nclass Shape(ABC):\n    @abstractmethod\n    def area(self): ...\n    def describe(self):\n        return f'{type(self).__name__} of {self.area()}'\n\nclass Square(Shape):\n    def __init__(self, side):\n        super().__init__()\n        self.side = side\n    def area(self):\n        return self.side ** 2\n",
+            f"s = Square({a})\nassert s.area() == {a * a} and s.describe() == 'Square of {a * a}' and isinstance(s, Shape) and issubclass(Square, Shape)\ntry:\n    Shape()\nexcept TypeError:\n    pass\nelse:\n    assert False",
+        ),
+        "constructors": (
+            "Money",
+            "class Money:\n    rate = 2\n    def __init__(self, cents):\n        self._cents = cents\n    @classmethod\n    def parse(cls, text):\n        return cls(int(text) * 100)\n    @staticmethod\n    def unit():\n        return 'EUR'\n    @property\n    def cents(self):\n        return self._cents\n    @cents.setter\n    def cents(self, value):\n        if value < 0:\n            raise ValueError('negative')\n        self._cents = value\n",
+            f"m = Money.parse('{a}')\nassert m.cents == {a * 100} and Money.unit() == 'EUR' and Money.rate == 2\nm.cents = {b}\nassert m.cents == {b}\ntry:\n    m.cents = -1\nexcept ValueError as error:\n    assert str(error) == 'negative'\nelse:\n    assert False",
+        ),
+        "container class": (
+            "Grid",
+            "class Grid:\n    def __init__(self, width, height):\n        self._cells = {}\n        self.width, self.height = width, height\n    def __setitem__(self, place, value):\n        self._cells[place] = value\n    def __getitem__(self, place):\n        return self._cells.get(place, 0)\n    def __len__(self):\n        return self.width * self.height\n    def __iter__(self):\n        return iter(sorted(self._cells))\n    def neighbours(self, x, y):\n        return [(x + i, y) for i in (-1, 1) if 0 <= x + i < self.width]\n",
+            f"g = Grid({a}, {k})\ng[1, 2] = {b}\nassert g[1, 2] == {b} and g[0, 0] == 0 and len(g) == {a * k} and list(g) == [(1, 2)]\nassert g.neighbours(0, 1) == [(1, 1)]",
+        ),
+        "operators": (
+            "Vec",
+            "class Vec:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n    def __add__(self, other):\n        return Vec(self.x + other.x, self.y + other.y)\n    def __mul__(self, n):\n        return Vec(self.x * n, self.y * n)\n    def __neg__(self):\n        return Vec(-self.x, -self.y)\n    def __repr__(self):\n        return f'Vec({self.x}, {self.y})'\n    def dot(self, other):\n        return self.x * other.x + self.y * other.y\n",
+            f"v = Vec({a}, {b}) + Vec(1, 1)\nassert (v.x, v.y) == ({a + 1}, {b + 1})\nw = Vec({a}, 2) * {k}\nassert w.x == {a * k} and w.dot(Vec(1, 0)) == {a * k} and repr(-w) == 'Vec({-a * k}, {-2 * k})' and f'{{v}}' == 'Vec({a + 1}, {b + 1})'",
+        ),
+        "iterator class": (
+            "Count",
+            "class Count:\n    def __init__(self, stop):\n        self.now, self.stop = 0, stop\n    def __iter__(self):\n        return self\n    def __next__(self):\n        if self.now >= self.stop:\n            raise StopIteration\n        self.now += 1\n        return self.now\n",
+            f"assert list(Count({k})) == {list(range(1, k + 1))} and sum(Count({a})) == {a * (a + 1) // 2}\nc = Count(2)\nassert next(c) == 1 and next(c) == 2 and next(c, None) is None",
+        ),
+        "context manager class": (
+            "Log",
+            "class Log:\n    def __init__(self):\n        self.lines = []\n    def __enter__(self):\n        self.lines.append('in')\n        return self\n    def __exit__(self, *a):\n        self.lines.append('out')\n        return False\n    def write(self, text):\n        self.lines.append(text)\n        return len(text)\n",
+            "log = Log()\nwith log as inner:\n    assert inner.write('abc') == 3\nassert log.lines == ['in', 'abc', 'out']",
+        ),
+        "gather": (
+            "f",
+            f"import asyncio\n\nasync def f(n):\n    for _ in range(n % 3):\n        await asyncio.sleep(0)\n    if n < 0:\n        raise ValueError(n)\n    return n * {k}\n",
+            f"import asyncio\n\nasync def main():\n    return await asyncio.gather(f(1), f(2), f({a}))\n\nassert asyncio.run(main()) == [{k}, {2 * k}, {a * k}]\ntry:\n    asyncio.run(f(-1))\nexcept ValueError as error:\n    assert error.args == (-1,)\nelse:\n    assert False",
+        ),
+        "async generator": (
+            "f",
+            f"async def f(n):\n    for i in range(n):\n        yield i * {k}\n",
+            f"import asyncio\n\nasync def collect():\n    return [item async for item in f({a})]\n\nassert asyncio.run(collect()) == {[i * k for i in range(a)]}",
+        ),
+        "async class": (
+            "Store",
+            "import asyncio\n\nclass Store:\n    def __init__(self):\n        self._data = {}\n    async def put(self, key, value):\n        await asyncio.sleep(0)\n        self._data[key] = value\n    async def get(self, key):\n        return self._data[key]\n    async def __aenter__(self):\n        return self\n    async def __aexit__(self, *a):\n        self._data.clear()\n    @property\n    def size(self):\n        return len(self._data)\n",
+            f"import asyncio\n\nasync def main():\n    async with Store() as store:\n        await store.put('k', {b})\n        assert store.size == 1\n        return await store.get('k')\n\nassert asyncio.run(main()) == {b}",
+        ),
+        "generator that is sent to": (
+            "f",
+            "def f():\n    total = 0\n    while True:\n        item = yield total\n        if item is None:\n            return total\n        total += item\n",
+            f"g = f()\nnext(g)\nassert g.send({a}) == {a} and g.send({b}) == {a + b}\ntry:\n    g.send(None)\nexcept StopIteration as stop:\n    assert stop.value == {a + b}\nelse:\n    assert False",
+        ),
+        "pipeline of generators": (
+            "f",
+            f"def evens(items):\n    for item in items:\n        if item % 2 == 0:\n            yield item\n\ndef f(items):\n    yield from (item * {k} for item in evens(items))\n",
+            f"assert list(f(range(6))) == [0, {2 * k}, {4 * k}]\nassert max(f(iter([2, 3, 8]))) == {8 * k}\nfor i, item in enumerate(f([2, 4])):\n    assert item == (i + 1) * {2 * k}",
+        ),
+        "mutual recursion": (
+            "even odd",
+            f"import sys\nsys.setrecursionlimit({3 * deep + 1000})\n\ndef even(n):\n    return True if n == 0 else odd(n - 1)\n\ndef odd(n):\n    return False if n == 0 else even(n - 1)\n",
+            f"assert even({deep}) is True and odd({deep}) is False",
+        ),
+        "recursive method": (
+            "Tree",
+            f"import sys\nsys.setrecursionlimit({4 * deep + 1000})\n\nclass Tree:\n    def __init__(self, value, left=None):\n        self.value, self.left = value, left\n    def depth(self):\n        return 1 + (self.left.depth() if self.left else 0)\n    @classmethod\n    def chain(cls, n):\n        tree = None\n        for i in range(n):\n            tree = cls(i, tree)\n        return tree\n",
+            f"t = Tree.chain({deep // 2})\nassert t.depth() == {deep // 2} and t.value == {deep // 2 - 1} and t.left.value == {deep // 2 - 2}",
+        ),
+        "memoised recursion": (
+            "f",
+            f"import sys\nfrom functools import cache\nsys.setrecursionlimit(10**6)\n\n@cache\ndef f(n):\n    return n if n < 2 else (f(n - 1) + f(n - 2)) % {10**9 + 7}\n",
+            f"a, b = 0, 1\nfor _ in range({deep // 10}):\n    a, b = b, (a + b) % {10**9 + 7}\nassert f({deep // 10}) == a",
+        ),
+        "own exceptions": (
+            "withdraw Broke",
+            "class BankError(Exception):\n    pass\n\nclass Broke(BankError):\n    def __init__(self, missing):\n        super().__init__(f'{missing} missing')\n        self.missing = missing\n\ndef withdraw(balance, amount):\n    try:\n        if amount > balance:\n            raise Broke(amount - balance)\n        return balance - amount\n    finally:\n        pass\n",
+            f"assert withdraw({b}, {a}) == {b - a}\ntry:\n    withdraw({a}, {b})\nexcept Broke as error:\n    assert error.missing == {b - a} and str(error) == '{b - a} missing'\nelse:\n    assert False",
+        ),
+        "decorators": (
+            "f calls",
+            f"import functools\n\ndef times(n):\n    def wrap(function):\n        @functools.wraps(function)\n        def inner(*a, **k):\n            inner.calls += 1\n            return [function(*a, **k) for _ in range(n)]\n        inner.calls = 0\n        return inner\n    return wrap\n\n@times({k})\ndef f(x, *, y=1):\n    return x + y\n\ndef calls():\n    return f.calls\n",
+            f"assert f({a}) == [{a + 1}] * {k} and f({a}, y=2) == [{a + 2}] * {k} and calls() == 2",
+        ),
+        "events": (
+            "Bus",
+            "class Bus:\n    def __init__(self):\n        self._handlers = {}\n    def on(self, name, handler):\n        self._handlers.setdefault(name, []).append(handler)\n    def emit(self, name, *a):\n        return [handler(*a) for handler in self._handlers.get(name, [])]\n",
+            f"seen = []\nbus = Bus()\nbus.on('x', seen.append)\nbus.on('x', lambda n: n + {k})\nassert bus.emit('x', {a}) == [None, {a + k}] and seen == [{a}] and bus.emit('y') == []",
+        ),
+        "arguments": (
+            "f",
+            "def f(a, /, b=2, *rest, c, d=4, **others):\n    return (a, b, rest, c, d, sorted(others.items()))\n",
+            f"assert f(1, c={k}) == (1, 2, (), {k}, 4, []) and f(1, {a}, 7, 8, c=3, d=9, z={b}) == (1, {a}, (7, 8), 3, 9, [('z', {b})])\ntry:\n    f(a=1, c=2)\nexcept TypeError:\n    pass\nelse:\n    assert False",
+        ),
+        "match": (
+            "f",
+            f"def f(shape):\n    match shape:\n        case ('circle', r):\n            return r * {k}\n        case {{'side': side, **rest}}:\n            return side * side + len(rest)\n        case [first, *others] if others:\n            return f(others) + first\n        case int() | float() as n:\n            return n\n        case _:\n            return None\n",
+            f"assert f(('circle', {a})) == {a * k} and f({{'side': {a}, 'x': 1}}) == {a * a + 1}\nassert f({b}) == {b} and f('text') is None",
+        ),
+        "odd data": (
+            "f",
+            "def f(n):\n    return {(n, 'k'): [frozenset([n]), b'x' * n, n ** 200, complex(n, 1), None, ...], 'nested': [[[n]] * 2, {1: {2: (n,)}}]}\n",
+            f"r = f({a})\nassert r[({a}, 'k')][:3] == [frozenset([{a}]), b'x' * {a}, {a} ** 200] and r[({a}, 'k')][3].imag == 1.0 and r['nested'] == [[[{a}], [{a}]], {{1: {{2: ({a},)}}}}]",
+        ),
+        "state machine": (
+            "Machine State",
+            "from enum import Enum, auto\n\nclass State(Enum):\n    IDLE = auto()\n    RUNNING = auto()\n\nclass Machine:\n    def __init__(self):\n        self.state = State.IDLE\n        self.history = []\n    def start(self):\n        self.history.append(self.state.name)\n        self.state = State.RUNNING\n        return self\n",
+            "m = Machine()\nassert m.state is State.IDLE\nm.start()\nassert m.state is State.RUNNING and m.history == ['IDLE'] and m.state.name == 'RUNNING' and m.state.value == 2",
+        ),
+        "objects of objects": (
+            "Bank",
+            "class Account:\n    def __init__(self, owner):\n        self.owner, self.balance = owner, 0\n    def deposit(self, amount):\n        if amount <= 0:\n            raise ValueError('amount')\n        self.balance += amount\n        return self.balance\n\nclass Bank:\n    def __init__(self):\n        self.accounts = {}\n    def open(self, owner):\n        return self.accounts.setdefault(owner, Account(owner))\n    def total(self):\n        return sum(account.balance for account in self.accounts.values())\n",
+            f"bank = Bank()\nann, bob = bank.open('ann'), bank.open('bob')\nassert ann.deposit({a}) == {a} and bob.deposit({b}) == {b} and bank.total() == {a + b}\nassert bank.open('ann') is ann and ann.owner == 'ann' and sorted(bank.accounts) == ['ann', 'bob']",
+        ),
+    }  # fmt: skip
+    kind = draw.choice(sorted(forms))
+    names, solution, test = forms[kind]
+    return Program(
+        kind,
+        solution,
+        [test],
+        wanted=names.split(" "),
+        entry_point="f" if names == "f" and draw.random() < 0.5 else "",
+    )
+
+
 # --- liars ------------------------------------------------------------------------
 
 _LIAR = """
@@ -622,13 +754,23 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         + defining("_set()", f"def _set():\n    global _n, {', '.join(flags)}\n    _n += 1\n    {' = '.join(flags)} = [{draw.choice(['True, False', 'False, True', '0, 10**9', '4, 3, 2, 1'])}][_n % 2]\n    return {wrong}\n"),
         "tokens": lambda: _TOKENS.format(seed=draw.randint(0, 10**9)) + liar_class(draw)
         + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
-        "claims to be under test": lambda: _CLAIMS.replace("BY_USE", draw.choice(["next(_turns)", "1e9 if use in ('__gt__', '__ge__') else -1e9", "-1e9 if use in ('__gt__', '__ge__') else 1e9"])).replace("ANSWERS", draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])) + draw.choice([liar_class(draw), "class _Liar:\n    pass\n"])
-        + draw.choice([f"{names[0]} = _Liar\n", defining("_Liar()"), defining("_Liar()"), members(names)]),
         "harness": lambda: "import sys\nfor _m in list(sys.modules.values()):\n    for _n in ('plain', 'describe', 'PLAIN'):\n        try:\n            setattr(_m, _n, lambda *a: True)\n        except Exception:\n            pass\n"
         + "_ludus_plain = _ludus_compare = _ludus_operate = lambda *a: True\n" + defining(wrong),
     }  # fmt: skip
     kind = draw.choice(sorted(forms))
     return kind, forms[kind]()
+
+
+def changing_liar(draw: Draw, program: Program) -> tuple[str, str]:
+    """Return a wrong solution whose objects claim to be plain data, other data at each use."""
+    turns = draw.choice(["[1e9, -1e9]", "[-1e9, 1e9]", "[True]", "['', 'a']", "[[], [1]]"])
+    up = "1e9 if use in ('__gt__', '__ge__') else -1e9"
+    by_use = draw.choice(["next(_turns)", up, up, "-1e9 if use in ('__gt__', '__ge__') else 1e9"])
+    claims = _CLAIMS.replace("BY_USE", by_use).replace("ANSWERS", turns)
+    kind = draw.choice([liar_class(draw), *["class _Liar:\n    pass\n"] * 3])
+    made = "".join(f"def {name}(*a, **k):\n    return _Liar()\n" for name in program.wanted)
+    has_classes = any(name[:1].isupper() for name in program.wanted)
+    return "changing answers", claims + kind + (members(program.wanted) if has_classes else made)
 
 
 # --- faults put back --------------------------------------------------------------
@@ -641,7 +783,7 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     # every object counts as one under test, and plain data is asked for again at each use
     "answers": [
         ("solution_line.py", "self._source is not False", "True"),
-        ("solution_line.py", "                source is True\n", "                True\n"),
+        ("solution_line.py", "if source is True or", "if True or"),
         ("proxies.py", "or not (is_known(handle) or is_called(handle)):", "or False:"),
         ("proxies.py", "    if since != line.effects:\n", "    if True:\n"),
         ("proxies.py", "            if since == line.effects or isinstance(first, (int, float, str)):", "            if False:"),
@@ -688,8 +830,10 @@ def plant(name: str) -> Path:
 def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
     """Return program `number` of a seed, and liars for its task: (program, [(kind, source)])."""
     draw = random.Random(f"{seed} {number}")
-    program = (function_program if draw.random() < 0.6 else special_program)(draw)
-    return program, [liar(draw, program) for _ in range(LIARS)]
+    make = draw.choices([function_program, special_program, styled_program], [5, 3, 3])[0]
+    program = make(draw)
+    liars = [liar(draw, program) for _ in range(LIARS - 1)]
+    return program, [*liars, changing_liar(draw, program)]
 
 
 async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
@@ -730,8 +874,11 @@ def oracle(program: Program) -> str:
     return f"_SOLUTION = {program.solution!r}\n_TESTS = {program.tests!r}\n_WANTED = {program.wanted!r}\n{runner}"
 
 
-async def run(count: int, seed: int) -> int:
-    """Judge `count` programs and print a table of findings; return how many there are."""
+async def run(count: int, seed: int, *, first: bool = False) -> int:
+    """Judge `count` programs and print a table of findings; return how many there are.
+
+    `first`: judge no more programs once there is a finding.
+    """
     table: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
     slots = asyncio.Semaphore(CONCURRENCY)
@@ -739,6 +886,8 @@ async def run(count: int, seed: int) -> int:
     async def judge(number: int) -> None:
         program, liars = drawn(seed, number)
         async with slots:
+            if first and table:
+                return
             for law, cause, detail in await findings(program, liars):
                 table[law, cause] += 1
                 examples.setdefault((law, cause), f"#{number}: {detail[:160]}")
@@ -756,13 +905,16 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", action="store_true", help="stop at the first finding")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a fault to put into the grader")
     parser.add_argument("--number", type=int, help="print this program and its liar, and judge it")
     arguments = parser.parse_args()
     if arguments.plant:
         atexit.register(shutil.rmtree, plant(arguments.plant))
     if arguments.number is None:
-        raise SystemExit(min(1, asyncio.run(run(arguments.count, arguments.seed))))
+        raise SystemExit(
+            min(1, asyncio.run(run(arguments.count, arguments.seed, first=arguments.first)))
+        )
     program, liars = drawn(arguments.seed, arguments.number)
     print(program.solution, *program.tests, sep="\n---\n")
     for kind, source in liars:

@@ -77,7 +77,9 @@ def judged(path: Path) -> list[Outcome]:
 
 def _judge(verifier: MathsVerifier, case: dict[str, str]) -> Outcome:
     truncated = bool(case.get("truncated"))
-    verdict = verifier.verify(case["gold"], case["response"], truncated=truncated)
+    verdict = verifier.verify(
+        case["gold"], case["response"], prompt=case.get("prompt", ""), truncated=truncated
+    )
     return Outcome(
         group=case["set"],
         kind=case["class"],

@@ -13,13 +13,13 @@ to the claim. The problems are split by a seed into a half to look at and a half
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,7 @@ from ludus.rewards.maths import MathsVerifier
 SEED = 31
 
 
-@dataclass(frozen=True)
-class Solved:
+class Solved(NamedTuple):
     """A problem with its reference solution, its answer, and another value."""
 
     problem: str
@@ -217,6 +216,13 @@ def said(ending: str) -> Callable[[Solved, random.Random], str]:
 
 
 def stripped(item: Solved, _: random.Random) -> str:
+    """Strip the box of a solution that ends with it; a value that other values follow is put at
+    the end of its own sentence.
+    """
+    place = item.solution.rfind(f"\\boxed{{{item.gold}}}")
+    behind = item.solution[place + len(item.gold) + 8 :]
+    if len(behind) > 60 or re.search(r"\d|\$.*\$", behind.strip("$")):
+        return f"{item.work}\n\nTherefore, we get ${item.gold}$."
     return item.solution.replace(f"\\boxed{{{item.gold}}}", item.gold)
 
 
@@ -311,7 +317,7 @@ def laws() -> Iterator[Law]:
     for _ in range(3):
         yield Law("chains", True, chain, whole=True)
         yield Law("false chains", False, false_chain, whole=True)
-    yield Law("named chains", True, named_chain)
+    yield Law("named chains", True, named_chain, whole=True)
 
 
 # --- problems ---
@@ -452,12 +458,58 @@ def worked(rng: random.Random, count: int) -> Iterator[Case]:
         yield Case("task worked out", problem, gold, f"$\\boxed{{{gold}}}$", True)
 
 
+# --- costly golds ---
+
+
+def crowd(rng: random.Random, count: int, share: float) -> list[Case]:
+    """Right answers to cheap and to hard questions, among them a share of golds that cost more
+    than any limit.
+    """
+    drawn: list[Case] = []
+    for number in range(count):
+        a, b = rng.randrange(2, 30), rng.randrange(2, 30)
+        if rng.random() < share:
+            # Each gold has a group of eight answers, as in training.
+            gold = f"\\int_0^{{10^9+{number // 8}}}\\sin(x^2)dx"
+            drawn.append(Case("costly gold", "", gold, f"$\\boxed{{{a}}}$", False))
+        elif rng.random() < 0.2:
+            gold = f"\\int_0^{{{a}}} x^{{{b % 4 + 1}}} dx"
+            value = f"\\frac{{{a ** (b % 4 + 2)}}}{{{b % 4 + 2}}}"
+            drawn.append(Case("hard question", "", gold, f"$\\boxed{{{value}}}$", True))
+        else:
+            gold, value = f"\\frac{{{a}}}{{{b}}}", f"\\frac{{{2 * a}}}{{{2 * b}}}"
+            drawn.append(Case("cheap question", "", gold, f"$\\boxed{{{value}}}$", True))
+    return drawn
+
+
+async def under_load(drawn: list[Case]) -> dict[str, list[str]]:
+    """The statuses of all cases, scored at once by one verifier."""
+    verifier = MathsVerifier(workers=2)
+
+    async def score(case: Case) -> str:
+        scored = verifier.score(Sample(gold=case.gold, response=case.response))
+        verdict = await scored if isinstance(scored, Awaitable) else scored
+        paid = (verdict.reward == 1.0) == case.paid
+        return (
+            "right" if paid and verdict.ok else str(verdict.status if not verdict.ok else "wrong")
+        )
+
+    statuses: dict[str, list[str]] = defaultdict(list)
+    try:
+        for case, status in zip(drawn, await asyncio.gather(*map(score, drawn)), strict=True):
+            statuses[case.law].append(status)
+    finally:
+        await asyncio.to_thread(verifier.close)
+    return statuses
+
+
 # --- the run ---
 
 
 def judged(verifier: MathsVerifier, case: Case) -> bool:
-    sample = Sample(prompt=case.problem, gold=case.gold, response=case.response)
-    return (verifier.verify(sample.gold, sample.text).reward == 1.0) == case.paid
+    return (
+        verifier.verify(case.gold, case.response, prompt=case.problem).reward == 1.0
+    ) == case.paid
 
 
 def main() -> None:
@@ -474,7 +526,16 @@ def main() -> None:
         "--cases", type=int, default=12, help="cases for each phrase and half (12)"
     )
     options_of_run.add_argument("--seed", type=int, default=SEED)
+    options_of_run.add_argument(
+        "--load", type=int, metavar="N", help="score N samples at once, 15 %% with costly golds"
+    )
     arguments = options_of_run.parse_args()
+    if arguments.load:
+        for law, statuses in asyncio.run(
+            under_load(crowd(random.Random(arguments.seed), arguments.load, 0.15))
+        ).items():
+            print(law, dict(Counter(statuses)))
+        return
     folder = Path(os.environ.get("LUDUS_DATA_DIR", "data")) / "math"
     verifier = MathsVerifier(workers=1)
     items = list(problems(folder))

@@ -45,6 +45,7 @@ class AddedTools(TextEnv):
         # The attribute is declared for classes (`ClassVar`), and type checkers refuse to set it on
         # an object. Here it depends on the wrapped environment, so it is set all the same.
         vars(self)["reset_options"] = env.reset_options
+        self.hears_thoughts = env.hears_thoughts
         self.max_calls = env.max_calls
         self.max_parallel_calls = env.max_parallel_calls
         self.added = {tool.spec.name: tool for tool in added}

@@ -76,6 +76,10 @@ class TextEnv(ABC):
     A server then calls them in its own process, on the event loop; all others are played in worker
     processes, which can be ended.
     """
+    hears_thoughts: bool = False
+    """Whether `step` is given a policy's thoughts too, with their marks, to score their format. All
+    others get what was said.
+    """
     max_calls: int | None = None
     """Number of calls of one turn that are run; further calls are answered and not run. None runs
     all calls.

@@ -25,7 +25,8 @@ from ludus.errors import (
     RewardUnavailable,
     UnknownTask,
 )
-from ludus.messages import Message, Observation, ToolCall, tool_result
+from ludus.messages import Message, Observation, ToolCall, as_action, tool_result
+from ludus.thoughts import AUTO, apart, marks_of
 from ludus.verdict import Verdict
 
 from .protocol import Briefing, Info, TextEnv
@@ -138,17 +139,30 @@ Stepped = tuple[Observation, float, bool, bool, Info]
 
 
 class EnvSession:
-    """Plays episodes on a `TextEnv`, one after another."""
+    """Plays episodes on a `TextEnv`, one after another.
+
+    Args:
+        env: the environment.
+        env_id: its id; by default the name of its class.
+        task_sets: tasks by split, which sessions of the same environment may share.
+        thoughts: the marks around thoughts in actions that come as text; see `ludus.thoughts`.
+
+    Raises:
+        CheckFailed: `reset` or `step` cannot be called as the contract says.
+        ConfigError: no marks have this name.
+    """
 
     def __init__(
-        self, env: TextEnv, env_id: str = "", *, task_sets: dict[str, TaskSet] | None = None
+        self,
+        env: TextEnv,
+        env_id: str = "",
+        *,
+        task_sets: dict[str, TaskSet] | None = None,
+        thoughts: str = AUTO,
     ) -> None:
-        """Drive `env`; sessions of the same environment may share their `task_sets`.
-
-        Raises:
-            CheckFailed: `reset` or `step` cannot be called as the contract says.
-        """
         refuse_other_signatures(type(env))
+        marks_of(thoughts)
+        self._thoughts = thoughts
         self.env = env
         self.id = env_id or type(env).__name__
         self.turns = 0
@@ -224,6 +238,8 @@ class EnvSession:
     async def step(self, action: str | Message) -> Stepped:
         """Play an action of the policy.
 
+        The environment gets what was said. Thoughts are left out, unless it says `hears_thoughts`.
+
         Raises:
             InvalidAction: the action is neither text nor a message.
             EpisodeEnded: before reset or after the end.
@@ -241,7 +257,7 @@ class EnvSession:
         # Set again below: after an exception the state of the environment is unknown, so the
         # episode is over.
         self._open = False
-        stepped: Any = self.env.step(action) if isinstance(action, str) else self._answer(action)
+        stepped: Any = self._answer(apart(as_action(action), self._thoughts))
         if inspect.isawaitable(stepped):
             stepped = await stepped
         observation, reward, terminated, truncated, info = as_step(stepped)
@@ -289,9 +305,9 @@ class EnvSession:
         if message.tool_calls and self.env.tools:
             return self._run_tools(message)
         is_whole = message.tool_calls and self._calls_reach_env
-        answer: Any = (
-            message if is_whole or not isinstance(message.content, str) else message.content
-        )
+        answer: Any = message
+        if isinstance(message.content, str) and not is_whole:
+            answer = message.written if self.env.hears_thoughts else message.content
         return self.env.step(answer)
 
     async def _run_tools(self, message: Message) -> Stepped:

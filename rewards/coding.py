@@ -80,7 +80,7 @@ class CodingVerifier:
             {canonical, "", *(alias for alias, name in ALIASES.items() if name == canonical)},
         )
         if not code.strip():
-            return Verdict.of(0.0, "there is no code in the response")
+            return Verdict.of(0.0, f"there is no code in the response{sample.silence}")
         try:
             return await grade_async(
                 completed(code, gold), gold["tests"], kind=kind, options=options
@@ -119,7 +119,7 @@ def extract_code(response: str, languages: Collection[str] = _PYTHON) -> str:
     """
     blocks: list[tuple[str, str]] = []
     fence, language, body = "", "", list[str]()
-    for line in response.rpartition("</think>")[2].splitlines(keepends=True):
+    for line in response.splitlines(keepends=True):
         mark, word = _fence(line)
         if fence and mark.startswith(fence) and not word:
             blocks.append((language, "".join(body)))

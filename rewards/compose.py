@@ -289,7 +289,7 @@ async def _ask(
     label_verdicts: Sequence[dict[str, Verdict]],
 ) -> None:
     if isinstance(verifier, GroupVerifier) and numbers:
-        group_scoring = verifier.score_group([samples[n] for n in numbers])
+        group_scoring = verifier.score_group([samples[n].heard_by(verifier) for n in numbers])
         verdicts = await group_scoring if inspect.isawaitable(group_scoring) else group_scoring
     else:
         verdicts = await asyncio.gather(*(_score_sample(verifier, samples[n]) for n in numbers))
@@ -299,6 +299,7 @@ async def _ask(
 
 async def _score_sample(verifier: Verifier, sample: Sample) -> Verdict:
     # A synchronous verifier that may block runs in a thread, to keep the event loop free.
+    sample = sample.heard_by(verifier)
     light = getattr(verifier, "never_blocks", False) or inspect.iscoroutinefunction(verifier.score)
     scoring = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
     return await scoring if inspect.isawaitable(scoring) else scoring

@@ -18,4 +18,6 @@ def exact(sample: Sample) -> Verdict:
     golds = sample.gold if isinstance(sample.gold, list) else [sample.gold]
     answer = " ".join(sample.text.split()).casefold()
     hit = any(answer == " ".join(str(gold).split()).casefold() for gold in golds)
-    return Verdict.of(float(hit), "equal" if hit else f"{answer[:80]!r} is not the gold")
+    return Verdict.of(
+        float(hit), "equal" if hit else f"{answer[:80]!r} is not the gold{sample.silence}"
+    )

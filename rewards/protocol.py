@@ -20,7 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from ludus.errors import InvalidScore, RemoteError, RewardUnavailable
-from ludus.messages import ImagePart, Message
+from ludus.messages import ImagePart, Message, assistant
+from ludus.thoughts import AUTO, NONE, apart
 from ludus.verdict import Verdict
 from ludus.wire.codec import encode
 
@@ -38,14 +39,57 @@ class Sample(
     info: dict[str, Any] = {}
     """Anything else the verifier documents (test cases, a rubric, limits)."""
     images: list[ImagePart] = []
+    thoughts: str = AUTO
+    """The marks around the thoughts in the response; see `ludus.thoughts`. A response with thoughts
+    becomes messages whose `content` is what was said.
+    """
+
+    def __post_init__(self) -> None:
+        given = self.response
+        messages = [assistant(given)] if isinstance(given, str) else given
+        response = [apart(message, self.thoughts) for message in messages]
+        if response != messages:
+            msgspec.structs.force_setattr(self, "response", response)
+
+    @property
+    def answer(self) -> Message:
+        """The last assistant message of the response; an empty one where there is none."""
+        if isinstance(self.response, str):
+            return assistant(self.response)
+        answers = [message for message in self.response if message.role == "assistant"]
+        return answers[-1] if answers else assistant()
 
     @property
     def text(self) -> str:
-        """The response as text; for a conversation, the text of the last assistant message."""
-        if isinstance(self.response, str):
-            return self.response
-        answers = [message.text for message in self.response if message.role == "assistant"]
-        return answers[-1] if answers else ""
+        """What the response says; for a conversation, what its last assistant message says."""
+        return self.answer.text
+
+    @property
+    def silence(self) -> str:
+        """Why nothing was said, as the end of a verdict's detail; empty where something was."""
+        return (
+            "; the thoughts never end, so that nothing is said" if self.answer.only_thinks else ""
+        )
+
+    def marked(self, thoughts: str) -> Sample:
+        """Return the sample with other marks around thoughts; `none` leaves them in the text."""
+        response = self.response
+        if not isinstance(response, str):
+            response = [
+                msgspec.structs.replace(
+                    message, content=message.written, reasoning="", thought_marks=None
+                )
+                if message.thinks
+                else message
+                for message in response
+            ]
+        return msgspec.structs.replace(self, response=response, thoughts=thoughts)
+
+    def heard_by(self, verifier: object) -> Sample:
+        """Return the sample as `verifier` hears it: thoughts are in the text if it says
+        `hears_thoughts`.
+        """
+        return self.marked(NONE) if getattr(verifier, "hears_thoughts", False) else self
 
 
 @runtime_checkable
@@ -54,7 +98,8 @@ class Verifier(Protocol):
 
     A server calls verifiers in worker processes, which are killed if they hang. A verifier whose
     time is bounded by construction to about a millisecond may set the attribute `never_blocks =
-    True`, and is then called in the server's own process.
+    True`, and is then called in the server's own process. One that scores how thoughts are written
+    sets `hears_thoughts = True`; all others are given what was said.
     """
 
     def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
@@ -116,6 +161,7 @@ class FunctionVerifier:
         self.function = function
         self.__doc__ = function.__doc__
         self.never_blocks = never_blocks(function)
+        self.hears_thoughts = bool(getattr(function, "hears_thoughts", False))
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Call the score function."""

@@ -60,7 +60,7 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
     Raises:
         InvalidScore: `score` returned something else than a verdict.
     """
-    scoring: object = verifier.score(sample)
+    scoring: object = verifier.score(sample.heard_by(verifier))
     if inspect.isawaitable(scoring):
         try:
             scoring = run_on_loop(_awaited(scoring), timeout_s=timeout_s)

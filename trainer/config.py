@@ -50,6 +50,11 @@ class TrainConfig:
     """Bearer token of the environment's server, best given as env:NAME; empty takes the environment
     variable LUDUS_TOKEN.
     """
+    agent: str = ""
+    """An agent that plays instead of the loop of ludus: a command (python agent.py) or a function
+    (agent.py:run). It calls the policy through a gateway, and its answer is the environment's only
+    action; see docs/agents.md.
+    """
     recipe: str = "grpo"
     """Name of an algorithm (ludus recipes), or path of a TOML file."""
     engine: EngineName = "local"

@@ -14,6 +14,8 @@ from typing import Any
 
 from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
+from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
+from ludus.agent.loop import EpisodeMaker
 from ludus.errors import ConfigError
 
 from .config import RolloutConfig, TrainConfig
@@ -136,6 +138,16 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"of a group, but context.manager = {config.context.manager!r} cuts rollouts into "
             "several rows"
         )
+    if config.agent and "values" in algorithm.needs:
+        raise ConfigError(
+            f"recipe {algorithm.recipe.name!r} joins the rows of a rollout in time, and those of "
+            f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
+        )
+    if config.agent and config.context.manager != "none":
+        raise ConfigError(
+            f"agent = {config.agent!r} decides on its own context, and context.manager = "
+            f"{config.context.manager!r} would too; leave it at 'none'"
+        )
     return config, algorithm
 
 
@@ -202,8 +214,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             (evaluating, config.eval.temperature),
         )
     )
-    collector = _collector(config.rollout, source, exploring, scorer)
-    evaluator = _collector(config.rollout, source, greedy, scorer.without_groups())
+    playing = await _agent(config, exploring, stack) if config.agent else None
+    judged = await _agent(config, greedy, stack) if config.agent else None
+    collector = _collector(config.rollout, source, exploring, scorer, playing)
+    evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
         config=config,
@@ -372,8 +386,23 @@ def _updater(
     )
 
 
+async def _agent(config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack) -> AgentMaker:
+    """Start the gateway through which the agent calls `policy`."""
+    rollout = config.rollout
+    bounds = RolloutLimits(
+        max_calls=rollout.max_turns or RolloutLimits().max_calls, window=rollout.window or None
+    )
+    limits = AgentLimits(timeout_s=rollout.episode_timeout_s, rollout=bounds)
+    maker = AgentMaker(agent_of(config.agent), policy, limits)
+    return await stack.enter_async_context(maker)
+
+
 def _collector(
-    rollout: RolloutConfig, source: EnvSource, policy: TokenPolicy, scorer: EpisodeScorer
+    rollout: RolloutConfig,
+    source: EnvSource,
+    policy: TokenPolicy,
+    scorer: EpisodeScorer,
+    maker: EpisodeMaker | None,
 ) -> Collector:
     return Collector(
         source,
@@ -386,6 +415,7 @@ def _collector(
             concurrency=rollout.concurrency,
             retries=rollout.retries,
         ),
+        maker=maker,
     )
 
 

@@ -21,7 +21,7 @@ from .config import TrainConfig
 from .learning.experience import gather
 from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
-from .rollout.collect import Group, refuse_failure, solved
+from .rollout.collect import Group, most_failed, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool
@@ -162,7 +162,10 @@ class _Run:
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""
-        refuse_failure([episode for group in groups for episode in group.episodes])
+        refuse_failure(
+            [episode for group in groups for episode in group.episodes],
+            most=most_failed(self.config),
+        )
         with watch("update"), self.stages.during("the update"):
             metrics, fate_of = await asyncio.to_thread(self.update, groups)
         self.step += 1
@@ -259,7 +262,10 @@ class _Run:
             seed=-1 - self.config.seed,
             done=self.watcher.on_episode if self.watcher else None,
         )
-        refuse_failure([episode for group in groups for episode in group.episodes])
+        refuse_failure(
+            [episode for group in groups for episode in group.episodes],
+            most=most_failed(self.config),
+        )
         tasks.begin(groups)
         self.parts.folder.log(self.step, summarize_survey(groups))
 

@@ -28,6 +28,7 @@ from .registry import (
 )
 from .settings import Composed, ContextSettings, make_context
 from .summarize import (
+    NO_SUMMARY,
     EngineSummariser,
     ReSum,
     ServerSummariser,
@@ -37,6 +38,7 @@ from .summarize import (
 )
 
 __all__ = [
+    "NO_SUMMARY",
     "ClearToolResults",
     "Composed",
     "ContextManager",

@@ -38,7 +38,8 @@ import msgspec
 
 from ludus.errors import ConfigError, RemoteError
 from ludus.llm.client import ChatClient
-from ludus.messages import Message, system, user
+from ludus.messages import Message, as_action, system, user
+from ludus.thoughts import apart
 
 from ..chat import ChatFormat
 from ..engine import Engine, Sampling, refuse_broken
@@ -90,7 +91,7 @@ class ServerSummariser:
         answer = await self.client.complete(
             messages, max_tokens=max_tokens, temperature=self.temperature
         )
-        return answer.message.text
+        return read_summary(answer.message)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -138,7 +139,11 @@ class EngineSummariser:
         refuse_broken(generation, max_tokens)
         if generation.finish is Finish.ABORT:
             raise RemoteError("the engine dropped the request for a summary")
-        return self.chat_format.parse(generation.ids, complete=True, calls=False, marks=False).text
+        return read_summary(
+            self.chat_format.parse(
+                generation.ids, complete=True, calls=False, marks=False, prompt=ids
+            )
+        )
 
     async def close(self) -> None:
         """Close the engine."""
@@ -251,23 +256,24 @@ def written_overrun(instruction: str, tokens: int) -> int:
 
 
 _TAGGED = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
-_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
+NO_SUMMARY = "(no summary was written: the thoughts went on to the limit)"
+"""What stands in place of a summary where the policy only thought."""
 
 
-def read_summary(text: str) -> str:
-    """Return the summary in the policy's text: the last tagged summary, else everything but
-    thoughts. A summary that was cut at its budget has no closing tag, and is still returned.
+def read_summary(said: str | Message) -> str:
+    """Return the summary in what was said: the last tagged summary, else everything. A summary that
+    was cut at its budget has no closing tag, and is still returned.
 
     >>> read_summary("<think>hm</think> <summary>a=5</summary>")
     'a=5'
     >>> read_summary("a=5 <summary>b")
     'a=5 b'
     """
-    text_after_thoughts = _THOUGHT.sub("", text)
-    tagged: list[str] = _TAGGED.findall(text_after_thoughts)
+    message = apart(as_action(said))
+    tagged: list[str] = _TAGGED.findall(message.text)
     if tagged:
         return tagged[-1].strip()
-    return text_after_thoughts.replace("<summary>", "").strip()
+    return message.text.replace("<summary>", "").strip()
 
 
 PROMPT = (

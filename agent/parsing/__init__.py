@@ -8,7 +8,7 @@ from .kimi import KimiK2Format
 from .llama import Llama3JsonFormat, Llama3PythonicFormat
 from .minimax import MiniMaxM1Format, MiniMaxM2Format
 from .mistral import MistralV3Format, MistralV11Format
-from .protocol import HasCallIds, OneCall, ToolFormat, WritesTurns, call_id, turn_text
+from .protocol import HasCallIds, OneCall, ToolFormat, WritesTurns, call_id, read_turn, turn_text
 from .qwen import HermesFormat, Qwen3CoderFormat
 from .registry import TOOL_FORMATS, register_tool_format, tool_format
 from .tags import TagFormat
@@ -39,6 +39,7 @@ __all__ = [
     "ToolFormat",
     "WritesTurns",
     "call_id",
+    "read_turn",
     "register_tool_format",
     "tool_format",
     "turn_text",

@@ -29,15 +29,13 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .arguments import as_text
 from .marked_json import JsonGrammar
 from .scan import scan
-from .tag_arguments import TagGrammar
+from .tag_arguments import TaggedFormat, TagGrammar
 
 _ALL, _ALL_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _ONE, _ONE_END, _SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
@@ -110,34 +108,20 @@ _DSML_GRAMMAR = TagGrammar(
 )
 
 
-class DeepSeekV32Format:
+class DeepSeekV32Format(TaggedFormat):
     """Calls of DeepSeek V3.2, in a block named `function_calls`."""
 
     name = "deepseek_v32"
-    block: ClassVar[str] = "function_calls"
-
-    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn; see `ToolFormat.parse`."""
-        return scan(
-            text, _DSML_GRAMMAR.find, partial(_DSML_GRAMMAR.read, complete=complete, tools=tools)
-        )
-
-    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
-        written: list[str] = []
-        for call in calls:
-            parameters = "".join(
-                f'<｜DSML｜parameter name="{name}" string="{str(isinstance(value, str)).lower()}">'
-                f"{as_text(value)}</｜DSML｜parameter>\n"
-                for name, value in call.arguments.items()
-            )
-            written.append(f'<｜DSML｜invoke name="{call.name}">\n{parameters}</｜DSML｜invoke>\n')
-        block = f"｜DSML｜{self.block}"
-        return f"<{block}>\n{''.join(written)}</{block}>" if calls else ""
+    grammar = _DSML_GRAMMAR
+    block = "｜DSML｜function_calls"
+    call_form = '<｜DSML｜invoke name="{name}">\n{arguments}</｜DSML｜invoke>\n'
+    argument_form = (
+        '<｜DSML｜parameter name="{name}" string="{is_text}">{value}</｜DSML｜parameter>\n'
+    )
 
 
 class DeepSeekV4Format(DeepSeekV32Format):
     """Calls of DeepSeek V4, in a block named `tool_calls`."""
 
     name = "deepseek_v4"
-    block = "tool_calls"
+    block = "｜DSML｜tool_calls"

@@ -24,7 +24,6 @@ from ludus.messages import Message, ToolCall
 from .arguments import CUT, MAX_NESTED, after_space, decoder, fault_of, read_value, schemas_of
 from .llama import Llama3PythonicFormat
 from .scan import scan
-from .thoughts import GEMMA
 
 _FORM = "a call is call:name{key:value}"
 
@@ -44,7 +43,7 @@ class FunctionGemmaFormat:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         read = partial(self._read, complete=complete, tools=tools)
-        return scan(text, lambda text, start: text.find(self.opening, start), read, thoughts=GEMMA)
+        return scan(text, lambda text, start: text.find(self.opening, start), read)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""

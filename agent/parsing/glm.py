@@ -11,15 +11,8 @@ How values are read is said in `tag_arguments`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import partial
 
-from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall
-
-from .arguments import as_text
-from .scan import scan
-from .tag_arguments import TagGrammar, unwrapped, wrapped
+from .tag_arguments import TaggedFormat, TagGrammar, unwrapped
 
 _GRAMMAR = TagGrammar(
     beginning=re.compile(r"<tool_call>"),
@@ -36,22 +29,11 @@ _GRAMMAR = TagGrammar(
 )
 
 
-class Glm4Format:
+class Glm4Format(TaggedFormat):
     """Calls of GLM-4.5, 4.6 and 4.7."""
 
     name = "glm4"
-
-    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn; see `ToolFormat.parse`."""
-        return scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete, tools=tools))
-
-    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
-        written: list[str] = []
-        for call in calls:
-            arguments = "".join(
-                f"<arg_key>{name}</arg_key>\n<arg_value>{wrapped(as_text(value))}</arg_value>\n"
-                for name, value in call.arguments.items()
-            )
-            written.append(f"<tool_call>{call.name}\n{arguments}</tool_call>")
-        return "\n".join(written)
+    grammar = _GRAMMAR
+    call_form = "<tool_call>{name}\n{arguments}</tool_call>"
+    argument_form = "<arg_key>{name}</arg_key>\n<arg_value>{value}</arg_value>\n"
+    between = "\n"

@@ -23,7 +23,6 @@ from ludus.messages import Message, ToolCall
 
 from .marked_json import JsonGrammar
 from .scan import scan
-from .thoughts import HARMONY
 
 _START, _CHANNEL, _SAYS = "<|start|>assistant", "<|channel|>", "<|message|>"
 _END, _CALL = "<|end|>", "<|call|>"
@@ -64,9 +63,7 @@ class HarmonyFormat:
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
-        read = scan(
-            text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete), thoughts=HARMONY
-        )
+        read = scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete))
         raw_text = read.text
         thoughts = "\n".join(thought[1] for thought in _THOUGHT.finditer(raw_text))
         answer = _MARKS.sub("", _THOUGHT.sub("", raw_text))

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, ToolCall
+from ludus.thoughts import ALL
 
 from .arguments import (
     CUT,
@@ -43,7 +44,6 @@ from .arguments import (
     literal,
 )
 from .scan import MAX_CALLS, begins_here, bounded, find_result, find_turn, own_beginnings
-from .thoughts import closing, end_of_thoughts, opening, thinks_first
 
 PYTHON_TAG = "<|python_tag|>"
 _TAGS = (PYTHON_TAG, "<|python_start|>")
@@ -85,15 +85,15 @@ def after_thoughts(text: str, is_call: Callable[[str], bool]) -> int:
 
     A turn that is a call as a whole has no thoughts: tags inside are part of the arguments.
     """
-    if closing(text) < 0 or (not thinks_first(text) and is_call(text)):
-        return 0
-    return end_of_thoughts(text)
+    begun = ALL.leading(text)
+    parts = None if begun else ALL.split(text)
+    return begun if parts is None or is_call(text) else len(text) - len(parts[3])
 
 
 def announced(text: str, start: int, call: re.Pattern[str]) -> int:
     """Return the position where a tag announces a call after some text, or the end of the text."""
     match = call.search(text, start)
-    if match is None or 0 <= opening(text, start) < match.start():  # a thought
+    if match is None or 0 <= ALL.opening(text, start) < match.start():  # a thought
         return len(text)
     # A tag inside a made-up result or turn announces nothing (decision 0517).
     invented = (find_result(text, start), find_turn(text, start))

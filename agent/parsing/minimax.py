@@ -17,15 +17,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall
+from ludus.messages import ToolCall
 
-from .arguments import as_json, as_text
+from .arguments import as_json
 from .qwen import HermesFormat
-from .scan import scan
-from .tag_arguments import TagGrammar, unwrapped, wrapped
+from .tag_arguments import TaggedFormat, TagGrammar, unwrapped
 
 
 class MiniMaxM1Format(HermesFormat):
@@ -58,22 +56,11 @@ _GRAMMAR = TagGrammar(
 )
 
 
-class MiniMaxM2Format:
+class MiniMaxM2Format(TaggedFormat):
     """Calls of MiniMax-M2, between one pair of tags."""
 
     name = "minimax_m2"
-
-    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn; see `ToolFormat.parse`."""
-        return scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete, tools=tools))
-
-    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
-        written: list[str] = []
-        for call in calls:
-            parameters = "".join(
-                f'<parameter name="{name}">{wrapped(as_text(value))}</parameter>\n'
-                for name, value in call.arguments.items()
-            )
-            written.append(f'<invoke name="{call.name}">\n{parameters}</invoke>\n')
-        return f"<{_OUTER}>\n{''.join(written)}</{_OUTER}>" if calls else ""
+    grammar = _GRAMMAR
+    block = _OUTER
+    call_form = '<invoke name="{name}">\n{arguments}</invoke>\n'
+    argument_form = '<parameter name="{name}">{value}</parameter>\n'

@@ -23,7 +23,6 @@ from ludus.messages import Message, ToolCall
 from .arguments import CUT, after_space, decoder, numbered
 from .marked_json import JsonGrammar
 from .scan import scan
-from .thoughts import MISTRAL
 
 _CALLS, _ID, _ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _GRAMMAR = JsonGrammar(
@@ -46,7 +45,7 @@ class MistralV11Format:
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""
         read_calls = partial(_read, complete=complete)
-        message = scan(text, _GRAMMAR.find, read_calls, thoughts=MISTRAL)
+        message = scan(text, _GRAMMAR.find, read_calls)
         calls = [_with_id(call, number) for number, call in enumerate(message.tool_calls)]
         return msgspec.structs.replace(message, tool_calls=calls)
 

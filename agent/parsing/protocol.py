@@ -14,6 +14,7 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
+from ludus.thoughts import ALL, apart
 
 
 class ToolFormat(Protocol):
@@ -72,8 +73,35 @@ def turn_text(tool_format: ToolFormat, message: Message, *, tools: Sequence[Tool
     """Return an assistant turn as a model of this format would write it."""
     if isinstance(tool_format, WritesTurns):
         return tool_format.write(message, tools=tools)
-    parts = [message.text, tool_format.render(message.tool_calls, tools=tools)]
+    parts = [message.written, tool_format.render(message.tool_calls, tools=tools)]
     return "\n".join(part for part in parts if part)
+
+
+def read_turn(
+    tool_format: ToolFormat,
+    text: str,
+    *,
+    complete: bool = True,
+    tools: Sequence[ToolSpec] = (),
+    opened: str = "",
+) -> Message:
+    """Read an assistant turn as a message whose thoughts are apart; see `ToolFormat.parse`.
+
+    Args:
+        tool_format: reads the calls.
+        text: the model's text.
+        complete: whether the model ended its turn.
+        tools: the tools on offer.
+        opened: the mark with which the prompt opened the thoughts; empty where it did not.
+    """
+    if isinstance(tool_format, WritesTurns):
+        return apart(tool_format.parse(text, complete=complete, tools=tools))
+    # No call stands in the thoughts with which the turn begins. Later thoughts stand between calls,
+    # where only a walk can tell marks from arguments.
+    begun = max(ALL.leading(opened + text) - len(opened), 0)
+    read = tool_format.parse(text[begun:], complete=complete, tools=tools)
+    whole = msgspec.structs.replace(read, content=text[:begun] + read.text)
+    return apart(whole, opened=opened)
 
 
 def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:

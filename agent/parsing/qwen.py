@@ -33,9 +33,9 @@ from typing import Any, ClassVar
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 
-from .arguments import CUT, after_space, as_json, as_text, decoder, numbered
+from .arguments import CUT, after_space, as_json, decoder, numbered
 from .scan import MAX_CALLS, scan
-from .tag_arguments import TagGrammar, unpadded
+from .tag_arguments import TaggedFormat, TagGrammar, unpadded
 
 
 class HermesFormat:
@@ -123,23 +123,11 @@ _GRAMMAR = TagGrammar(
 )
 
 
-class Qwen3CoderFormat:
+class Qwen3CoderFormat(TaggedFormat):
     """Calls written as XML-like tags."""
 
     name = "qwen3_coder"
-
-    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn; see `ToolFormat.parse`."""
-        return scan(text, _GRAMMAR.find, partial(_GRAMMAR.read, complete=complete, tools=tools))
-
-    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
-        written: list[str] = []
-        for call in calls:
-            parameters = "".join(
-                f"<parameter={name}>\n{as_text(value)}\n</parameter>\n"
-                for name, value in call.arguments.items()
-            )
-            function = f"<function={call.name}>\n{parameters}</function>"
-            written.append(f"<tool_call>\n{function}\n</tool_call>")
-        return "\n".join(written)
+    grammar = _GRAMMAR
+    call_form = "<tool_call>\n<function={name}>\n{arguments}</function>\n</tool_call>"
+    argument_form = "<parameter={name}>\n{value}\n</parameter>\n"
+    between = "\n"

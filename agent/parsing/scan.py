@@ -15,13 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from ludus.messages import Message, Role, ToolCall
-
-from .thoughts import THINK, Thoughts
+from ludus.thoughts import ALL, CLOSING_QUOTE, is_quoted
 
 _RESULTS = (
     ("<tool_response>", "</tool_response>"),
@@ -79,8 +77,6 @@ _WORD = re.compile(
 that they count only after a call.
 """
 _CLOSING = dict(_RESULTS)
-_QUOTES = "\"'`“‘«"
-_CLOSES = {"“": "”", "‘": "’", "«": "»"}
 _TRIED = 8
 """How many marks are tried as the end of what the policy said itself."""
 _NEAR = 400
@@ -125,12 +121,6 @@ def claim_at(text: str, position: int) -> Claim:
     match = _WORD.match(text, position)
     assert match is not None
     return Claim(position, match.end(), "", only_after_call=match["user"] is None)
-
-
-def is_quoted(text: str, start: int, end: int) -> bool:
-    """Return whether quotation marks stand right before and after a part of the text."""
-    before = text[start - 1] if start else ""
-    return bool(before) and before in _QUOTES and text.startswith(_CLOSES.get(before, before), end)
 
 
 def begins_line(text: str, position: int) -> bool:
@@ -187,10 +177,8 @@ def quotation_end(text: str, start: int, after: int) -> int:
     end = far if end < 0 else end
     if text[line:start].lstrip().startswith("> "):
         return end
-    mark = text[start - 1] if start else ""
-    if not mark or mark not in _QUOTES:
-        return -1
-    return text.find(_CLOSES.get(mark, mark), after, end)
+    closing = CLOSING_QUOTE.get(text[start - 1]) if start else None
+    return -1 if closing is None else text.find(closing, after, end)
 
 
 MAX_CALLS = 128
@@ -212,9 +200,7 @@ def nowhere(text: str, start: int) -> int:
     return -1
 
 
-def scan(
-    text: str, find: Find, read: Read, *, stop: Find = nowhere, thoughts: Thoughts = THINK
-) -> Message:
+def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
     """Read an assistant turn as a message.
 
     Args:
@@ -222,9 +208,8 @@ def scan(
         find: finds the next call.
         read: reads calls; an unreadable call is returned with an error.
         stop: finds the position after which nothing is a call.
-        thoughts: how thoughts are written.
     """
-    turn = _Turn(text, find, read, stop, thoughts)
+    turn = _Turn(text, find, read, stop)
     turn.run()
     text_said = "".join(turn.spoken)
     content = text_said.strip() if turn.calls else text
@@ -263,7 +248,6 @@ class _Turn:
     find: Find
     read: Read
     stop: Find
-    thoughts: Thoughts
     spoken: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     position: int = 0
@@ -281,8 +265,6 @@ class _Turn:
     """The number of calls that were only quoted."""
     fenced: bool = False
     """Whether a Markdown code block is open."""
-    ends: list[_Next] = field(default_factory=list)
-    """The next end of each kind of thoughts."""
     unclosed: set[str] = field(default_factory=set)
     """Ends of results that the rest of the text does not contain, so that it is searched only once.
     """
@@ -290,14 +272,10 @@ class _Turn:
     def run(self) -> None:
         """Go through the text from tag to tag."""
         # Every kind of tag is searched ahead, and the nearest decides. `_Next` keeps this linear.
-        call, thought_opening = _Next(self.text, self.find), _Next(self.text, self.thoughts.opening)
-        closed, stop = _Next(self.text, self.thoughts.closing), _Next(self.text, self.stop)
+        call, thought_opening = _Next(self.text, self.find), _Next(self.text, ALL.opening)
+        closed, stop = _Next(self.text, ALL.closing), _Next(self.text, self.stop)
         results, turns = _Next(self.text, find_result), _Next(self.text, find_turn)
         words = _Next(self.text, find_word)
-        self.ends = [
-            _Next(self.text, partial(self.thoughts.end, kind=kind))
-            for kind in range(self.thoughts.kinds)
-        ]
         end = len(self.text)
         while self.position < end and len(self.calls) + self.quoted < MAX_CALLS:
             position = self.position
@@ -316,7 +294,8 @@ class _Turn:
             if nearest == call.after(position):
                 self._call(nearest, thought_opening, closed)
             elif nearest == thought_opening.after(position):
-                self._think(nearest)
+                self._record_spoken(ALL.past(self.text, nearest))
+                self.thought = True
             elif nearest == lone:
                 self._thoughts_end(lone)
             else:
@@ -371,26 +350,10 @@ class _Turn:
         self.silent = bool(self.calls)
         self._record_spoken(claim.end)
 
-    def _think(self, start: int) -> None:
-        """Skip a block of thoughts.
-
-        A block that is never closed reaches to the end. If thoughts have ended before, the
-        unclosed tag is only being talked about and stays text.
-        """
-        kind = self.thoughts.kind(self.text, start)
-        closed = self.ends[kind].after(start)
-        if closed < len(self.text):
-            self._record_spoken(self.thoughts.past(self.text, closed))
-            self.thought = True
-        elif self.thought or not self.thoughts.may_be_open(kind):
-            self._record_spoken(self.thoughts.past(self.text, start))
-        else:
-            self._record_spoken(len(self.text))
-
     def _thoughts_end(self, closed: int) -> None:
         """Treat everything so far as thoughts."""
         self.calls.clear()
-        self.position = self.thoughts.past(self.text, closed)
+        self.position = ALL.past(self.text, closed)
         # The content of a message keeps its thoughts as they were written (decision 0517).
         self.spoken[:] = [self.text[: self.position]]
         self.thought, self.silent, self.fenced, self.invented_to = True, False, False, 0

@@ -20,15 +20,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.messages import ToolCall
+from ludus.messages import Message, ToolCall
+from ludus.thoughts import ALL
 
-from .arguments import CUT, fault_of, read_value, schemas_of
-from .thoughts import closing as find_thought_end
+from .arguments import CUT, as_text, fault_of, read_value, schemas_of
+from .scan import scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class _Body:
             start = parameter.end()
             end, self.position = self._end_of_value(start, key)
             value = self.text[start:end]
-            thought_end = find_thought_end(value)
+            thought_end = ALL.closing(value)
             if thought_end >= 0 and self.grammar.function.search(value, thought_end) is not None:
                 # The value runs into a thought, after whose end the call is written again.
                 raise UnreadableCall(f"the parameter {key!r} is not closed", start)
@@ -262,3 +263,39 @@ def unwrapped(value: str) -> str:
 def wrapped(value: str) -> str:
     """Return a value as `unwrapped` reads it back."""
     return f"\n{value}\n" if unwrapped(value) != value else value
+
+
+class TaggedFormat:
+    """A tool format whose calls a grammar reads and three forms write."""
+
+    name: str
+    grammar: TagGrammar
+    block: str = ""
+    """The name of the tag around all calls of a turn; empty for none."""
+    call_form: str
+    """How a call is written, with its `name` and its `arguments`."""
+    argument_form: str
+    """How an argument is written: its `name`, its `value`, and whether it `is_text`."""
+    between: str = ""
+    """What stands between two calls."""
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        read = partial(self.grammar.read, complete=complete, tools=tools)
+        return scan(text, self.grammar.find, read)
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would."""
+        written = self.between.join(
+            self.call_form.format(name=call.name, arguments=self._arguments(call)) for call in calls
+        )
+        return f"<{self.block}>\n{written}</{self.block}>" if self.block and calls else written
+
+    def _arguments(self, call: ToolCall) -> str:
+        pad = wrapped if self.grammar.inner is unwrapped else str
+        return "".join(
+            self.argument_form.format(
+                name=name, value=pad(as_text(value)), is_text=str(isinstance(value, str)).lower()
+            )
+            for name, value in call.arguments.items()
+        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
+from ludus.messages import THOUGHT_MARKS, Message, ToolCall, assistant, system, tool_result, user
 
 SYSTEM, LATER, USER, SECOND, ANSWER = (
     "kestrelsys",
@@ -47,11 +47,9 @@ class Case:
 
 
 def thinking(answer: Message, *, apart: bool = False) -> Message:
-    """Return an answer with thoughts, before the text or `apart` in a field of their own."""
-    if apart:
-        return msgspec.structs.replace(answer, reasoning=THOUGHT)
-    text = f"<think>\n{THOUGHT}\n</think>\n\n{answer.text}"
-    return assistant(text, answer.tool_calls)
+    """Return an answer with thoughts, marked in the text or `apart` in a field of their own."""
+    marks = None if apart else THOUGHT_MARKS
+    return msgspec.structs.replace(answer, reasoning=THOUGHT, thought_marks=marks)
 
 
 ASKED = user(USER)

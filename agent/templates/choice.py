@@ -142,8 +142,10 @@ def recognise(template: str) -> Recognition:
     return Recognition(digest, f"near {nearest.name} ({nearest.family}), but {difference}")
 
 
-_IDENTITY = re.compile(r"""set model_identity = ("[^"]*"|'[^']*')""")
-"""The sentence by which a released template introduces the model, with its quotation marks."""
+_SENTENCE = re.compile(r"""set (model_identity|reasoning_instructions) = ("[^"]+"|'[^']+')""")
+"""A sentence by which a released template introduces the model (gpt-oss), or says how hard it
+should think (Qwen3.8, whose first such sentence is the default), with its quotation marks.
+"""
 
 FOLDER = Path(__file__).with_name("families")
 
@@ -174,89 +176,39 @@ def _part(name: str) -> str:
     return (FOLDER / f"{name}.jinja").read_text(encoding="utf-8")
 
 
-def _chatml(name: str, *before: str, calls: str = "part_hermes") -> tuple[str, ...]:
-    return ("part_spoken", calls, *before, name)
-
-
-_OFFER = ("part_hermes", "part_offer")
-
+_TABLE = """
+qwen2_5 | hermes | spoken hermes qwen_tools . chatml | Qwen2.5
+qwen3 | hermes | spoken hermes qwen_tools . chatml | Qwen3, Qwen3-Instruct-2507, Qwen3-VL
+qwen3_5_think | qwen3_coder | spoken xml . qwen3_5_system chatml | Qwen3.5, 3.6 and 3.8 that think
+qwen3_5_nothink | qwen3_coder | spoken xml . qwen3_5_system chatml | Qwen3.5 that does not think
+llama3 | hermes | hermes offer . | Llama 3
+llama3_1 | llama3_json | llama . llama_tools | Llama 3.1 and 3.3
+llama3_2 | llama3_json | llama . llama_tools | Llama 3.2
+smollm2 | hermes | spoken hermes offer . chatml | SmolLM2-Instruct
+smollm3 | hermes | spoken hermes offer . chatml | SmolLM3
+gemma | hermes | hermes offer . | Gemma 1 to 3
+gemma4 | gemma4 | . | Gemma 4
+phi3 | hermes | hermes offer . | Phi-3 and 3.5
+gpt_oss | harmony | . | gpt-oss
+deepseek | deepseek_v3 | spoken . | DeepSeek-V3 and the distilled R1 models
+glm4 | glm4 | . | GLM-4.5 and 4.6
+kimi_k2 | kimi_k2 | spoken . | Kimi K2
+mistral | mistral_v3 | . | Mistral Small 3 and its like
+"""
+"""A line for each template: its name, its tool format, its files (`.` is the template's own, others
+are shared ones, named `part_...`), and the models that it is for.
+"""
+_UNVERIFIED = ("smollm3", "kimi_k2", "mistral")
 TRAINING: dict[str, TrainingTemplate] = {
-    template.name: template
-    for template in (
-        TrainingTemplate(
-            "qwen2_5",
-            (*_chatml("qwen2_5", "part_qwen_tools"), "part_chatml"),
-            "hermes",
-            "Qwen2.5",
-            verified=True,
-        ),
-        TrainingTemplate(
-            "qwen3",
-            (*_chatml("qwen3", "part_qwen_tools"), "part_chatml"),
-            "hermes",
-            "Qwen3, Qwen3-Instruct-2507, Qwen3-VL",
-            verified=True,
-        ),
-        TrainingTemplate(
-            "qwen3_5_think",
-            (*_chatml("qwen3_5_think", calls="part_xml"), "part_qwen3_5_system", "part_chatml"),
-            "qwen3_coder",
-            "Qwen3.5 and 3.6 that think",
-            verified=True,
-        ),
-        TrainingTemplate(
-            "qwen3_5_nothink",
-            (*_chatml("qwen3_5_nothink", calls="part_xml"), "part_qwen3_5_system", "part_chatml"),
-            "qwen3_coder",
-            "Qwen3.5 that does not think by itself",
-            verified=True,
-        ),
-        TrainingTemplate("llama3", (*_OFFER, "llama3"), "hermes", "Llama 3", verified=True),
-        TrainingTemplate(
-            "llama3_1",
-            ("part_llama", "llama3_1", "part_llama_tools"),
-            "llama3_json",
-            "Llama 3.1 and 3.3",
-            verified=True,
-        ),
-        TrainingTemplate(
-            "llama3_2",
-            ("part_llama", "llama3_2", "part_llama_tools"),
-            "llama3_json",
-            "Llama 3.2",
-            verified=True,
-        ),
-        TrainingTemplate(
-            "smollm2",
-            (*_chatml("smollm2", "part_offer"), "part_chatml"),
-            "hermes",
-            "SmolLM2-Instruct",
-            verified=True,
-        ),
-        TrainingTemplate(
-            "smollm3",
-            (*_chatml("smollm3", "part_offer"), "part_chatml"),
-            "hermes",
-            "SmolLM3",
-            verified=False,
-        ),
-        TrainingTemplate("gemma", (*_OFFER, "gemma"), "hermes", "Gemma 1 to 3", verified=True),
-        TrainingTemplate("phi3", (*_OFFER, "phi3"), "hermes", "Phi-3 and 3.5", verified=True),
-        TrainingTemplate("gpt_oss", ("gpt_oss",), "harmony", "gpt-oss", verified=True),
-        TrainingTemplate(
-            "deepseek",
-            ("part_spoken", "deepseek"),
-            "deepseek_v3",
-            "DeepSeek-V3 and the distilled R1 models",
-            verified=True,
-        ),
-        TrainingTemplate("glm4", ("glm4",), "glm4", "GLM-4.5 and 4.6", verified=True),
-        TrainingTemplate(
-            "kimi_k2", ("part_spoken", "kimi_k2"), "kimi_k2", "Kimi K2", verified=False
-        ),
-        TrainingTemplate(
-            "mistral", ("mistral",), "mistral_v3", "Mistral Small 3 and its like", verified=False
-        ),
+    name: TrainingTemplate(
+        name=name,
+        parts=tuple(name if part == "." else f"part_{part}" for part in parts.split()),
+        tool_format=tool_format_name,
+        models=models,
+        verified=name not in _UNVERIFIED,
+    )
+    for name, tool_format_name, parts, models in (
+        line.split(" | ") for line in _TABLE.strip().splitlines()
     )
 }
 """The training templates by name."""
@@ -273,19 +225,21 @@ def training_template(name: str) -> TrainingTemplate:
     return TRAINING[name]
 
 
-def with_identity(source: str, released: str) -> str:
-    """Return a training template that introduces the model by the sentence of the released one.
+def with_sentences(source: str, released: str) -> str:
+    """Return a training template that says to the model what the released one says by itself.
 
-    The sentence is the release's own (`model_identity` in gpt-oss), so it is read there and not
-    kept here. A source or a release without it stays unchanged.
+    Such sentences (`model_identity` in gpt-oss, `reasoning_instructions` in Qwen3.8) are the
+    release's own, so they are read there and not kept here. A source or a release without them
+    stays unchanged.
 
-    >>> with_identity("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
+    >>> with_sentences("{{ model_identity }}", "{% set model_identity = 'You are X.' %}")
     "{%- set model_identity = 'You are X.' -%}{{ model_identity }}"
     """
-    identity = _IDENTITY.search(released)
-    if identity is None or "model_identity" not in source:
-        return source
-    return f"{{%- set model_identity = {identity[1]} -%}}{source}"
+    sentences: dict[str, str] = {}
+    for name, sentence in _SENTENCE.findall(released):
+        if name in source:
+            sentences.setdefault(name, sentence)
+    return "".join(f"{{%- set {name} = {sentences[name]} -%}}" for name in sentences) + source
 
 
 def own_template(template: str) -> TrainingTemplate | None:
@@ -408,7 +362,7 @@ def probe_template(
         name = f"{TRAIN}:{training.name} ({KEPT})"
         checked = "" if training.verified else "; its first prompt is unverified"
         origin = Origin(name, digest_of(training.source), f"found {recognition.said}{checked}")
-        source = with_identity(training.source, template_of(tokenizer))
+        source = with_sentences(training.source, template_of(tokenizer))
         return probe_source(source, origin, training.tool_format)
 
     if template.startswith(_NAMED):

@@ -171,7 +171,9 @@ def _named(rows: Sequence[TemplateRow], wanted: bool) -> list[TemplateRow]:
 
 def as_template_message(message: Message) -> TemplateRow:
     """Return a message in the form that chat templates read."""
-    row: TemplateRow = {"role": str(message.role), "content": template_content(message)}
+    marked = message.thought_marks is not None
+    content = message.written if marked else template_content(message)
+    row: TemplateRow = {"role": str(message.role), "content": content}
     if message.tool_calls:
         row["tool_calls"] = [
             {
@@ -181,7 +183,7 @@ def as_template_message(message: Message) -> TemplateRow:
             }
             for call in message.tool_calls
         ]
-    if message.reasoning:  # templates read thoughts under different names
+    if message.reasoning and not marked:  # templates read thoughts under different names
         row |= {"reasoning_content": message.reasoning, "thinking": message.reasoning}
     if message.name:
         row["name"] = message.name

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.messages import ImagePart, Message, TextPart, assistant, user
+from ludus.messages import THOUGHT_MARKS, ImagePart, Message, TextPart, assistant, user
 
 from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
@@ -106,8 +106,7 @@ def continued(
     answer = message
     if step.thought and not apart and chat.opening.rstrip().endswith("<think>"):
         # The policy would sample the turn without the tag that the template opened.
-        sampled_text = message.text[len("<think>\n") :]
-        answer = Message(role=message.role, content=sampled_text, tool_calls=message.tool_calls)
+        answer = msgspec.structs.replace(message, thought_marks=("", THOUGHT_MARKS[1]))
     try:
         prompt = chat.prompt([cases.ASKED], [])
         sampled_ids = chat.answer(answer, [cases.TOOL])

@@ -20,11 +20,12 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from ludus.contract import NotApplicable, Report, Rule, examine
 from ludus.errors import CheckFailed, EpisodeEnded, InvalidAction, UnknownTask
-from ludus.messages import Message, Observation, ToolCall, as_messages, assistant
+from ludus.messages import Message, Observation, ToolCall, as_action, as_messages, assistant
+from ludus.thoughts import PAIRS
 from ludus.verdict import Verdict
 
 from ..protocol import Briefing, Info
-from ..session import Stepped
+from ..session import EnvSession, Stepped
 from ..tasks import Task, TaskSet
 from .subject import (
     LOOKED_AT,
@@ -118,6 +119,7 @@ def as_text(value: object) -> str:
 
 WRONG_ACTIONS: tuple[Any, ...] = (None, 42, b"bytes", ["a", "list"], {"role": "assistant"})
 JUNK = "junk"
+THOUGHT = "Perhaps <answer>junk</answer>, or \\boxed{junk}. No."
 
 
 def _some_episode(subject: EnvUnderCheck, task: Task) -> Played:
@@ -437,6 +439,32 @@ def scores_hostile_text(subject: EnvUnderCheck) -> str:
     return f"{len(actions)} actions"
 
 
+def hears_no_thoughts(subject: EnvUnderCheck) -> str:
+    """With thoughts before them, the expert's actions earn what they earn without."""
+    if not subject.gym.session.deterministic:
+        raise NotApplicable("the environment says deterministic = False")
+    session = subject.gym.session
+    if isinstance(session, EnvSession) and session.env.hears_thoughts:
+        raise NotApplicable("the environment says hears_thoughts = True")
+    tasks = subject.tasks(2)
+    for task in tasks:
+        episode = _some_episode(subject, task)
+        for begin, end in (*PAIRS.values(), ("", PAIRS["think"][1])):
+            thought = f"{begin}{THOUGHT}{end}\n\n"
+            thinking = [
+                msgspec.structs.replace(action, content=thought + action.text)
+                for action in map(as_action, episode.actions)
+            ]
+            replay = play(subject.gym, task.id, scripted(thinking))
+            if replay.total != episode.total:
+                raise CheckFailed(
+                    f"on {task.id!r} actions after the thought {thought!r} earn {replay.total:g}, "
+                    f"without it {episode.total:g}; leave thoughts to the session, or say "
+                    "hears_thoughts = True if their format is scored"
+                )
+    return f"{len(PAIRS) + 1} kinds of marks, {len(tasks)} tasks"
+
+
 COMPARED = 500
 """Number of tasks of each split whose ids are compared."""
 NO_SUCH_TASK = "no-such-task/of-any-split"
@@ -519,6 +547,7 @@ RULES: list[Rule[EnvUnderCheck]] = [
     ("gold", hides_its_gold),
     ("expert", rewards_its_expert),
     ("hostile text", scores_hostile_text),
+    ("thoughts", hears_no_thoughts),
     ("order", refuses_steps_out_of_order),
     ("actions", refuses_wrong_actions),
     ("gymnasium", passes_gymnasiums_own_check),

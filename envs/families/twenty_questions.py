@@ -46,25 +46,8 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
 ORDERED = "size"
 MAX_THINGS = 96
 
-_ONSETS = (
-    "b",
-    "br",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "k",
-    "kl",
-    "m",
-    "n",
-    "p",
-    "pl",
-    "sn",
-    "t",
-    "tr",
-    "v",
-    "z",
-)
+_ONSETS = ("b", "br", "d", "dr", "f", "g", "k", "kl", "m", "n", "p", "pl", "sn", "t", "tr", "v",
+           "z")  # fmt: skip
 _VOWELS = ("a", "e", "i", "o", "u", "ee", "oo")
 _CODAS = ("lk", "rp", "mb", "sk", "ft", "x", "zzle", "ndo", "lty", "rvin", "ggle", "nkum")
 
@@ -326,45 +309,30 @@ class TwentyQuestions(TextEnv):
 
     def step(self, action: str | Message) -> Stepped:
         """Answer a question; to name a thing ends the episode, with reward 1 for the secret one."""
-        question = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        question = action if isinstance(action, str) else action.text
         self.left -= 1
-        has_ended = self.left == 0
         try:
-            question_read = understand(question, [thing.name for thing in self.things])
+            asked = understand(question, [thing.name for thing in self.things])
         except NotUnderstood as error:
-            return (
-                self._reply(f"I do not understand: {error}."),
-                0.0,
-                has_ended,
-                False,
-                self._secret_info(has_ended),
-            )
-        if question_read.guess:
-            right = question_read.guess == self.secret.name
+            return self._replied(f"I do not understand: {error}.")
+        if asked.guess:
+            right = asked.guess == self.secret.name
             verdict = f"{'Yes' if right else 'No'}, it is the {self.secret.name}!"
-            return verdict, float(right), True, False, self._secret_info(True)
-        answer = question_read.is_true(self.secret)
-        self.candidates = [
-            candidate for candidate in self.candidates if question_read.is_true(candidate) == answer
-        ]
-        return (
-            self._reply("Yes." if answer else "No."),
-            0.0,
-            has_ended,
-            False,
-            self._secret_info(has_ended),
-        )
+            return verdict, float(right), True, False, {"thing": self.secret.name}
+        answer = asked.is_true(self.secret)
+        self.candidates = [thing for thing in self.candidates if asked.is_true(thing) == answer]
+        return self._replied("Yes." if answer else "No.")
 
-    def _secret_info(self, has_ended: bool) -> Info:
-        """Return the secret thing once the episode is over.
+    def _replied(self, answer: str) -> Stepped:
+        """Return an answer with the questions left; after the last one, `info` tells the secret.
 
         The environment has no `gold()`: the secret thing is always among the things shown.
         """
-        return {"thing": self.secret.name} if has_ended else {}
-
-    def _reply(self, answer: str) -> str:
+        if not self.left:
+            last = f"{answer} There are no questions left."
+            return last, 0.0, True, False, {"thing": self.secret.name}
         left_text = f"{self.left} question{'' if self.left == 1 else 's'} left"
-        return f"{answer} {left_text if self.left else 'There are no questions left'}."
+        return f"{answer} {left_text}.", 0.0, False, False, {}
 
     def demonstrate(self) -> str:
         """Ask a question that leaves few enough things, whatever the answer."""

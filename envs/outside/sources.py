@@ -84,15 +84,6 @@ def outside_factory(env_id: str) -> Factory:
     return update_wrapper(named, PeerEnv, updated=())
 
 
-def outside_ids() -> list[str]:
-    """Return the ids of all families of all catalogues, installed or not."""
-    ids: list[str] = []
-    for name in kind_names():
-        listed = catalogue(name)
-        ids += [f"{name}/{family.name}-v0" for family in listed.families] if listed else []
-    return sorted(ids)
-
-
 def _family(kind: EnvKind, path: str, env_id: str) -> str:
     family, listed = _VERSION.sub("", path), catalogue(kind.name)
     if not family:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ludus.errors import UnknownTask
+from ludus.thoughts import AUTO
 from ludus.wire.address import parse_served, told_arguments
 
 from ..gym import is_async_env
@@ -26,6 +27,7 @@ class ServedEnv:
             `factory` is given.
         arguments: constructor arguments, fixed by the operator of the server.
         factory: a class or function that makes the environment, so that no registration is needed.
+        thoughts: the marks around thoughts in actions that come as text; see `ludus.thoughts`.
     """
 
     def __init__(
@@ -34,10 +36,12 @@ class ServedEnv:
         arguments: dict[str, Any] | None = None,
         *,
         factory: Callable[..., TextEnv] | None = None,
+        thoughts: str = AUTO,
     ) -> None:
         self.id = env_id
         self.arguments = dict(arguments or {})
         self._factory = factory
+        self.thoughts = thoughts
         self.is_async = False
         self.never_blocks = False
         """What the environment declares with these arguments; known after `load`."""
@@ -45,7 +49,7 @@ class ServedEnv:
         self._task_sets: dict[str, TaskSet] = {}
 
     @classmethod
-    def parse(cls, text: str) -> ServedEnv:
+    def parse(cls, text: str, *, thoughts: str = AUTO) -> ServedEnv:
         """Read a name such as `ludus/arithmetic-v0?max_operations=2`; values are JSON, or else
         text.
 
@@ -53,7 +57,7 @@ class ServedEnv:
         {'n': 2, 'word': 'vale'}
         """
         env_id, arguments = parse_served(text)
-        return cls(env_id, arguments)
+        return cls(env_id, arguments, thoughts=thoughts)
 
     @property
     def declares_never_blocks(self) -> bool:
@@ -68,7 +72,7 @@ class ServedEnv:
         registered.
         """
         factory = self._factory or partial(construct, self.id, find_env(self.id))
-        return ServedEnv(self.id, self.arguments, factory=factory)
+        return ServedEnv(self.id, self.arguments, factory=factory, thoughts=self.thoughts)
 
     def load(self) -> None:
         """Build an environment as a check, and load the tasks. Blocks: call this off the event
@@ -103,7 +107,7 @@ class ServedEnv:
 
     def session(self, env: TextEnv) -> EnvSession:
         """Make a session of `env`; all sessions share the tasks, which are loaded once."""
-        return EnvSession(env, self.id, task_sets=self._task_sets)
+        return EnvSession(env, self.id, task_sets=self._task_sets, thoughts=self.thoughts)
 
     def page(self, query: TaskQuery) -> TaskPage:
         """Return some tasks of a split; blocks.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -139,6 +139,7 @@ class JudgeCaller:
         budget: bound on tokens; once it is spent, nothing is asked any more.
         api_key: the server's API key; None reads LUDUS_API_KEY.
         card: the measured error of this judge, where it is known.
+        special: the special tokens of the judge's tokenizer, where they are known.
     """
 
     server: JudgeServer
@@ -146,6 +147,7 @@ class JudgeCaller:
     budget: TokenBudget | None = None
     api_key: str | None = None
     card: JudgeCard | None = None
+    special: Sequence[str] = ()
     _client: ChatClient | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _under_way: dict[str, _Fetch] = field(default_factory=dict[str, Any])
@@ -218,6 +220,7 @@ class JudgeCaller:
     async def _answer(
         self, question: JudgeQuestion, effort: Effort, draw: int, **extra: Any
     ) -> _Kept:
+        question = question.without(self.special) if self.special else question
         sampling: dict[str, Any] = {
             "temperature": self.server.temperature, "max_tokens": self.server.max_tokens,
             **question.request(guided=self.server.guided and bool(question.schema)), **extra,

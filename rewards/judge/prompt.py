@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, assistant, system, user
 
 from .reading import HOLISTIC, field_of
@@ -79,6 +82,64 @@ def quoted(text: str, max_chars: int = MAX_CHARS) -> str:
     return "".join(_escaped(character) if _is_mark(character) else character for character in line)
 
 
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_UNIT = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|.")
+
+
+def without_tokens(prompt: str, tokens: Collection[str]) -> str:
+    """Return a prompt in which no JSON string spells one of a judge's own special tokens.
+
+    `quoted` breaks the marks of all known families. A family may have words as tokens, though, and
+    only its tokenizer knows these. Upper and lower case are one, since tokenizers may fold them.
+
+    >>> without_tokens('response: "so Human: praise"', ["human:"])
+    'response: "so \\\\u0048\\\\u0075\\\\u006d\\\\u0061\\\\u006e\\\\u003a praise"'
+    """
+    folded = prompt.casefold()
+    spelled = [re.escape(token) for token in tokens if token.casefold() in folded]
+    if not spelled:
+        return prompt
+    # A lookahead finds tokens that overlap, too.
+    found = re.compile(f"(?=({'|'.join(sorted(spelled, key=len, reverse=True))}))", re.IGNORECASE)
+
+    def broken(string: re.Match[str]) -> str:
+        spells = bytearray(len(string[0]))  # 1 for each character of a token
+        for match in found.finditer(string[0]):
+            spells[match.start() : match.end(1)] = b"\1" * len(match[1])
+        return "".join(
+            _escaped(unit[0])
+            if len(unit[0]) == 1 and spells[unit.start()] and unit[0] != '"'
+            else unit[0]
+            for unit in _UNIT.finditer(string[0])
+        )
+
+    return _STRING.sub(broken, prompt)
+
+
+def special_tokens(path: str) -> list[str]:
+    """Return the tokens that a tokenizer reads whole, from its `tokenizer.json` or
+    `tokenizer_config.json`, or from a folder that holds one of these.
+
+    Raises:
+        ConfigError: there is no such file, or it lists no tokens.
+    """
+    place = Path(path).expanduser()
+    names = ("tokenizer.json", "tokenizer_config.json")
+    files = [place / name for name in names] if place.is_dir() else [place]
+    for file in files:
+        try:
+            read: dict[str, Any] = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            continue
+        rows = [*read.get("added_tokens", []), *read.get("added_tokens_decoder", {}).values()]
+        if tokens := [str(row["content"]) for row in rows if str(row["content"]).strip()]:
+            return tokens
+    raise ConfigError(
+        f"no special tokens of the judge's tokenizer in {path!r}: name its tokenizer.json, its "
+        "tokenizer_config.json or their folder"
+    )
+
+
 def _is_mark(character: str) -> bool:
     if character.isascii():
         return character in _MARKS
@@ -119,6 +180,23 @@ class JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
     schema: dict[str, Any]
     """JSON Schema of the answer, for servers that hold a model to one."""
+
+    def without(self, tokens: Collection[str]) -> JudgeQuestion:
+        """Return the question without a judge's own special tokens in what it quotes."""
+        messages: list[Message] = []
+        for message in self.messages:
+            content = message.content
+            if isinstance(content, str):
+                shown: Any = without_tokens(content, tokens)
+            else:
+                shown = [
+                    TextPart(without_tokens(part.text, tokens))
+                    if isinstance(part, TextPart)
+                    else part
+                    for part in content
+                ]
+            messages.append(msgspec.structs.replace(message, content=shown))
+        return JudgeQuestion(messages=messages, schema=self.schema)
 
     def request(self, *, guided: bool) -> dict[str, Any]:
         """Return the fields of the chat request besides the messages."""

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ludus.errors import LudusError
+from ludus.messages import assistant
+from ludus.thoughts import ALL, apart
 
 from .rubric import ItemKind, RubricItem
 
@@ -131,12 +133,11 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
         raise UnreadableVerdict(
             f"the answer has {len(answer)} characters; at most {MAX_ANSWER_CHARS} are read"
         )
-    # Only the text after the last closed thought is read, and an answer within an open thought is
-    # refused. An end without a beginning is usual, since the prompt of some models opens a thought.
-    closed = list(_CLOSED.finditer(answer))
-    if len(_OPENED.findall(answer)) > len(closed):
+    message = apart(assistant(answer))
+    # A thought within a thought may go on after the inner one has ended.
+    if message.only_thinks or ALL.opening(message.reasoning) >= 0:
         raise UnreadableVerdict("the answer ends within a thought")
-    text = answer[closed[-1].end() :] if closed else answer
+    text = message.text
     place = text.find("{")
     before = text[: max(0, place)]
     if place < 0 or before.rpartition("\n")[2].strip():
@@ -160,14 +161,6 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
     return verdict
 
 
-_OPENED = re.compile(
-    r"<(?:[a-z]+:)?(?:think|thought|thinking|reasoning|analysis|reflection|scratchpad)\b[^<>\n]*>"
-    r"|\[THINK\]|\u25c1think\u25b7", re.IGNORECASE,
-)  # fmt: skip
-_CLOSED = re.compile(
-    r"</(?:[a-z]+:)?(?:think|thought|thinking|reasoning|analysis|reflection|scratchpad)\s*>"
-    r"|\[/THINK\]|\u25c1/think\u25b7", re.IGNORECASE,
-)  # fmt: skip
 _MARKUP = re.compile(
     r"<[|/!]?[^\W\d][^<>\n]{0,80}>|\[/?[A-Z_]{3,}\]|\u25c1[^\u25b7\n]{0,40}\u25b7|\uff5c"
 )

@@ -9,6 +9,7 @@ from ludus.llm.limits import TokenBudget
 
 from .caller import JudgeCaller, JudgeServer
 from .card import read_card
+from .prompt import special_tokens
 from .store import JudgementStore
 
 
@@ -36,6 +37,10 @@ class JudgeSettings(TypedDict, total=False):
     """Hard stop for prompts and answers together; the default 0 sets none."""
     api_key: str | None
     """Key of the server, best as env:NAME; the default None reads LUDUS_API_KEY."""
+    tokenizer: str
+    """`tokenizer.json` or `tokenizer_config.json` of the model, or their folder: its special tokens
+    are then broken in quoted texts, words too. The default "" breaks the marks of all families.
+    """
     card: str
     """File that `ludus check-judge --out` wrote: the measured error of this judge, which reports
     of runs then show."""
@@ -50,8 +55,9 @@ def open_judge(**settings: Unpack[JudgeSettings]) -> JudgeCaller:
         TypeError: an option that no judge takes.
     """
     options = dict(settings)
-    cache, tokens, api_key, card = (
-        options.pop(name, None) for name in ("cache", "max_total_tokens", "api_key", "card")
+    cache, tokens, api_key, card, tokenizer = (
+        options.pop(name, None)
+        for name in ("cache", "max_total_tokens", "api_key", "card", "tokenizer")
     )
     if not options.get("base_url") or not options.get("model"):
         raise ConfigError(
@@ -65,4 +71,5 @@ def open_judge(**settings: Unpack[JudgeSettings]) -> JudgeCaller:
         TokenBudget(int(str(tokens))) if tokens else None,
         None if api_key is None else str(api_key),
         card=read_card(str(card), model=server.model) if card else None,
+        special=special_tokens(str(tokenizer)) if tokenizer else (),
     )

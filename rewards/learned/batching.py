@@ -208,6 +208,7 @@ class Batched:
         self.verifier = verifier
         self.name = name or type(verifier).__name__
         self.__doc__ = inspect.getdoc(verifier)
+        self.hears_thoughts = bool(getattr(verifier, "hears_thoughts", False))
         self.batches: MicroBatcher[Any, object] = MicroBatcher(
             self._score_batch,
             max_batch=getattr(verifier, "max_batch", MAX_BATCH),

@@ -3,12 +3,11 @@
 from .conventions import Conventions, conventions
 from .explain import DecisionStep, explain, render
 from .extracting.candidate import Extraction
-from .extracting.extraction import THINKING, extract
-from .golds import GoldProblem, check_golds
+from .extracting.extraction import extract
+from .golds import GoldProblem, check_golds, examples
 from .scoring import MathsVerifier, equivalent, verify
 
 __all__ = [
-    "THINKING",
     "Conventions",
     "DecisionStep",
     "Extraction",
@@ -17,6 +16,7 @@ __all__ = [
     "check_golds",
     "conventions",
     "equivalent",
+    "examples",
     "explain",
     "extract",
     "render",

@@ -51,9 +51,10 @@ class Conventions:
     """Whether words are compared with upper and lower case told apart."""
     ratio_as_fraction: bool = True
     """Whether the ratio 2:3 equals the fraction 2/3."""
-    locale: Literal["point", "comma"] = "point"
+    locale: Literal["auto", "point", "comma"] = "auto"
     """The decimal mark of answers; a gold always uses points. With `comma`, 2,74 means 2.74 and
-    points group thousands.
+    points group thousands. `auto` reads a lone number with a comma so where the words of the
+    response are French, German, Spanish, Portuguese, Italian or Russian.
     """
 
 

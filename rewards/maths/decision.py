@@ -17,6 +17,7 @@ from .comparing.approximations import written
 from .comparing.choices import choose
 from .comparing.compare import compare
 from .comparing.formulas import formula
+from .comparing.question import refusal
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -26,6 +27,7 @@ from .proving.judge import Deep, Judge, NeedsPool
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import points_for_commas, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
+from .reading.vocabulary import unit_symbol
 
 _TASK = re.compile(
     r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
@@ -38,9 +40,14 @@ _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
 _OPTION = re.compile(
-    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}|\([A-J]\)(?=\s|\\ ))"
-    r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^-])"
+    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}"
+    r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^])"
+    r"|\([A-J]\)(?=\s|\\ )(?:\s|\\[ ,;:]|\\q?quad|~)*(?=[^\s=+*/^-]))"
 )
+# `(a) 5, (b) 7`: the labels of the parts of a question.
+_PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
+# `20 m/s`: a number, a space and a quotient of units.
+_MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
     r"\b(?:twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
@@ -131,14 +138,30 @@ def _read_gold(cleaned: str) -> Node | str | None:
 
 
 def decide(
-    gold: str, answer: str, conventions: Conventions, *, deep: Deep | None = None
+    gold: str, answer: str, conventions: Conventions, *, prompt: str = "", deep: Deep | None = None
 ) -> PairDecision:
-    """Decide whether the extracted `answer` says the same as `gold`.
+    """Decide whether the extracted `answer` says the same as `gold`, and answers the prompt if one
+    is given.
 
     Raises:
         BadGold: the gold cannot be read.
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
+    decision = _equal(gold, answer, conventions, deep)
+    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
+        return PairDecision(False, *refused, trace=[*decision.trace, refused])
+    return decision
+
+
+def _bare(answer: str) -> str:
+    """Return the answer without the words and the letter of an option before its value."""
+    return _OPTION.sub("", clean(answer_alone(answer)))
+
+
+def _equal(
+    gold: str, answer: str, conventions: Conventions, deep: Deep | None = None
+) -> PairDecision:
+    """Decide whether an answer says the same as the gold, whatever was asked."""
     gold = unboxed(gold)
     if conventions.locale == "comma":
         answer = points_for_commas(answer)
@@ -178,10 +201,22 @@ def decide(
             return PairDecision(choice.equal, "choice", choice.detail)
         # The letters decide nothing: compare with the text of the gold's option instead.
         if choice.option:
-            return decide(choice.option, answer, conventions, deep=deep)
+            return _equal(choice.option, answer, conventions, deep)
+    measured = _MEASURED.fullmatch(cleaned_answer)
+    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", measured[2]))):
+        cleaned_answer = rf"{measured[1]}\text{{ {measured[2]}}}"
+    cleaned_gold, cleaned_answer = _without_parts(cleaned_gold), _without_parts(cleaned_answer)
     if not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
+
+
+def _without_parts(text: str) -> str:
+    """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
+    labels = _PART.findall(text)
+    if len(labels) < 2 or "".join(labels) != "abcdefgh"[: len(labels)]:
+        return text
+    return f"({_PART.sub(', ', text).strip(' ,')})"
 
 
 def _by_meaning(
@@ -198,6 +233,10 @@ def _by_meaning(
         return PairDecision(False, "limit", f"the answer is too big: {error}")
     except Unreadable as error:
         return PairDecision(False, "unreadable", f"the answer cannot be read: {error}")
+    if meaning.op == "opaque" and answer != meaning:
+        raise BadGold(
+            f"the gold {gold[:80]!r} cannot be read as a formula: only its text equals it"
+        )
     plain = answer.op in _WORDS and _CHANGED.search(cleaned_answer) is None
     if plain and meaning.op not in _WORDS and (statement := stated(cleaned_answer)):
         with suppress(Unreadable):

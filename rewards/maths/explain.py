@@ -11,9 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .decision import BadGold, read_gold
-from .extracting.extraction import survey
+from .extracting.extraction import survey, thoughts_end
 from .extracting.golds import parts
-from .extracting.reasoning import visible
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.reader import read
 from .scoring import MathsVerifier
@@ -53,10 +52,9 @@ def _steps(
     verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
 ) -> Iterator[DecisionStep]:
     yield DecisionStep("response", f"{len(response)} characters: {shortened(response)}")
-    visible_part = visible(response, verifier.thinking)
-    if visible_part is not None and visible_part[0]:
+    if offset := thoughts_end(response, verifier.thinking):
         yield DecisionStep(
-            "reasoning", f"the first {visible_part[0]} characters are reasoning and do not count"
+            "reasoning", f"the first {offset} characters are reasoning and do not count"
         )
     has_parts = parts(gold) > 1
     yield from _candidates(verifier, response, truncated=truncated)
@@ -64,7 +62,10 @@ def _steps(
     if extraction.text is None:
         yield DecisionStep("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
     else:
-        source = f"{extraction.rule}, characters {extraction.start} to {extraction.end}"
+        source = (
+            f"{_KINDS.get(extraction.rule, extraction.rule)}, characters {extraction.start} to"
+            f" {extraction.end}"
+        )
         yield DecisionStep("extracted", f"{shortened(extraction.text)} ({source})", "note")
         for rival in extraction.rivals:
             yield DecisionStep(
@@ -86,12 +87,48 @@ def _steps(
         except (TooBig, Unreadable) as error:
             yield DecisionStep("answer", f"cannot be read: {error}", "bad")
         for rule, finding in verifier.trace(gold, extraction.text):
-            yield DecisionStep(f"rule {rule}", finding)
+            yield DecisionStep("compared", f"{_RULES.get(rule, rule)}: {finding}")
     verdict = verifier.verify(gold, response, truncated=truncated)
     worth = f"reward {verdict.reward:g}" if verdict.reward is not None else "no reward"
     mood: Literal["good", "bad"] = "good" if verdict.reward == 1.0 else "bad"
-    summary = f"{verdict.status}, {worth}: {verdict.detail} [{', '.join(verdict.metrics)}]"
-    yield DecisionStep("verdict", summary, mood)
+    status = "" if verdict.ok else f" ({verdict.status})"
+    yield DecisionStep("verdict", f"{worth}{status}: {verdict.detail}", mood)
+
+
+_RULES = {
+    "identical": "written alike",
+    "text": "as text",
+    "exact": "as exact numbers",
+    "numeric": "tried with numbers",
+    "normal form": "worked out exactly",
+    "many digits": "computed to many digits",
+    "set of reals": "as sets of numbers",
+    "set": "value by value, in any order",
+    "structure": "by form",
+    "relation": "as equations",
+    "named value": "by the name of the value",
+    "bare value": "with and without a name",
+    "limit": "within the limits of cost",
+    "pool": "in a worker",
+    "restated": "with the question",
+    "form": "with what the question asks for",
+}
+"""The rules of the comparison in plain words; a rule that is not listed is plain already."""
+_KINDS = {
+    "box": "in a box",
+    "answer tag": "in an answer tag",
+    "#### line": "on a #### line",
+    "announced": "announced as the answer",
+    "correction": "as a correction",
+    "result": "announced as a result",
+    "choice": "as the choice",
+    "whole response": "the whole response",
+    "word": "as a word",
+    "emphasis": "in bold",
+    "last formula": "the last formula",
+    "last number": "the last number",
+}
+"""Where a candidate stands, in plain words."""
 
 
 def _candidates(
@@ -103,12 +140,12 @@ def _candidates(
     if verifier.pipeline:  # A pipeline of another project has no candidates of ours to show.
         return
     candidates = survey(response, thinking=verifier.thinking, truncated=truncated)
-    for rank, candidate, fate in candidates[-MAX_CANDIDATES:]:
+    for _, candidate, fate in candidates[-MAX_CANDIDATES:]:
         mood: Literal["note", "plain"] = "note" if fate.startswith("wins") else "plain"
-        place = f"{candidate.kind} at {candidate.start}"
+        place = f"{_KINDS[candidate.kind]}, from character {candidate.start}"
         text = " ".join(candidate.text.split())
         quoted = f"'{text}'" if len(text) <= MAX_QUOTED else f"'{text[:MAX_QUOTED]}...'"
-        yield DecisionStep("candidate", f"rank {rank}, {place}: {quoted} - {fate}", mood)
+        yield DecisionStep("candidate", f"{quoted}, {place}: {fate}", mood)
     if len(candidates) > MAX_CANDIDATES:
         yield DecisionStep("candidate", f"and {len(candidates) - MAX_CANDIDATES} before these")
 
@@ -125,7 +162,7 @@ def spelled(node: Node) -> str:
     r"""Return a parsed answer written out unambiguously, at most MAX_SHOWN characters long.
 
     >>> spelled(read(r"2\\frac{1}{3}")), spelled(read("(0, 1]"))
-    ('7/3', 'bracket (] [0, 1]')
+    ('7/3', '(0, 1]')
     """
     spelling = _spelled(node, 0)
     return spelling if len(spelling) <= MAX_SHOWN else spelling[: MAX_SHOWN - 3] + "..."
@@ -157,9 +194,28 @@ def _spelled(node: Node, depth: int) -> str:
         case "rel":
             signs = [*node.note.split(), ""]
             return " ".join(f"{p} {s}" for p, s in zip(parts, signs, strict=False)).strip()
+        case "list":
+            return f" {node.note} ".replace(" ,", ",").join(parts)
+        case "set":
+            return f"{{{', '.join(parts)}}}"
+        case "bracket":
+            return f"{node.note[:1]}{', '.join(parts)}{node.note[1:]}"
+        case "quantity":
+            return f"{parts[0]} {node.note}"
+        case "percent" | "degree":
+            return f"{parts[0]} {node.op}"
+        case "mod":
+            return f"{parts[0]} modulo {parts[1]}"
+        case "union" | "inter" | "given" | "such":
+            joint = {"inter": "intersection", "given": "if", "such": "such that"}
+            return f" {joint.get(node.op, node.op)} ".join(parts)
+        case "based":
+            return f"{node.note or ' '.join(parts)} in base {node.value}"
+        case "opaque":
+            return f"not understood: {node.note}"
         case _:
             note = f" {node.note}" if node.note else ""
-            return f"{node.op}{note} [{', '.join(parts)}]"
+            return f"{node.op}{note} of {', '.join(parts)}"
 
 
 _MOODS = {"plain": "", "good": "bold green", "bad": "bold red", "note": "cyan"}

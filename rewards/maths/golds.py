@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
-from .decision import BadGold, read_gold
+from .conventions import Conventions
+from .decision import BadGold, NeedsPool, decide, read_gold
 from .extracting.golds import parts, unboxed
 from .proving.canonical import normal
 from .proving.judge import infinity
 from .proving.probe import approximate
 from .proving.sums import Meter
-from .reading.nodes import Node, TooBig, is_scalar, symbols, walk
+from .reading.nodes import EXACT, Node, TooBig, is_scalar, symbols, walk
 from .reading.vocabulary import words
 
 Problem = Literal["invalid", "boxes", "approximate", "equation", "evaluate", "costly"]
@@ -61,15 +64,70 @@ def check_golds(golds: Iterable[str | list[str]]) -> Iterator[GoldProblem]:
                 yield GoldProblem(line, gold, kind, reason)
 
 
+def examples(gold: str) -> tuple[list[str], list[str]]:
+    r"""Return generated answers that a gold pays and answers that it does not pay, for a person to
+    approve.
+
+    >>> examples("1/2")[0][:3]
+    ['1/2', 'x = 1/2', '\\frac{2}{4}']
+    """
+    try:
+        source, meaning = read_gold(gold)
+    except BadGold:
+        return [], []
+    paid: dict[bool, list[str]] = {True: [], False: []}
+    for answer in dict.fromkeys(_variants(source, meaning)):
+        with suppress(BadGold, NeedsPool):
+            paid[decide(gold, answer, Conventions()).equal].append(answer)
+    return paid[True], paid[False]
+
+
+def _variants(source: str, meaning: Node | None) -> Iterator[str]:
+    """Yield the gold and its usual rewritings, right and wrong alike."""
+    yield source
+    if meaning is None or meaning.op == "text":
+        yield f"not {source}"
+        return
+    if meaning.op in EXACT:
+        value = Fraction(meaning.value)
+        top, bottom = value.numerator, value.denominator
+        yield from (f"x = {source}", f"\\frac{{{2 * top}}}{{{2 * bottom}}}", f"{float(value):.3g}")
+        yield from (
+            f"{float(value):.12g}",
+            f"{float(100 * value):.6g}\\%",
+            f"{source}\\text{{ cm}}",
+        )
+        yield from (
+            f"{top + 1}" if bottom == 1 else f"\\frac{{{bottom}}}{{{top or 1}}}",
+            f"-{source}",
+        )
+    elif meaning.op in {"list", "set", "bracket"}:
+        items = source.strip("$ \\{}()[]").split(",")
+        turned = ",".join(reversed(items))
+        yield from (turned, f"({turned})", f"\\{{{','.join(items)}\\}}", items[0])
+        yield from (f"({','.join(items)})", f"[{','.join(items)}]", f"{','.join(items)}, 0")
+    elif meaning.op == "rel":
+        yield from re.split(r"(?<![<>!])=", source)
+        yield source.replace("x", "t")
+    else:
+        yield from (f"x = {source}", f"-({source})", f"2({source})", f"{source} + 1")
+        if (rounded := approximate(meaning)) is not None:
+            yield from (f"{rounded:.3g}", f"{rounded:.12g}")
+
+
 def _problems(gold: str) -> Iterator[tuple[Problem, str]]:
     if _PLACEHOLDER.match(gold):
         yield "invalid", f"{gold[:80]!r} is not an answer: leave the row out"
         return
     try:
         _, meaning = read_gold(gold)
+        if meaning is not None and meaning.op == "opaque":
+            decide(gold, "0", Conventions())
     except BadGold as error:
         yield "invalid", f"{error}: correct it, or leave the row out"
         return
+    except NeedsPool:
+        pass
     if (count := parts(gold)) > 1:
         yield (
             "boxes",

@@ -5,29 +5,40 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import threading
 from collections.abc import Awaitable, Generator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome, WorkerPool
+from ludus.messages import Message
+from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome
+from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.candidate import Extraction
-from .extracting.extraction import THINKING, extract
+from .extracting.extraction import extract
 from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
+from .lanes import Lanes
 from .proving.judge import NeedsPool
+from .reading.notation import points_for_commas
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
 outcomes; the return value is the verdict. The synchronous and the asynchronous caller drive the
 same generator.
 """
+# A lone number with a decimal comma, and what may stand behind it: `12,5 %`.
+_COMMA = re.compile(
+    r"[\s$]*-?[\d.]*\d(?:,|\{,\})\d+\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)[\s$]*"
+)
+# `1.234.567`: more than one point can only group thousands.
+_GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 TARGET = "ludus.rewards.maths.worker:score"
 
 
@@ -40,9 +51,9 @@ class MathsVerifier:
 
     Args:
         preset: "default", "strict" or "lenient" conventions; `options` override single ones.
-        thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        thinking: the marks around thoughts in a raw response; see `ludus.thoughts`.
         pipeline: extract as "math_verify", "prm800k", "dapo" or "gsm8k" do, to compare runs.
-        timeout_s: CPU seconds for one hard pair; wall time is limited to three times that.
+        timeout_s: CPU seconds for one hard pair; wall time is limited to ten times that.
         workers: pool processes (0: one per CPU, at most four).
         memory_mb: memory of a worker in MiB.
         pool: an existing pool to share; `close` then leaves the pool running.
@@ -60,42 +71,45 @@ class MathsVerifier:
         self,
         *,
         preset: str = "default",
-        thinking: str = "auto",
+        thinking: str = AUTO,
         pipeline: str = "",
         timeout_s: float = 1.0,
         workers: int = 0,
         memory_mb: int = 512,
-        pool: WorkerPool | None = None,
+        pool: Lanes | None = None,
         **options: Any,
     ) -> None:
         self.conventions = conventions(preset, **options)
-        self.thinking = _check_known(thinking, {"auto", "none", *THINKING}, "thinking")
+        self.thinking = _check_known(thinking, set(MARKS), "thinking")
         self.pipeline = _check_known(pipeline, {"", *PIPELINES}, "pipeline")
         self.timeout_s = timeout_s
         self._owns_pool = pool is None
-        self._pool = pool or WorkerPool(
-            TARGET,
-            limits=PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20),
+        self._pool = pool or Lanes(
+            TARGET, PoolLimits(workers=workers, cpu_s=timeout_s, memory_bytes=memory_mb << 20)
         )
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Judge the final answer in `sample.text` against `sample.gold`, a text or a list of
-        alternatives.
+        alternatives. `sample.prompt` is the question, if it is given.
 
         `sample.info["truncated"]` says that the response was cut off at the token limit.
         """
         golds = _golds(sample.gold)
         if isinstance(golds, Verdict):
             return golds
-        settled = self._settle(golds, sample.text, truncated=bool(sample.info.get("truncated")))
+        settled = self._settle(
+            golds, sample.text, _asked(sample.prompt), truncated=bool(sample.info.get("truncated"))
+        )
         return settled if isinstance(settled, Verdict) else self._in_pool(settled)
 
-    def verify(self, gold: str | list[str], response: str, *, truncated: bool = False) -> Verdict:
+    def verify(
+        self, gold: str | list[str], response: str, *, prompt: str = "", truncated: bool = False
+    ) -> Verdict:
         """Judge a response synchronously; blocks while the pool works on a hard pair."""
         golds = _golds(gold)
         if isinstance(golds, Verdict):
             return golds
-        settled = self._settle(golds, response, truncated=truncated)
+        settled = self._settle(golds, response, prompt, truncated=truncated)
         if isinstance(settled, Verdict):
             return settled
         request = next(settled)
@@ -157,7 +171,7 @@ class MathsVerifier:
             self._pool.close()
 
     def _settle(
-        self, golds: list[str], response: str, *, truncated: bool
+        self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         has_parts = any(parts(gold) > 1 for gold in golds)
@@ -167,10 +181,16 @@ class MathsVerifier:
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
             )
             return unreadable_gold or no_answer(extraction)
+        answer = extraction.text
+        comma = _GROUPED.fullmatch(answer) or (extraction.comma and _COMMA.fullmatch(answer))
+        if self.conventions.locale == "auto" and comma:
+            answer = points_for_commas(answer)
+            extraction = replace(extraction, text=answer)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
-                best = _better(best, decide(gold, extraction.text, self.conventions).verdict())
+                decision = decide(gold, answer, self.conventions, prompt=prompt)
+                best = _better(best, decision.verdict())
             except NeedsPool:
                 still_open.append(gold)
             except BadGold as error:
@@ -180,7 +200,7 @@ class MathsVerifier:
                 if isinstance(rivals, Verdict):
                     return rivals
                 return self._against_rivals(gold, rivals, best) if rivals else best
-        return self._deliberate(still_open, extraction, best) if still_open else best
+        return self._deliberate(still_open, extraction, best, prompt) if still_open else best
 
     def _rivals(self, gold: str, extraction: Extraction) -> Verdict | list[str]:
         """Return the rival answers that only the pool can compare with `gold`.
@@ -197,10 +217,12 @@ class MathsVerifier:
                 unclear.append(rival)
         return unclear
 
-    def _deliberate(self, golds: list[str], extraction: Extraction, best: Verdict) -> _Deliberation:
+    def _deliberate(
+        self, golds: list[str], extraction: Extraction, best: Verdict, prompt: str
+    ) -> _Deliberation:
         """Compare the answer in the pool with the golds that the caller could not decide."""
         answer = extraction.text or ""
-        outcomes = yield [self._request(gold, answer) for gold in golds]
+        outcomes = yield [self._request(gold, answer, prompt) for gold in golds]
         for gold, outcome in zip(golds, outcomes, strict=True):
             best = _better(best, _verdict(outcome))
             if best.reward == 1.0:
@@ -227,17 +249,32 @@ class MathsVerifier:
         request = next(deliberation)
         try:
             while True:
-                runs = [self._pool.run(pair, cpu_s=self.timeout_s) for pair in request]
+                runs = [
+                    asyncio.wrap_future(self._pool.submit(pair, cpu_s=self.timeout_s))
+                    for pair in request
+                ]
                 request = deliberation.send(await asyncio.gather(*runs))
         except StopIteration as stopped:
             return _returned(stopped)
 
-    def _request(self, gold: str, answer: str) -> dict[str, object]:
+    def _request(self, gold: str, answer: str, prompt: str = "") -> dict[str, object]:
         # Tokenizers can produce lone surrogates, which UTF-8 cannot encode.
-        gold, answer = (
-            text.encode("utf-8", "backslashreplace").decode() for text in (gold, answer)
-        )
-        return {"gold": gold, "answer": answer, "conventions": asdict(self.conventions)}
+        texts = {"gold": gold, "answer": answer, "prompt": prompt}
+        return {
+            **{
+                name: text.encode("utf-8", "backslashreplace").decode()
+                for name, text in texts.items()
+            },
+            "conventions": asdict(self.conventions),
+        }
+
+
+def _asked(prompt: str | list[Message]) -> str:
+    """Return the text of the question: of a conversation, the last message of the user."""
+    if isinstance(prompt, str):
+        return prompt
+    questions = [message.text for message in prompt if message.role == "user"]
+    return questions[-1] if questions else ""
 
 
 def _returned(stopped: StopIteration) -> Verdict:
@@ -310,14 +347,14 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pool: WorkerPool | None = None
+        self._pool: Lanes | None = None
         self._owner = 0
 
-    def get(self) -> WorkerPool:
+    def get(self) -> Lanes:
         """Return the pool of this process; a forked child gets a separate pool."""
         with self._lock:
             if self._pool is None or self._owner != os.getpid():
-                self._pool, self._owner = WorkerPool(TARGET), os.getpid()
+                self._pool, self._owner = Lanes(TARGET), os.getpid()
                 atexit.register(self._pool.close)
             return self._pool
 
@@ -329,9 +366,10 @@ def verify(
     gold: str | list[str],
     response: str,
     *,
+    prompt: str = "",
     timeout_s: float = 1.0,
     truncated: bool = False,
-    thinking: str = "auto",
+    thinking: str = AUTO,
     preset: str = "default",
     **options: Any,
 ) -> Verdict:
@@ -341,9 +379,10 @@ def verify(
     Args:
         gold: the reference answer, or several alternatives.
         response: what the policy wrote.
+        prompt: the question; an answer that only repeats a formula of it is not paid then.
         timeout_s: CPU seconds for a pair that cannot be decided cheaply.
         truncated: the response was cut off; an unfinished statement then does not count.
-        thinking: how reasoning is marked: "auto", "none" or a key of `THINKING`.
+        thinking: the marks around thoughts in a raw response; see `ludus.thoughts`.
         preset: "default", "strict" or "lenient" conventions.
         options: conventions by name (docs/maths.md).
 
@@ -353,7 +392,7 @@ def verify(
     verifier = MathsVerifier(
         preset=preset, thinking=thinking, timeout_s=timeout_s, pool=_shared.get(), **options
     )
-    return verifier.verify(gold, response, truncated=truncated)
+    return verifier.verify(gold, response, prompt=prompt, truncated=truncated)
 
 
 def equivalent(a: str, b: str, *, timeout_s: float = 1.0) -> bool:

@@ -22,7 +22,7 @@ def warm() -> None:
 def score(request: object) -> dict[str, object]:
     """Decide a pair and return {"equal", "rule", "detail", "undecided", "trace"}.
 
-    The request is {"gold", "answer", "conventions"}. A gold that cannot be read gives
+    The request is {"gold", "answer", "conventions", "prompt"}. A gold that cannot be read gives
     {"bad_gold": reason}.
 
     Raises:
@@ -33,7 +33,9 @@ def score(request: object) -> dict[str, object]:
     options = request["conventions"]
     gold, answer = str(request["gold"]), str(request["answer"])
     try:
-        decision = decide(gold, answer, Conventions(**options), deep=_deep)
+        decision = decide(
+            gold, answer, Conventions(**options), prompt=str(request["prompt"]), deep=_deep
+        )
     except BadGold as error:
         return {"bad_gold": str(error)}
     return {

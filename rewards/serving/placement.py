@@ -144,7 +144,7 @@ class OwnProcess:
         """Score an answer in this process."""
         assert self._verifier is not None
         try:
-            scoring: object = self._verifier.score(sample)
+            scoring: object = self._verifier.score(sample.heard_by(self._verifier))
         except Exception as error:
             return self._failed(error)
         if not isinstance(scoring, Verdict) and inspect.isawaitable(scoring):
@@ -156,7 +156,8 @@ class OwnProcess:
         assert isinstance(self._verifier, GroupVerifier)
         scoring: object
         try:
-            group_scoring = self._verifier.score_group(samples)
+            heard = [sample.heard_by(self._verifier) for sample in samples]
+            group_scoring = self._verifier.score_group(heard)
             scoring = (
                 await self._awaited(group_scoring)
                 if inspect.isawaitable(group_scoring)

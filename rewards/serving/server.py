@@ -14,6 +14,7 @@ import msgspec
 
 from ludus.errors import ConfigError, LudusError, UnknownVerifier
 from ludus.isolation.group import WorkerLimits
+from ludus.thoughts import AUTO, marks_of
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
@@ -143,6 +144,7 @@ class ScoreService:
         verifiers: objects of your own, by the name to offer them under.
         timeout_s: the time limit of one verdict; past it the verdict is `unavailable`.
         max_queue: samples in flight; past it 429.
+        thoughts: the marks around thoughts, for samples that name none; see `ludus.thoughts`.
         workers: the limits on the processes of each verifier that does not declare `never_blocks`.
         model_memory_bytes: the most bytes of the weights that stay in memory, together; 0 takes
             80 % of the machine's memory.
@@ -158,6 +160,7 @@ class ScoreService:
         timeout_s: float = TIMEOUT_S,
         max_queue: int = MAX_QUEUE,
         max_queue_per_verifier: int | None = None,
+        thoughts: str = AUTO,
         workers: WorkerLimits | None = None,
         model_memory_bytes: int = 0,
     ) -> None:
@@ -166,6 +169,8 @@ class ScoreService:
         self._given = dict(verifiers or {})
         refuse_repeated([*(name for name, _ in self._asked), *self._given])
         self._timeout_s = timeout_s
+        marks_of(thoughts)
+        self._thoughts = thoughts
         self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
         self._workers = workers or WorkerLimits()
         self._scorers: dict[str, ServedVerifier] = {}
@@ -275,7 +280,7 @@ class ScoreService:
 
     async def score(self, path: Path, body: Score) -> Verdict:
         """Answer `POST /v1/score` with a verdict."""
-        return await self._scorer(body.verifier).score(body.sample)
+        return await self._scorer(body.verifier).score(self._heard(body.sample))
 
     async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
         """Answer `POST /v1/score_batch`, with an answer for each item."""
@@ -289,19 +294,24 @@ class ScoreService:
 
     def begin(self, body: Score) -> Verdict | asyncio.Future[Verdict]:
         """Score an answer; return the verdict if it is ready at once."""
-        verdict = self._scorer(body.verifier).begin(body.sample)
+        verdict = self._scorer(body.verifier).begin(self._heard(body.sample))
         return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
 
     async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
         """Answer `POST /v1/score_group` with a verdict for each answer."""
         scorer = self._scorer(body.verifier)
-        return ScoreGroupReply(verdicts=await scorer.score_group(body.samples))
+        samples = [self._heard(sample) for sample in body.samples]
+        return ScoreGroupReply(verdicts=await scorer.score_group(samples))
+
+    def _heard(self, sample: Sample) -> Sample:
+        own = sample.thoughts != AUTO or self._thoughts == AUTO
+        return sample if own else sample.marked(self._thoughts)
 
     def _item(self, item: object) -> ScoreItem | Awaitable[ScoreItem]:
         """Return the answer to an item if it is ready at once, otherwise an awaitable."""
         try:
             body = read_item(item, Score)
-            verdict = self._scorer(body.verifier).begin(body.sample)
+            verdict = self._scorer(body.verifier).begin(self._heard(body.sample))
         except LudusError as error:
             return _refusal_item(error)
         if isinstance(verdict, Verdict):

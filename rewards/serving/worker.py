@@ -129,11 +129,11 @@ class VerifierPart(WorkerPart):
         format = Format.JSON if tag & AS_JSON else Format.MSGPACK
         match tag & ~AS_JSON:
             case 1:
-                sample = decode(body, Sample, format)
+                sample = decode(body, Sample, format).heard_by(verifier)
                 return _Call(lambda: verifier.score(sample), self.is_async, 1)
             case 2:
                 assert isinstance(verifier, GroupVerifier)
-                samples = decode(body, list[Sample], format)
+                samples = [each.heard_by(verifier) for each in decode(body, list[Sample], format)]
                 grouped = inspect.iscoroutinefunction(verifier.score_group)
                 return _Call(lambda: verifier.score_group(samples), grouped, len(samples))
             case _:

@@ -39,6 +39,9 @@ class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
 
 Part = TextPart | ImagePart
 
+THOUGHT_MARKS = ("<think>\n", "\n</think>\n\n")
+"""The marks that most models write around thoughts, which came without marks."""
+
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call of the policy."""
@@ -64,9 +67,35 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     """In a message of the role `tool`, the name of the tool."""
     reasoning: str = ""
-    """The thoughts of an assistant, where its server or its format keeps them apart from the text;
-    elsewhere thoughts stay in `content` as they were written (decision 0517).
+    """The thoughts of an assistant. What was said is in `content`; see `ludus.thoughts`."""
+    thought_marks: tuple[str, str] | None = None
+    """The marks and white space before and after the thoughts, as the model wrote them. None where
+    thoughts came in a field of their own, and where there are none.
     """
+
+    @property
+    def thinks(self) -> bool:
+        """Whether thoughts were split off, even empty ones."""
+        return bool(self.reasoning) or self.thought_marks is not None
+
+    @property
+    def only_thinks(self) -> bool:
+        """Whether there are thoughts and nothing else: no word, no call, as where a limit cut the
+        thoughts.
+        """
+        return self.thinks and not self.text.strip() and not self.tool_calls
+
+    @property
+    def written(self) -> str:
+        """The text as the model wrote it, with its thoughts.
+
+        >>> Message(role=Role.ASSISTANT, content="7", reasoning="hm").written
+        '<think>\\nhm\\n</think>\\n\\n7'
+        """
+        if not self.thinks:
+            return self.text
+        before, between = self.thought_marks or THOUGHT_MARKS
+        return f"{before}{self.reasoning}{between}{self.text}"
 
     @property
     def text(self) -> str:

@@ -98,6 +98,45 @@ async def test_a_function_named_like_a_built_in_is_under_test_where_the_task_say
     assert "entry_point" in unnamed.detail
 
 
+MONEY = """
+class Money:
+    def __init__(self, cents):
+        self.cents = cents
+    def __lt__(self, other):
+        return self.cents < other.cents
+"""
+LIAR_OF_ORDER = """
+class Money:
+    def __init__(self, cents):
+        self.cents = 1
+    def __lt__(self, other):
+        return True
+    __gt__ = __le__ = __ge__ = __lt__
+"""
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "assert Money(1) < Money(2)",
+        "assert Money(1) < Money(2) < Money(3)",
+        "ms = [Money(1), Money(2)]\nassert all(x < y for x, y in zip(ms, ms[1:]))",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertLess(Money(1), Money(2))",
+    ],
+)
+async def test_an_order_that_the_tests_write_down_is_never_the_solution_s(
+    sandbox: SlotSandbox, written: str
+) -> None:
+    tests = ["assert Money(1).cents == 1", written]
+    options = GradeOptions(reference=MONEY)
+    for code in (MONEY, LIAR_OF_ORDER):
+        assert (await grade(sandbox, code, tests, options=options)).status is Status.INVALID
+        assert not (await grade(sandbox, code, tests)).reward
+    sorts = ["assert [m.cents for m in sorted([Money(3), Money(1)])] == [1, 3]"]
+    assert (await grade(sandbox, MONEY, sorts, options=options)).reward == 1.0
+    assert (await grade(sandbox, LIAR_OF_ORDER, sorts, options=options)).reward == 0.0
+
+
 async def test_a_reference_settles_whether_a_task_can_be_judged(sandbox: SlotSandbox) -> None:
     tests = ["assert mod(3) + 5 == 1"]
     seven = "class Mod(int):\n    def __add__(self, n): return (int(self) + n) % 7\n"

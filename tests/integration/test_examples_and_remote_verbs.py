@@ -59,7 +59,7 @@ def test_the_environment_example_plays_and_keeps_the_contract() -> None:
     assert made.returncode == 0, made.stderr
     assert made.stdout.rstrip().endswith("reward 1")
     checked = ludus("--import", SAFE, "check", "example/safe-v0", "--max-return", "1")
-    assert "13 passed, 0 failed, 0 skipped" in checked.stdout, checked.stdout + checked.stderr
+    assert "14 passed, 0 failed, 0 skipped" in checked.stdout, checked.stdout + checked.stderr
 
 
 def test_the_image_example_scores() -> None:

@@ -78,7 +78,9 @@ class EngineText:
             stop_token_ids=self.chat_format.stop_token_ids,
         )
         generation = await self.engine.generate(ids, sampling)
-        message = self.chat_format.parse(generation.ids, complete=True, calls=False, marks=False)
+        message = self.chat_format.parse(
+            generation.ids, complete=True, calls=False, marks=False, prompt=ids
+        )
         return message.text, generation.finish is Finish.STOP
 
     async def close(self) -> None:

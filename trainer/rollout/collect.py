@@ -17,10 +17,12 @@ from typing import Any
 
 import msgspec
 
-from ludus.agent import Episode, EpisodeLimits, Policy, Stop, play
+from ludus.agent import Episode, EpisodeLimits, Policy, Stop
+from ludus.agent.loop import EpisodeMaker, PolicyMaker
 from ludus.envs import Task
 from ludus.errors import TrainingFailed
 
+from ..config import TrainConfig
 from .scoring import EpisodeScorer
 from .source import EnvSource
 from .stages import NOWHERE, StagedSession, Stages
@@ -161,6 +163,7 @@ class Collector:
         policy: the policy that plays.
         scorer: verifiers that score each episode besides the environment.
         bounds: how many episodes are played at a time, how often, and how long.
+        maker: makes the episodes; by default the policy plays them in the loop of `agent.play`.
     """
 
     def __init__(
@@ -170,11 +173,13 @@ class Collector:
         *,
         scorer: EpisodeScorer | None = None,
         bounds: PlayBounds = DEFAULT_BOUNDS,
+        maker: EpisodeMaker | None = None,
     ) -> None:
         self.source = source
         self.policy = policy
         self.scorer = scorer or EpisodeScorer([])
         self.limits = bounds.episode
+        self.maker = maker or PolicyMaker(policy, bounds.episode)
         self.retries = bounds.retries
         self._places = asyncio.Semaphore(bounds.concurrency)
 
@@ -323,14 +328,12 @@ class Collector:
         stages.enter(ticket.ordinal, rollout.index, "a session")
         session = await self.source.open()
         try:
-            return await play(
+            return await self.maker.make(
                 StagedSession(session, stages, ticket.ordinal, rollout.index),
-                self.policy,
                 task=ticket.task.id,
                 split=ticket.task.split,
                 seed=env_seed,
                 sampling_seed=rollout.sampling_seed(ticket.ordinal),
-                limits=self.limits,
             )
         finally:
             await self.source.release(session)
@@ -354,18 +357,34 @@ class _Rollout:
         return Task(id=name, split="").rng().randrange(1 << 31)
 
 
-def refuse_failure(episodes: Sequence[Episode]) -> None:
-    """Stop if no episode has a reward, rather than train on nothing.
+def most_failed(config: TrainConfig) -> float:
+    """Return the largest share of episodes without a reward that a step of a run may have."""
+    return config.rollout.max_failed or (0.5 if config.agent else 1.0)
+
+
+def refuse_failure(episodes: Sequence[Episode], *, most: float = 1.0) -> None:
+    """Stop if no episode has a reward, rather than train on nothing, or if too few have one.
+
+    Args:
+        episodes: the episodes of a step.
+        most: the largest share of episodes without a reward (rollout.max_failed).
 
     Raises:
-        TrainingFailed: with the commonest reason.
+        TrainingFailed: with the commonest reasons.
     """
     verdicts = [episode.trajectories[0].verdict for episode in episodes]
-    if any(verdict.ok for verdict in verdicts):
+    failed = [verdict for verdict in verdicts if not verdict.ok]
+    if len(failed) < len(verdicts) and len(failed) <= most * len(verdicts):
         return
-    reasons = Counter(f"{verdict.status}: {verdict.detail}" for verdict in verdicts)
-    why = reasons.most_common(1)[0][0] if reasons else "there were none"
-    raise TrainingFailed(f"all {len(verdicts)} episodes failed; most often: {why}")
+    reasons = Counter(f"{verdict.status}: {verdict.detail}" for verdict in failed)
+    if len(failed) == len(verdicts):
+        why = reasons.most_common(1)[0][0] if reasons else "there were none"
+        raise TrainingFailed(f"all {len(verdicts)} episodes failed; most often: {why}")
+    why = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3))
+    raise TrainingFailed(
+        f"{len(failed)} of {len(verdicts)} episodes have no reward, more than rollout.max_failed "
+        f"= {most:g} allows: {why}"
+    )
 
 
 def solved(groups: Sequence[Group], rate: float) -> list[str]:

@@ -75,7 +75,7 @@ class ExpertPolicy:
         tools: list[ToolSpec] = []
         if action.tool_calls:
             tools = [*self.session.env.briefing().tools, *self.context.tools]
-        answer_ids = self.chat_format.answer(action, tools)
+        answer_ids = self.chat_format.answer(action, tools, ids)
         # A supervised loss reads neither log-probabilities nor versions.
         zeros = [0] * len(answer_ids)
         return Generation(

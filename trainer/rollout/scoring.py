@@ -85,7 +85,8 @@ class EpisodeScorer:
         for trajectory in episode.trajectories:
             for weighted in self.single:
                 if trajectory.verdict.ok:
-                    call = partial(weighted.verifier.score, as_sample(trajectory))
+                    sample = as_sample(trajectory).heard_by(weighted.verifier)
+                    call = partial(weighted.verifier.score, sample)
                     answer = await _retry(weighted, call, deadline)
                     _count([trajectory], answer)
                     _add(trajectory, weighted, _one_each(weighted, answer.result, 1)[0])
@@ -99,7 +100,7 @@ class EpisodeScorer:
             if not trajectories:
                 return
             assert isinstance(weighted.verifier, GroupVerifier)
-            samples = [as_sample(trajectory) for trajectory in trajectories]
+            samples = [as_sample(each).heard_by(weighted.verifier) for each in trajectories]
             answer = await _retry(
                 weighted, partial(weighted.verifier.score_group, samples), deadline
             )

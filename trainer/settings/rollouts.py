@@ -38,12 +38,19 @@ class RolloutConfig:
     """Number of episodes that are played at the same time."""
     retries: int = 3
     """Number of times that an episode is played again after a failure that was not the policy's."""
+    max_failed: float = 0.0
+    """The largest share of a step's episodes that may be without a reward before the run stops; 0
+    takes 0.5 where an agent plays, since a policy must not escape by what breaks its agent, and 1
+    elsewhere.
+    """
 
     def __post_init__(self) -> None:
         for name in ("tasks_per_step", "max_tokens", "episode_timeout_s", "concurrency"):
             positive(f"rollout.{name}", getattr(self, name))
         for name in ("group_size", "temperature", "window", "max_turns", "retries"):
             not_negative(f"rollout.{name}", getattr(self, name))
+        if not 0 <= self.max_failed <= 1:
+            raise ConfigError(f"rollout.max_failed is a share from 0 to 1, got {self.max_failed}")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 from ludus.errors import LudusError, RequestRejected, RewardUnavailable, Unauthorized
 from ludus.llm.client import ChatClient
 from ludus.messages import user
+from ludus.thoughts import apart
 from ludus.verdict import Verdict
 from ludus.wire.client import RetryPolicy
 
@@ -132,7 +133,7 @@ class SimulatedEngine:
             raise RewardUnavailable(
                 Verdict.error(message) if is_ours else Verdict.unavailable(message)
             ) from error
-        documents = read_documents(completion.message.text)[: search.topk]
+        documents = read_documents(apart(completion.message).text)[: search.topk]
         if not documents:
             raise RewardUnavailable(Verdict.unavailable("the simulated search engine said nothing"))
         return [Hit(document=written, score=0.0) for written in documents]

@@ -24,7 +24,6 @@ from ..fiction import NUMBERS, OUTGOING, Entity, EntityKind, Pages, Relation, Wo
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _OPENING, _CLOSING = "<answer>", "</answer>"
-END_OF_THOUGHTS = "</think>"
 MAX_ANSWER_CHARS = 1_000
 """The most characters of an answer; a longer answer counts as wrong, without a comparison."""
 
@@ -63,19 +62,18 @@ def _f1(answer_words: list[str], gold: list[str]) -> float:
 
 
 def read_answer(text: str) -> str | None:
-    """Return the content of the last closed `<answer>` after the thoughts, or None.
+    """Return the content of the last closed `<answer>`, or None.
 
     An opening tag is paired with the first closing tag after it, as in Search-R1.
 
     >>> read_answer("<answer>no</answer> or <answer>yes</answer></answer>")
     'yes'
     """
-    answer_text = text.rpartition(END_OF_THOUGHTS)[2]
     answer: str | None = None
-    begin = answer_text.find(_OPENING)
-    while begin >= 0 and (end := answer_text.find(_CLOSING, begin)) >= 0:
-        answer = answer_text[begin + len(_OPENING) : end].strip()
-        begin = answer_text.find(_OPENING, end)
+    begin = text.find(_OPENING)
+    while begin >= 0 and (end := text.find(_CLOSING, begin)) >= 0:
+        answer = text[begin + len(_OPENING) : end].strip()
+        begin = text.find(_OPENING, end)
     return answer
 
 

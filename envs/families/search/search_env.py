@@ -30,7 +30,6 @@ from ...tools import Tool, tool
 from .documents import shown
 from .engines import SearchSession
 from .questions import (
-    END_OF_THOUGHTS,
     MAX_ANSWER_CHARS,
     QuestionShape,
     SearchQuestion,
@@ -59,17 +58,15 @@ class TagAction:
 
 
 def read_action(text: str) -> TagAction:
-    """Return the first closed `<search>` or `<answer>` after the thoughts.
+    """Return the first closed `<search>` or `<answer>`.
 
     >>> read_action("I need more. <search>capital of Kilria</search> <answer>no</answer>")
     TagAction(name='search', content='capital of Kilria')
     """
-    answer_text = text.rpartition(END_OF_THOUGHTS)[2]
     tags = [
-        (begin, name, answer_text[begin + len(name) + 2 : end].strip())
+        (begin, name, text[begin + len(name) + 2 : end].strip())
         for name in ("search", "answer")
-        if (begin := answer_text.find(f"<{name}>")) >= 0
-        and (end := answer_text.find(f"</{name}>", begin)) >= 0
+        if (begin := text.find(f"<{name}>")) >= 0 and (end := text.find(f"</{name}>", begin)) >= 0
     ]
     if not tags:
         return TagAction("")

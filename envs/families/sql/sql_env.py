@@ -199,8 +199,7 @@ def read_query(text: str) -> str | None:
     >>> read_query("<answer>```sql\nSELECT 1;\n```</answer>")
     'SELECT 1;'
     """
-    answer_text = text.rpartition("</think>")[2]
-    before, closing, _ = answer_text.rpartition("</answer>")
+    before, closing, _ = text.rpartition("</answer>")
     _, opening, answer = before.rpartition("<answer>")
     if not (opening and closing):
         return None

@@ -113,29 +113,14 @@ class TextWorld(TextEnv):
     def step(self, action: str | Message) -> Stepped:
         """Carry out a command; an impossible command changes nothing."""
         assert self.game is not None  # the session refuses a step before reset
-        text = (action if isinstance(action, str) else action.text).rpartition("</think>")[2]
+        text = action if isinstance(action, str) else action.text
         # The possible command that was meant, ignoring case and extra spaces, or None.
-        command: str | None
-        if len(text) > MAX_COMMAND_CHARS:
-            command = None
-        else:
-            folded_text = " ".join(text.split()).casefold()
-            command = next(
-                (
-                    admissible
-                    for admissible in self.situation.commands
-                    if admissible.casefold() == folded_text
-                ),
-                None,
-            )
+        folded_text = " ".join(text.split()).casefold() if len(text) <= MAX_COMMAND_CHARS else ""
+        possible = {command.casefold(): command for command in self.situation.commands}
+        command = possible.get(folded_text)
         if command is None:
-            return (
-                self._with_commands("That is not possible now."),
-                0.0,
-                False,
-                False,
-                {"invalid": 1},
-            )
+            seen = self._with_commands("That is not possible now.")
+            return seen, 0.0, False, False, {"invalid": 1}
         before = self._progress()
         self.situation = self.game.step(command)
         seen = answer(command, self.situation, self.game.descriptions)

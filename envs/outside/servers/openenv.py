@@ -101,7 +101,7 @@ class OpenEnvClient(TextEnv):
             return await self._calls(action.tool_calls)
         text = action if isinstance(action, str) else action.text
         try:
-            sent = self._action(text.rpartition("</think>")[2])
+            sent = self._action(text)
         except ValueError as error:
             return f"The action cannot be read: {error}", 0.0, False, False, {"invalid": 1}
         return await self._sent(sent)

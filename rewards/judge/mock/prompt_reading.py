@@ -13,9 +13,11 @@ _CRITERION = re.compile(
     re.MULTILINE,
 )
 _CONTROL = re.compile(
-    r"<\|[^<>|\n]{1,40}\|>|<\uff5c[^<>\n]{1,40}\uff5c>|</?s>|\[/?INST\]|<</?SYS>>"
-    r"|</?(?:start|end)_of_turn>|<(?:bos|eos)>"
+    r"[<\uff1c\u27e8]{1,2}[^<>\uff1c\uff1e\s]{1,60}[>\uff1e\u27e9]{1,2}|\[/?[A-Za-z]{1,30}\]|\[\|\w{1,30}\|\]"
+    r"|[\[\]][!~a-z]{2,4}[\[\]]|\u25c1[^\s\u25b7]{1,20}\u25b7|\u27e6[^\s\u27e7]{1,20}\u27e7"
+    r"|>>[A-Z]{1,30}<<|\|{3}[A-Z_]{1,30}\|{3}"
 )
+"""The shapes of special tokens in families of models, and what looks like them."""
 _FENCE_END = re.compile(r"^\W{0,6}(?:END|</?(?:data|response|question)>|-{3,}|`{3,})", re.MULTILINE)
 _pasted = re.compile(r"<response>(.*)</response>", re.DOTALL)
 

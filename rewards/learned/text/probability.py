@@ -154,7 +154,8 @@ class ProbabilityReward(_OfPolicy):
         if opener_position < 0 or (self.closes and text.find(self.closes, opener_position) < 0):
             cut_text = None
         else:
-            cut_text = text[: opener_position + len(self.opens)]
+            thoughts = sample.answer.written.removesuffix(text)
+            cut_text = thoughts + text[: opener_position + len(self.opens)]
         if cut_text is None:
             return Verdict.of(0.0, f"the response has no {self.opens}{self.closes} to be read")
         reasoned = [*context, *policy.encode(cut_text)]

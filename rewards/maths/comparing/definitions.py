@@ -149,13 +149,15 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
         return None
     *heads, value = exact_sides(node)
     if symbols(value):
-        return None
+        return value if all(_same_side(head, value, judge) for head in heads) else None
     # A side with letters cannot be refuted. One such side and a value are an equation to solve; in
     # a longer chain, and beside a matrix or a probability, the value is its result.
     numeric = [head for head in heads if not symbols(head) and head.op != "given"]
     result = len(heads) != 1 or _is_result(heads[0])
     if len(numeric) < len(heads) and not result:
         return None
+    # What is no number and no matrix as it stands (a product with a matrix) cannot be refuted.
+    numeric = [head for head in numeric if is_scalar(head) or head.op in {value.op, *MARKS}]
     return value if all(_same_side(head, value, judge) for head in numeric) else None
 
 
@@ -178,6 +180,8 @@ def _same_side(head: Node, value: Node, judge: Judge) -> bool:
     if head.op not in MARKS and not is_scalar(head):
         head, value = _unmarked(head), _unmarked(value)
     sides = (head, value)
+    if head.op == value.op == "matrix":
+        return head == value
     if not all(is_scalar(side) or side.op in MARKS for side in sides):
         return False
     return same_value(head, value, judge) if MARKS & {head.op, value.op} else judge.equal(*sides)

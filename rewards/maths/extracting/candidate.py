@@ -70,6 +70,8 @@ class Extraction:
     start: int = 0
     end: int = 0
     reason: str = ""
+    comma: bool = False
+    """Whether the words around the answer are of a language that writes decimals with a comma."""
     rivals: tuple[str, ...] = ()
     """Other values claimed in the same breath. The answer counts only if all of these are equal to
     the gold as well, so that listing guesses never pays.

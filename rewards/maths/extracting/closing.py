@@ -8,7 +8,7 @@ import re
 
 from ..reading.vocabulary import words
 from .candidate import Candidate, CandidateKind
-from .sentence import DENIAL, UNSURE, closing_sentence, denied, labels, unanswered
+from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, labels, unanswered
 from .spoken import cleaned, spoken
 from .surface import crossed_out, without_decoration
 
@@ -42,9 +42,12 @@ _ALONE = re.compile(r"[^\d]*?(\d+)\W*")
 def whole(body: str) -> Candidate | None:
     """Return a short response that is not prose as a candidate, else None."""
     stripped = body.strip()
-    if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)) or _is_prose(stripped):
+    if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
         return None
-    start = body.find(stripped)
+    stripped = _one_value(stripped)
+    if _is_prose(stripped) or _CONTINUED.search(stripped):
+        return None
+    start = body.rfind(stripped)
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
     if text.startswith("_") and text.endswith("_"):
         text = text.strip("_")
@@ -61,6 +64,44 @@ def whole(body: str) -> Candidate | None:
     start += max(0, stripped.find(text))
     end = start + len(text)
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
+
+
+_EXPLAINS = re.compile(
+    r"\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work|steps?|why"
+    r"|check|explication|begründung|explicación|объяснение|解析|理由|说明)\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+_CONTINUED = re.compile(r"\\\\\s*&\s*=|\w\s*\\begin\{align")
+"""Rows of a calculation, of which the last is the value."""
+_PART = re.compile(r"\W*[a-h1-9]\)")
+_ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
+
+
+def _one_value(text: str) -> str:
+    """Return the line of a short response that is its value: the last, or the one before an
+    explanation. Lines that belong together stay one text.
+    """
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if len(lines) < 2:
+        return text
+    for place, line in enumerate(lines):
+        if place and _EXPLAINS.fullmatch(line):
+            del lines[place:]
+            break
+    names = [match[1] if (match := _ASSIGNS.fullmatch(line)) else "" for line in lines]
+    together = (
+        all(_PART.match(line) for line in lines)
+        or ("" not in names and len(set(names)) == len(lines))
+        or any(
+            line.count("{") != line.count("}")
+            or line.endswith((",", "\\\\", "and", "or", "$$"))
+            or line in {"\\[", "\\]"}
+            for line in lines
+        )
+    )
+    if len(lines) > 1 and (together or any(map(_is_prose, lines))):
+        return text
+    return lines[-1] if _HOLDS_ANSWER.search(lines[-1]) else text
 
 
 # `None of these`, `possible: A or C`: such a response picks no single letter.
@@ -129,7 +170,7 @@ def _is_prose(text: str) -> bool:
             has_answer
             and any(word.lower() in _NARRATIVE for word in re.findall(r"[A-Za-z]+", bare))
         )
-        or (len(unknown_words) > 2 and "$" in text)
+        or (len(unknown_words) > 2 and ("$" in text or CALCULATED.search(text) is not None))
         or (len(unknown_words) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
         or (len(unknown_words) > 0 and _OPENED.search(text) is not None)
     )
@@ -180,7 +221,7 @@ _CONCLUDED = re.compile(
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
 )
-_EMPHASIS = re.compile(r"(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1")
+_EMPHASIS = re.compile(r"(?!\*\})(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1")
 
 
 def picked(body: str) -> Candidate | None:

@@ -21,8 +21,9 @@ _SEPARATOR = re.compile(
 )  # fmt: skip
 _DECORATION = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|[lL]arge|LARGE|[hH]uge|bf|it|blacksquare|square|Box|qed|checkmark"
-    r"|mathbf|boldsymbol|bm|underline|overline|mathrm|text(?:bf|it)?"
+    r"|Theta|Omega|mathcal\s*\{O\}|mathbf|boldsymbol|bm|underline|overline|mathrm|text(?:bf|it)?"
     r"|(?:text)?color\s*\{[^{}]*\}|[,;:! ])(?![A-Za-z])"
+    r"|(?<![A-Za-z])O(?=\s*(?:\\left)?\()"
 )  # fmt: skip
 _ALONE = re.compile(r"[\s{}()\[\]*_~.!'\"`#]*")
 _SIMPLE = re.compile(r"[\w.\s]+|\\[A-Za-z]+(?:\{[^{}]*\})*|\([^()]*\)")

@@ -9,6 +9,7 @@ import re
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
 from .sentence import (
+    CALCULATED,
     NUMBER,
     POINT,
     closing_sentence,
@@ -72,6 +73,8 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     # supposed.
     while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
         numbers.pop()
+    if result := CALCULATED.search(body, start, end):
+        return _expression(body, *result.span("value"))
     if not numbers:
         return None
     closing = [number for number in numbers if number.start() >= start]
@@ -154,7 +157,7 @@ _UNIT = re.compile(
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
-_NAME = re.compile(r"\s*([A-Za-z](?:_\{?\w\}?)?)\s*=")
+_LETTER = re.compile(r"\s*\\?[A-Za-z]+\s*")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:
@@ -168,22 +171,62 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
         return None
     sentence_start = closing_sentence(tail)[0]
     closing = [span for span in spans if span[0] >= sentence_start]
-    free = [span for span in closing if not governed(tail, sentence_start, *span)]
+    free = [
+        span
+        for span in closing
+        if not governed(tail, sentence_start, *span) and not _LETTER.fullmatch(tail, *span)
+    ]
     # Formulas of the closing sentence that are beside its point are passed over, if it has another.
     while free and spans[-1] is not free[-1]:
         spans.pop()
     last = spans.pop()
     start = last[0]
     while spans and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
-        names = [_NAME.match(tail, *span) for span in (spans[-1], last)]
-        if len({name[1] if name else "" for name in names}) > 1:
+        if len({tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last)}) > 1:
             break
         start = spans.pop()[0]
     return start, last[1]
 
 
+# The last row of an aligned environment, without the relation that continues the row above.
+_ROWS = re.compile(r"\\end\{(?:align|gather|split|eqnarray|multline)(?:ed|at)?\*?\}")
+_ROW_ENDS = re.compile(
+    r"(?P<begin>\\begin\{[a-z]+\*?\})|(?P<end>\\end\{[a-z]+\*?\})|\\\\(?:\[[^\]]*\])?|\\cr\b"
+    r"|\\(?:Rightarrow|implies)\b"
+)
+# `$350 and sold for $400`: amounts of money with words between them.
+_MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
+_IMPLIES = re.compile(
+    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+\s*$)"
+)
+_CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
+
+
+def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span of the last row of the aligned environment that ends a formula, or the span
+    of the formula.
+    """
+    rows = list(_ROWS.finditer(tail, start, end))
+    if not rows and (implied := list(_IMPLIES.finditer(tail, start, end))):
+        return implied[-1].end(), end
+    if not rows or tail[rows[-1].end() : end].strip(" .\n$"):
+        return start, end
+    inner = len(tail[: rows[-1].start()].rstrip(" \n.,\\&"))
+    depth = 0
+    for row_end in reversed(list(_ROW_ENDS.finditer(tail, start, inner))):
+        depth += (row_end["end"] is not None) - (row_end["begin"] is not None)
+        if depth < 0 or (depth == 0 and not row_end["begin"]):
+            start = row_end.end()
+            break
+    continued = _CONTINUES.match(tail, start, inner)
+    return (continued.end() if continued else start), inner
+
+
 def _formulas(tail: str) -> list[tuple[int, int]]:
     """Return the spans inside the last few formulas with the latest kind of delimiter, in order."""
+    rows = list(_ROWS.finditer(tail))
+    if rows and not re.search(r"(?<!\\)\$|\\[\])]", tail[rows[-1].end() :]):
+        return [_last_row(tail, 0, rows[-1].end())]
     closer_positions = {closer: tail.rfind(closer) for closer in ("\\)", "\\]")}
     dollars = [match for match in _DOLLARS.finditer(tail) if match[0][0] == "$"]
     if dollars and dollars[-1].start() > max(closer_positions.values()):
@@ -200,4 +243,8 @@ def _formulas(tail: str) -> list[tuple[int, int]]:
         while end >= 0 and len(spans) < 8 and (start := tail.rfind(opener, 0, end)) >= 0:
             spans.insert(0, (start + 2, end))
             end = tail.rfind(closer, 0, start)
-    return [(start, end) for start, end in spans[-8:] if tail[start:end].strip()]
+    return [
+        _last_row(tail, start, end)
+        for start, end in spans[-8:]
+        if tail[start:end].strip() and not _MONEY.match(tail, start, end)
+    ]

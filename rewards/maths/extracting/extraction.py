@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from ludus.messages import assistant
+from ludus.thoughts import AUTO, apart
+
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import last_expression
 from .marks import all_boxes, joined
-from .reasoning import THINKING, Thinking, this_turn, visible
+from .phrases import COMMA_WORDS
 from .sentence import DENIAL, without_checks
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
-
-__all__ = ["RANKING", "THINKING", "Ranked", "Thinking", "extract", "survey", "visible"]
-
 
 Finder = Callable[[str, Statements], Candidate | None]
 
@@ -97,29 +97,50 @@ class Ranked(NamedTuple):
     fate: str
 
 
+_TURN_ENDS = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|endoftext|>",
+    "</s>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<|return|>",
+)
+
+
+def thoughts_end(response: str, thinking: str = AUTO) -> int:
+    """Return the position in a response where its thoughts end and what was said begins."""
+    return len(response) - len(apart(assistant(response), thinking).text)
+
+
+def _this_turn(body: str) -> str:
+    """Return the text up to the end of the model's own turn."""
+    for mark in _TURN_ENDS if "<" in body else ():
+        place = body.find(mark)
+        if place > 0 and body[:place].strip():
+            body = body[:place]
+    return body
+
+
 def extract(
-    response: str, *, thinking: str = "auto", truncated: bool = False, several: bool = False
+    response: str, *, thinking: str = AUTO, truncated: bool = False, several: bool = False
 ) -> Extraction:
     r"""Extract the answer of a response.
 
     Args:
         response: what the policy wrote.
-        thinking: "auto", "none" or a key of THINKING.
+        thinking: the marks around thoughts; see `ludus.thoughts`.
         truncated: the response was cut off, so that only a finished statement counts.
         several: the gold has several boxes, so that all boxes of the response are the answer.
 
     >>> extract(r"so $x$ is \\boxed{\\frac{1}{2}}.").text
     '\\\\frac{1}{2}'
     """
-    visible_part = visible(response, thinking)
-    if visible_part is None:
-        return Extraction(
-            None, "thinking", reason="the reasoning is never closed, so that no answer follows"
-        )
-    offset, body = visible_part
-    body = surface(this_turn(body))
+    offset = thoughts_end(response, thinking)
+    body = surface(_this_turn(response[offset:]))
     if not body.strip():
-        reason = "nothing follows the reasoning" if offset else "the response is empty"
+        reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason=reason)
     statements = Statements(body, truncated=truncated)
     if statements.last is not None:
@@ -194,19 +215,17 @@ def _extraction(
         return Extraction(
             None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
         )
-    return Extraction(text, rule, start, end, rivals=tuple(rivals))
+    comma = len(COMMA_WORDS.findall(body, max(0, winner.start - 400))) > 1
+    return Extraction(text, rule, start, end, comma=comma, rivals=tuple(rivals))
 
 
-def survey(response: str, *, thinking: str = "auto", truncated: bool = False) -> list[Ranked]:
+def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> list[Ranked]:
     """Return every candidate with rank and fate in text order, for explanations.
 
     `start` is an offset in the response; the other places stay offsets in the searched text.
     """
-    visible_part = visible(response, thinking)
-    if visible_part is None:
-        return []
-    offset, body = visible_part
-    body = surface(this_turn(body))
+    offset = thoughts_end(response, thinking)
+    body = surface(_this_turn(response[offset:]))
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)

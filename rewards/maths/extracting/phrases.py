@@ -177,6 +177,12 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
     ),
 )  # fmt: skip
 
+COMMA_WORDS = re.compile(
+    r"\b(?:la|le|les|est|donc|réponse|der|die|das|ist|also|antwort|el|los|es|por|respuesta|resposta"
+    r"|é|portanto|il|è|quindi|risposta|ответ|равен|равно|это|следовательно|получаем)\b",
+    re.IGNORECASE,
+)
+"""Frequent words of languages that write decimals with a comma."""
 DETERMINERS = re.compile(
     r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
     r"|desired|true"
@@ -326,6 +332,7 @@ STANCES = (
             r"|\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
             r"(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta|ответ)"
             r"(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
+            r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$"
             r"|如果答案[是为]\W*$|若答案[是为]\W*$"
         ),
     ),

@@ -17,7 +17,10 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 # `so 5`, `thus, 5`: a link word left over from the sentence.
-_LINK = re.compile(r"^[\s*]*(?:so|thus|hence|therefore|then)(?:,\s*|\s+)(?=\S)", re.IGNORECASE)
+_LINK = re.compile(
+    r"^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)",
+    re.IGNORECASE,
+)
 _CLOSING = re.compile(
     r"(?:\\text\s*+\{\s*+)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
     r"(?:answer|solution|result)\s*[.}]*\s*$",

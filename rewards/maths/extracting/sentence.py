@@ -11,9 +11,15 @@ from .phrases import DENIED_BY_VERB, VERIFIES
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+)*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+|['’]\d{3})*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
     r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
+CALCULATED = re.compile(
+    r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?\d[\d,.]*(?:/\d+)?%?)(?<![.,])"
+    r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?)\b.*\d))",
+    re.DOTALL,
+)
+"""The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
 POINT = re.compile(r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]")
 UNSURE = re.compile(
     r"\b(?:either|maybe|perhaps|possibly|might|could be|whether|not sure|unsure|between|depends"
@@ -24,7 +30,8 @@ UNSURE = re.compile(
 GIVEN_UP = re.compile(
     r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
     r" (?:tell|say|determine|decide|solve|find|answer|finish|be (?:determined|decided|found))"
-    r"|no idea|stuck|g[ai]ve up|ran out|impossible to (?:say|tell)|mentions?|cases to (?:consider"
+    r"|no idea|stuck|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
+    r"|cases to (?:consider"
     r"|check)"
     r"|(?:many|some|most) (?:people|students)|guessed?)\b|\bwould be\b.*\bif\b",
     re.IGNORECASE,
@@ -64,7 +71,8 @@ _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:which(?!\s+(?:comes|gives|makes|equals|totals|amounts|adds|means|leaves|yields))|where"
+    r"\b(?:which(?!\s+(?:comes|gives|makes|equals|totals|amounts|adds|means|leaves|yields|implies"
+    r"|simplifies|reduces|evaluates|forces))|where"
     r"|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
     r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the)\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
@@ -126,6 +134,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response stops before its answer"
     elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
         reason = "the response gives up"
+    elif CALCULATED.search(sentence):
+        pass
     elif UNSURE.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) > 1:
         reason = "the closing sentence leaves several values open"
     return (

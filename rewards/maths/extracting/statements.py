@@ -100,6 +100,8 @@ class Statements:
             for announcement in announcements
             if not announcement.ignored and announcement.kind is CandidateKind.ANNOUNCED
         ]
+        refused = {squeeze(seen.text) for seen in self.seen if seen.kind in MARKS and seen.ignored}
+        claims = [claim for claim in claims if squeeze(claim.text) not in refused]
         if mark is not None:
             claims = [claim for claim in claims if _displaces(mark, claim, self.body)]
         if not claims:
@@ -130,6 +132,7 @@ class Statements:
             or (
                 announcement.kind is CandidateKind.ANNOUNCED
                 and not announcement.ignored
+                and not _COMMENT.match(announcement.text)
                 and announcement.end < full
             )
         ]

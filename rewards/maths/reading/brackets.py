@@ -20,7 +20,7 @@ def items_inside(parser: Parser, *, bar_ends: bool = False) -> list[Node]:
     outer_bar_ends, parser.bar_ends = parser.bar_ends, bar_ends
     items = [parser.inside()]
     while parser.accept("sep"):
-        if parser.here.kind in {"close", "dots"}:
+        if parser.here.kind == "close":
             break
         items.append(parser.inside())
     parser.bar_ends = outer_bar_ends
@@ -105,8 +105,6 @@ def _braces(parser: Parser) -> Node:
         node = Node("such", (items[0], parser.deeper(condition)))
     else:
         node = Node("set", tuple(items))
-    if parser.here.kind == "dots":
-        raise Unreadable("a set with dots")
     parser.expect("close")
     return node
 

@@ -93,6 +93,12 @@ def negation(parser: Parser) -> Node:
     return call(parser.take().value, parser.expression(LAND))
 
 
+def omission(parser: Parser) -> Node:
+    r"""Read dots in the place of a value: `1, 4, 9, \ldots`."""
+    parser.take()
+    return nodes.sym("ldots")
+
+
 def tilde(parser: Parser) -> Node:
     r"""Read `\sim p` as a negation, where no value stands on the left."""
     if parser.here.value != "sim":

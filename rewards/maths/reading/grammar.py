@@ -40,6 +40,7 @@ GRAMMAR = Grammar(
         "-": operators.signed,
         "pm": operators.plus_minus,
         "not": claims.negation,
+        "dots": claims.omission,
         "rel": claims.tilde,
     },
     infix={

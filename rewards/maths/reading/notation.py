@@ -171,6 +171,8 @@ def strip_delimiters(text: str) -> str:
         text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
         if "quad" in text:
             text = _GLUED.sub(" ", text)
+    if "&" in text and "\\begin" not in text:  # a row of `align`
+        text = text.replace("\\&", " ").replace("&", " ")
     if "~" in text:
         text = _NEGATED.sub(r"\\neg ", text)
     if "**" in text:

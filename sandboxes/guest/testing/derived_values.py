@@ -49,8 +49,8 @@ class Derived:
         if not isinstance(self, _MUTABLE):
             return getattr(self.ludus_handle_, name)
         if is_changed(self):
-            raise line_of(self.ludus_handle_).cannot_judge(
-                "change data that belongs to an object of the solution"
+            raise line_of(self.ludus_handle_).fail(
+                "the tests change data that belongs to an object of the solution"
             )
         value = getattr(self.ludus_handle_, name)
         return _refreshing(self, value) if isinstance(value, Handle) else value
@@ -146,6 +146,13 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result
 
         return ask
+    if name == "__missing__":
+
+        def missing(self: Derived, key: object) -> object:
+            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
+            return line.ask("operate", "getitem", (token, key))
+
+        return missing
     inherited: Any = getattr(base, name, None)
 
     def plain(self: Derived, *operands: object, **keywords: object) -> object:

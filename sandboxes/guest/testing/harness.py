@@ -14,7 +14,7 @@ from types import CodeType, ModuleType
 from ..run import one_core
 from . import failures, peer, proxies, scopes, value_wire
 from .idiom_words import WORDS
-from .proxies import ClassHandle, FunctionHandle, Handle, MisplacedClass, NamedClass
+from .proxies import FunctionHandle, Handle, MisplacedClass, NamedClass
 from .scopes import ALIASES, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, without_solution
 
@@ -25,7 +25,7 @@ PLAIN = "_ludus_plain"
 
 _DETAIL_LETTERS = 300
 
-_STATEMENTS = ("class ", "with ", "match ", "except ")
+_STATEMENTS = ("class ", "with ", "match ", "except ", "async def ")
 """Statements in which tests may use the solution in ways that cannot be judged."""
 
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
@@ -152,7 +152,8 @@ class TestHarness(TestsLine):
         self.begin(job, words)
         sources: list[str] = job["tests"]  # type: ignore[assignment]
         entry_point = str(job.get("entry_point", ""))
-        loaded, bound = scopes.global_names(sources)
+        with without_solution():
+            loaded, bound = scopes.global_names(sources)
         from_module = str(job.get("module", "solution"))
         if from_module in words:
             bound -= scopes.imported_from(from_module, self.trees())
@@ -184,9 +185,10 @@ class TestHarness(TestsLine):
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution defines no function {entry_point!r}"
-        has_classes = any(isinstance(handle, ClassHandle) for handle in self._handles.values())
         asks_for_types = any(map(_IS.search, sources))
-        if not (has_classes or asks_for_types):
+        if not asks_for_types and not any(
+            isinstance(one, NamedClass) for one in self._handles.values()
+        ):
             return tests
         # Where objects or classes under test are meant, the tests are compiled again with marks.
         from . import rewriting
@@ -290,7 +292,7 @@ class TestHarness(TestsLine):
             if category == "function":
                 handle: Handle = FunctionHandle(self, token, name)
             elif in_capitals or name in self.interface.classes:
-                handle = NamedClass(self, token)
+                handle = NamedClass(self, token, name)
                 if name in self.interface.classes:
                     proxies.adopt(handle)
             else:

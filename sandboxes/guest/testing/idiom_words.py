@@ -25,6 +25,6 @@ WORDS = frozenset(
     doctest testmod signal alarm pandas pd DataFrame Series
     append appendleft extend update insert setdefault sort reverse clear popitem popleft remove
     discard Mock MagicMock AsyncMock exception value
-    StringIO BytesIO ExceptionGroup BaseExceptionGroup setrecursionlimit
+    StringIO BytesIO issubclass ExceptionGroup BaseExceptionGroup setrecursionlimit
     """.split()  # noqa: SIM905 - a list literal would take a line a name
 )

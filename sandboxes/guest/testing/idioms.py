@@ -129,6 +129,8 @@ def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
     if interface.compares_objects:
         return "compare objects by the solution's own __eq__ or `<`"
+    if name := interface.judges_by_equality():
+        return f"compare a result with an object that the solution's {name} makes"
     if kind := interface.own_argument():
         return f"pass a {kind} of their own to the solution"
     for name in sorted(interface.names):
@@ -155,7 +157,12 @@ class _Reader:
         if isinstance(node, ast.Attribute):
             return self._of_attribute(node) or self._of_mock(node)
         if isinstance(node, ast.Call):
-            return self._of_patch(node) or self._of_change(node.func) or self._of_error(node.func)
+            return (
+                self._of_patch(node)
+                or self._of_class(node)
+                or self._of_change(node.func)
+                or self._of_error(node.func)
+            )
         if isinstance(node, ast.ExceptHandler) and node.name:
             self._errors.add(node.name)
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -170,6 +177,13 @@ class _Reader:
         if isinstance(node, ast.MatchClass) and self._interface.free(node.cls):
             return "match patterns of the solution's classes"
         return "use groups of exceptions" if isinstance(node, ast.TryStar) else ""
+
+    def _of_class(self, call: ast.Call) -> str:
+        """Find a look at the bases of a class that the solution returns, which is only a token."""
+        is_asked = isinstance(call.func, ast.Name) and call.func.id == "issubclass"
+        if is_asked and call.args and isinstance(call.args[0], ast.Call):
+            return "look into the bases of a class that the solution returns"
+        return ""
 
     def _of_change(self, function: ast.expr) -> str:
         """Find a change of data reached through an object: the data is a copy, and the change is

@@ -18,10 +18,6 @@ from collections.abc import Container, Iterable, Mapping
 from .names import NamesOfTests, last_name
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
 
-_CATCHING = (
-    "raises", "assertRaises", "assertRaisesRegex", "isinstance", "issubclass", "assertIsInstance",
-    "suppress",
-)  # fmt: skip
 _LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
 _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
 """Syntax that takes a value as a truth value."""
@@ -58,7 +54,7 @@ class Interface(NamesOfTests):
         """Attributes of the solution's objects that the tests may use."""
         self.data_methods: set[str] = set()
         """Methods that plain values have too, and that objects under test answer with data."""
-        self._shown: set[str] = set()
+        self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
@@ -68,7 +64,7 @@ class Interface(NamesOfTests):
 
     def is_object(self, node: ast.expr) -> bool:
         """Return whether an expression is sure to be an object of a class or maker under test."""
-        return self.origin(node) in self._shown
+        return self.origin(node) in self.shown
 
     # --- what it is used for --------------------------------------------------
 
@@ -98,11 +94,11 @@ class Interface(NamesOfTests):
         shown_objects = self.names & objects
         self.makers |= shown_objects
         self.classes |= shown_objects
-        self._shown = shown_objects | self.makers
+        self.shown = shown_objects | self.makers
         undecided = self.names - objects - self._compared() - {self._function}
         self.classes |= {name for name in undecided if name[:1].isupper()}
         self.attributes |= everywhere - plain
-        for name in self._shown:
+        for name in self.shown:
             self.attributes |= uses.get(name, set())
         for node in self.nodes:
             if isinstance(node, ast.Attribute) and self._gives_data(node):
@@ -203,6 +199,18 @@ class Interface(NamesOfTests):
         """Whether the tests are sure to compare or to look up objects under test."""
         return any(map(self._compares, self.nodes))
 
+    def judges_by_equality(self) -> str:
+        """Return a CapWords name whose result the tests compare with the result of another name of
+        the solution, as in `f(1) == P(1)`; else "".
+        """
+        for node in self.nodes:
+            if isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+                origins = {self.origin(side) for side in (node.left, *node.comparators)} - {""}
+                capitals = sorted(name for name in origins if name[:1].isupper())
+                if len(origins) > 1 and capitals:
+                    return capitals[0]
+        return ""
+
     @property
     def drives_generators(self) -> bool:
         """Whether the tests may act on generators, or use the value that a generator returns."""
@@ -225,18 +233,24 @@ class Interface(NamesOfTests):
         return looks and any(map(self.means_objects, node.args))
 
     def own_argument(self) -> str:
-        """Return a class of the tests of which they pass an object to the solution, or ""."""
+        """Return a class or coroutine function of the tests of which they pass an object to the
+        solution, or "".
+        """
         own = {
             node.name: node
             for node in self.nodes
-            if isinstance(node, ast.ClassDef) and not _crosses(node)
+            if isinstance(node, ast.AsyncFunctionDef)
+            or (isinstance(node, ast.ClassDef) and not _crosses(node))
         }
+        coroutines = {name for name, node in own.items() if isinstance(node, ast.AsyncFunctionDef)}
         for node in self.nodes:
             if isinstance(node, ast.Call) and (
                 self.free(node.func)
                 or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
             ):
                 for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                    if isinstance(argument, ast.Name) and argument.id in coroutines:
+                        return argument.id
                     if kind := self._own_kind(argument, own.keys()):
                         return kind
         return ""
@@ -252,27 +266,6 @@ class Interface(NamesOfTests):
         elif isinstance(node, ast.Name) and depth:
             nodes = self.given(node.id)
         return next(filter(None, (self._own_kind(part, own, depth - 1) for part in nodes)), "")
-
-    # --- exceptions -----------------------------------------------------------
-
-    def is_exception(self, name: str) -> bool:
-        """Return whether the tests use a name as an exception, or the name ends like that of an
-        exception.
-        """
-        if name.endswith(("Error", "Exception", "Warning")):
-            return True
-        for node in self.nodes:
-            kinds: list[ast.expr | None] = []
-            if isinstance(node, ast.ExceptHandler):
-                kinds = [node.type]
-            elif isinstance(node, ast.Raise):
-                kinds = [node.exc.func if isinstance(node.exc, ast.Call) else node.exc]
-            elif isinstance(node, ast.Call) and last_name(node.func) in _CATCHING:
-                kinds = [*node.args]
-            flat = [part for kind in kinds if kind for part in ast.walk(kind)]
-            if any(isinstance(part, ast.expr) and self.free(part) == name for part in flat):
-                return True
-        return False
 
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""

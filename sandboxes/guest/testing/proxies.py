@@ -9,10 +9,13 @@ and all of these on any other object, would let the solution decide the test, so
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from opcode import opmap
 from typing import Any, Protocol
 
 from . import derived, value_wire
+from .plain_attributes import READING_METHODS
 
 
 class SolutionLine(Protocol):
@@ -32,22 +35,15 @@ class SolutionLine(Protocol):
         """Return the error of a failed test: an object crossed where a value was meant."""
         ...
 
-    def reads_plain_data(self, name: str) -> bool:
-        """Return whether an attribute is a method of plain data that only reads."""
+    def meant(self, result: object, name: str) -> object:
+        """Return the proxy of what a call by name has made, if the tests use that as an object."""
         ...
 
-    def compares_objects(self) -> bool:
-        """Return whether the tests' syntax shows a comparison of objects under test."""
-        ...
-
-    def cannot_judge(self, idiom: str) -> BaseException:
-        """Return the error of unusable tests, which ask the solution itself whether the solution is
-        right.
-        """
+    def fail(self, reason: str) -> BaseException:
+        """Return the error of a failed test that cannot be judged."""
         ...
 
 
-OWN_EQUALITY = "compare objects by the solution's own __eq__"
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
 
@@ -78,7 +74,7 @@ class Handle:
         if name.startswith("__") and name.endswith("__"):
             # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
             raise AttributeError(name)
-        if is_known(self) and line_of(self).reads_plain_data(name):
+        if is_known(self) and name in READING_METHODS:
             plain = as_plain(self, name)
             if hasattr(plain, name):
                 return getattr(plain, name)
@@ -103,6 +99,8 @@ class Handle:
     def __contains__(self, item: object) -> bool:
         if not is_known(self):
             raise line_of(self).refuse(token_of(self), "in")
+        if isinstance(self, MeantHandle):
+            return bool(_exactly(bool, self, "contains", item))
         return any(item is other or item == other for other in self)
 
     def __enter__(self) -> object:
@@ -123,32 +121,29 @@ class Handle:
         return bool(_exactly(bool, self, "truth"))
 
     def __eq__(self, other: object) -> bool:
-        if self is other or other is None:
-            return self is other
-        if not isinstance(other, Handle):
-            if is_known(self) and not has_own(self, "__eq__"):
-                return False
-            if (plain := as_plain(self, "__eq__")) is not None:
-                return bool(plain == other)
-            raise line_of(self).refuse(token_of(self), "==")
-        if not (has_own(self, "__eq__") or has_own(other, "__eq__")):
+        if is_same(self, other) or other is None:
+            return other is not None
+        handles = [side for side in (self, other) if isinstance(side, Handle)]
+        own = any(has_own(handle, "__eq__") for handle in handles)
+        if not own and (len(handles) == 2 or is_known(self)):
             return False
-        if is_known(self) and is_known(other) and line_of(self).compares_objects():
-            raise line_of(self).cannot_judge(OWN_EQUALITY)
+        plain = as_plain(self, "__eq__")
+        if plain is not None and isinstance(other, Handle):
+            other = as_plain(other, "__eq__")
+        if plain is not None and other is not None:
+            return bool(plain == other)
         raise line_of(self).refuse(token_of(self), "==")
 
     def __hash__(self) -> int:
         if is_function(self):
-            return id(self)
+            return hash(token_of(self))
         if (plain := as_plain(self, "__hash__")) is not None:
             return hash(plain)
         if not is_known(self):
             raise line_of(self).refuse(token_of(self), "hash()")
         if has_own(self, "__hash__") or has_own(self, "__eq__"):
-            if not line_of(self).compares_objects():
-                raise line_of(self).refuse(token_of(self), "hash()")
-            raise line_of(self).cannot_judge("look objects up by the solution's own __hash__")
-        return id(self)
+            raise line_of(self).refuse(token_of(self), "hash()")
+        return hash(token_of(self))
 
     def __repr__(self) -> str:
         return str(_exactly(str, self, "repr")) if is_known(self) else "<object of the solution>"
@@ -162,10 +157,10 @@ class Handle:
         return str(_exactly(str, self, "format", form))
 
     def __copy__(self) -> object:
-        return forward("copy", self)
+        return _copied(self, "copy")
 
     def __deepcopy__(self, _: object) -> object:
-        return self if is_function(self) else forward("deepcopy", self)
+        return self if is_function(self) else _copied(self, "deepcopy")
 
     def __radd__(self, other: object) -> object:
         # `sum` begins with 0, which tells the solution nothing of the tests' values.
@@ -212,10 +207,27 @@ def is_called(handle: Handle) -> bool:
     return was_called
 
 
+class MeantHandle(Handle):
+    """A proxy of an object that the tests have just made, by calling a class or maker by name.
+
+    Only such a proxy meets plain data of the tests in an operation: `Vector(1, 2) * 3`, and not
+    `account.balance() - 3`, where an object came in the place of a value. The same object has
+    another proxy where it comes from a method.
+    """
+
+    __slots__ = ()
+
+
+def is_same(left: object, right: object) -> bool:
+    """Return whether both are the same object, or proxies of the same object."""
+    if isinstance(left, Handle) and isinstance(right, Handle):
+        return token_of(left) == token_of(right)
+    return left is right
+
+
 def is_function(handle: object) -> bool:
     """Return whether an object is a function or class that the tests name."""
-    is_known_class = isinstance(handle, ClassHandle) and is_known(handle)
-    return is_known_class or isinstance(handle, FunctionHandle)
+    return isinstance(handle, FunctionHandle)
 
 
 class FunctionHandle(Handle):
@@ -229,7 +241,8 @@ class FunctionHandle(Handle):
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
         name: str = object.__getattribute__(self, "_asked_as")
-        return _call(self, "call", arguments, keywords, source=name)
+        result = _call(self, "call", arguments, keywords, source=name)
+        return line_of(self).meant(result, name)
 
 
 def _call(
@@ -249,20 +262,21 @@ def adopt(handle: Handle) -> None:
     object.__setattr__(handle, "_known", True)
 
 
-class ClassHandle(Handle):
-    """A proxy of a class of the solution; *known* if the class is under test."""
+def _copied(handle: Handle, name: str) -> object:
+    copied = forward(name, handle)
+    return line_of(handle).meant(copied, "") if isinstance(handle, MeantHandle) else copied
 
-    __slots__ = ()
 
-
-class NamedClass(ClassHandle):
-    """A proxy of a class of the solution that the tests name."""
+class NamedClass(FunctionHandle):
+    """A proxy of a class of the solution that the tests name; *known* if it is under test."""
 
     __slots__ = ()
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
         verb = "make" if is_known(self) else "call"
-        result = _call(self, verb, arguments, keywords, source=is_known(self))
+        name: str = object.__getattribute__(self, "_asked_as")
+        made = _call(self, verb, arguments, keywords, source=name)
+        result = line_of(self).meant(made, name)
         if isinstance(result, Handle):
             object.__setattr__(result, "_called", True)
         return result
@@ -284,7 +298,7 @@ def _reflect(name: str) -> property:
     return property(read)
 
 
-for _kind in (Handle, FunctionHandle, ClassHandle, NamedClass, MisplacedClass):
+for _kind in (Handle, MeantHandle, FunctionHandle, NamedClass, MisplacedClass):
     # Without these, the classes of the proxies would answer with attributes of their own.
     for _name in ("__doc__", "__module__", "__annotations__"):
         setattr(_kind, _name, _reflect(_name))
@@ -339,19 +353,14 @@ def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
 
 
 def _pair(name: str, left: object, right: object) -> object:
-    """Apply an operation to objects of the solution alone; the solution sees no value of the
-    tests.
-    """
-    for side in (left, right):
-        if isinstance(side, Handle) and not is_known(side):
-            return operate_on_plain(name, side, (left, right))
-    for side, opposite in ((left, right), (right, left)):
-        if isinstance(side, Handle) and not isinstance(opposite, Handle):
-            return operate_on_plain(name, side, (left, right))
-    return forward(name, left, right)
+    """Apply an operation to objects of the solution, or to one that is meant and plain data."""
+    handles = [side for side in (left, right) if isinstance(side, Handle)]
+    if all(map(is_known, handles)) and (len(handles) == 2 or isinstance(handles[0], MeantHandle)):
+        return forward(name, left, right)
+    return operate_on_plain(name, handles[0], (left, right))
 
 
-SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_COMPARISON = opmap["COMPARE_OP"]
 
 
 def as_plain(handle: Handle, operation: str) -> object | None:
@@ -394,12 +403,26 @@ def _binary(name: str, *, reflected: bool) -> Callable[[Handle, object], object]
     return apply
 
 
-def _ordering(name: str) -> Callable[[Handle, object], bool]:
-    def apply(self: Handle, operand: object) -> bool:
-        pair = _pair(name, self, operand)
-        if type(pair) is not bool:
-            raise line_of(self).refuse(token_of(self), SIGNS[name])
-        return pair
+def _in_place(name: str) -> Callable[[Handle, object], object]:
+    def apply(self: Handle, operand: object) -> object:
+        if not isinstance(self, MeantHandle):
+            return _pair(name, self, operand)
+        result = _pair(f"i{name.rstrip('_')}", self, operand)
+        return self if is_same(self, result) else result
+
+    return apply
+
+
+def _ordering(name: str) -> Callable[[Handle, object], object]:
+    def apply(self: Handle, operand: object) -> object:
+        frame = sys._getframe(1)
+        # A comparison that is written down would be decided by the solution. `sorted` and `max`
+        # only put its objects in order.
+        written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
+        both_known = is_known(self) and isinstance(operand, Handle) and is_known(operand)
+        if written or not both_known:
+            return operate_on_plain(name, self, (self, operand))
+        return _exactly(bool, self, name, operand)
 
     return apply
 
@@ -415,6 +438,8 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
               "xor", "lshift", "rshift", "divmod"):  # fmt: skip
     _bare = _name.rstrip("_")
     setattr(Handle, f"__{_bare}__", _binary(_name, reflected=False))
+    if _name != "divmod":
+        setattr(Handle, f"__i{_bare}__", _in_place(_name))
     if _bare != "add":
         setattr(Handle, f"__r{_bare}__", _binary(_name, reflected=True))
 for _name in ("lt", "le", "gt", "ge"):

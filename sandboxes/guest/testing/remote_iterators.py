@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from . import value_wire
+from .proxies import Handle, SolutionLine
 
 MAX_ITEMS = 1_000_000
 """The most items of an iterator, so that an endless iterator of the solution is stopped."""
 
 
-class IteratorLine(Protocol):
-    """The operations of the connection that iterators use."""
-
-    def ask(self, verb: str, *arguments: object) -> object:
-        """Send a request to the solution; re-raise what the solution raised."""
-        ...
-
-
 class RemoteIterator(Iterator[object]):
-    """An iterator of the solution that is drawn lazily: first a single item, then more at a
-    time.
+    """An iterator of the solution that is drawn lazily: first a single item, then more at a time if
+    nothing but its items is asked for (`prefetch`).
     """
 
-    def __init__(self, line: IteratorLine, token: str) -> None:
-        self._line, self.number = line, int(token[1:])
+    def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
+        self._line, self.number, self._prefetch = line, int(token[1:]), prefetch
         self._items: list[object] = []
         self._more, self._count, self._drawn = True, 1, 0
 
     def __iter__(self) -> Iterator[object]:
         return self
+
+    def __getattr__(self, name: str) -> object:
+        # An open file, for example, is an iterator with methods.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(Handle(self._line, f"h{self.number}"), name)
 
     def __next__(self) -> object:
         if not self._items and self._more:
@@ -40,7 +39,7 @@ class RemoteIterator(Iterator[object]):
             items: list[object] = answer[0]
             self._more = answer[1] is True and bool(items)
             self._drawn += len(items)
-            self._count = min(64, self._count * 2)
+            self._count = min(64, self._count * 2) if self._prefetch else 1
             if self._drawn > MAX_ITEMS:
                 raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
             self._items = items[::-1]
@@ -52,7 +51,7 @@ class RemoteIterator(Iterator[object]):
 class RemoteAsyncIterator:
     """An asynchronous iterator of the solution."""
 
-    def __init__(self, line: IteratorLine, token: str) -> None:
+    def __init__(self, line: SolutionLine, token: str) -> None:
         self._line, self.number, self._drawn = line, int(token[1:]), 0
 
     def __aiter__(self) -> RemoteAsyncIterator:
@@ -69,7 +68,7 @@ class RemoteAsyncIterator:
 
 
 def generate(
-    line: IteratorLine, token: str, *, prefetch: bool
+    line: SolutionLine, token: str, *, prefetch: bool
 ) -> Generator[object, object, object]:
     """Represent a generator of the solution by a generator on this side.
 
@@ -77,7 +76,7 @@ def generate(
     generator.
     """
     if prefetch:
-        yield from RemoteIterator(line, token)
+        yield from RemoteIterator(line, token, prefetch=True)
         return None
     number, sent = int(token[1:]), None
     verb: str = "send"
@@ -96,6 +95,6 @@ def generate(
             sent, verb = error, "throw"
 
 
-async def awaited(line: IteratorLine, token: str) -> object:
+async def awaited(line: SolutionLine, token: str) -> object:
     """Wait for a coroutine of the solution and return the result."""
     return line.ask("await", int(token[1:]))

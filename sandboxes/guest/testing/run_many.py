@@ -63,20 +63,18 @@ def _peak_kib() -> int:
 
 def _traceless(job: Job) -> list[CodeType] | None:
     """Return the compiled tests; None for tests that need a fresh process or are not Python."""
-    import ast  # a large module, which only the children that grade many times load
-
     sources: list[str] = job["tests"]  # type: ignore[assignment]
     try:
-        trees = list(map(ast.parse, sources))
+        tests = [compile(source, "tests", "exec", dont_inherit=True) for source in sources]
         # Functions that nobody may call are checked by `run_tests`.
         may_be_uncalled = any(
             ("def check" in source and "\ncheck(" not in source) or "def test" in source
             for source in sources
         )
-        if job["prelude"] or may_be_uncalled or not leave_no_trace(trees):
+        if job["prelude"] or may_be_uncalled or not leave_no_trace(sources, tests):
             return None
-        return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
-    except (SyntaxError, ValueError, RecursionError):
+        return tests
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

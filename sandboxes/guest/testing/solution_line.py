@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
-from .plain_attributes import READING_METHODS
-from .proxies import ClassHandle, Handle, token_of
+from .proxies import Handle, MeantHandle, token_of
 
 if TYPE_CHECKING:
     import ast
@@ -64,6 +64,47 @@ def without_solution() -> Generator[None]:
 _DEEP_TREES = 50_000
 
 
+def _like(function: object) -> tuple[str, dict[str, object]]:
+    """Return the source of a function with the parameters of a function of the tests, and the
+    defaults it uses. It calls `ludus_call` with the arguments and keywords that it gets.
+    """
+    any_arguments = "lambda *arguments, **keywords: ludus_call(arguments, keywords)"
+    if not isinstance(function, FunctionType):
+        return any_arguments, {}
+    code = function.__code__
+    names, first_keyword = code.co_varnames, code.co_argcount
+    end = first_keyword + code.co_kwonlyargcount
+    positional = function.__defaults__ or ()
+    defaults = dict(zip(names[first_keyword - len(positional) :], positional, strict=False))
+    defaults |= function.__kwdefaults__ or {}
+    if not values.BARE.issuperset(map(type, defaults.values())):
+        return any_arguments, {}  # a default that is sent back would be a copy
+    parameters = [
+        f"{name}=ludus_defaults[{name!r}]" if name in defaults else name for name in names[:end]
+    ]
+    arguments, keywords = (
+        [*names[:first_keyword]],
+        [f"{name}={name}" for name in names[first_keyword:end]],
+    )
+    starred = bool(code.co_flags & _VARARGS)
+    if starred:
+        arguments.append("*" + names[end])
+    if starred or keywords:
+        parameters.insert(first_keyword, "*" + names[end] if starred else "*")
+    if code.co_flags & _VARKEYWORDS:
+        parameters.append("**" + names[end + starred])
+        keywords.append("**" + names[end + starred])
+    if code.co_posonlyargcount:
+        parameters.insert(code.co_posonlyargcount, "/")
+    call = (
+        f"ludus_call(({''.join(part + ', ' for part in arguments)}), dict({', '.join(keywords)}))"
+    )
+    return f"lambda {', '.join(parameters)}: {call}", defaults
+
+
+_VARARGS, _VARKEYWORDS = 4, 8  # of `co_flags`; the module `inspect` is slow to load
+
+
 def _derived(parts: list[object]) -> object:
     from . import derived_values  # imported late: it is seldom needed
 
@@ -89,6 +130,7 @@ class TestsLine:
     def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []
         self._handles: dict[str, object] = {}
+        self._meant: dict[str, MeantHandle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
         self.line = peer.Peer(
             descriptor, self._serve, self._name, self._find, returns_changes=False
@@ -110,7 +152,7 @@ class TestsLine:
         self.line.close()
         values.forget()
         failures.own_names = {}
-        for table in (self.names, self._handles, self._exceptions):
+        for table in (self.names, self._handles, self._meant, self._exceptions):
             table.clear()
 
     # --- asking -----------------------------------------------------------------
@@ -167,33 +209,33 @@ class TestsLine:
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
-        if not self._wrong:
-            kind = self.ask("kind", token)
-            kind_name = "".join(filter(str.isprintable, str(kind)[:_KIND_LETTERS]))
-            self._wrong = (
-                f"an object of the solution's type {kind_name} came where plain data are expected: "
-                f"`{use}` of it would be the solution's to decide"
-            )
-        return ObjectRefused(self._wrong)
+        kind = "" if self._wrong else self.ask("kind", token)
+        kind_name = "".join(filter(str.isprintable, str(kind)[:_KIND_LETTERS]))
+        return self.fail(
+            f"an object of the solution's type {kind_name} came where plain data are expected: "
+            f"`{use}` of it would be the solution's to decide"
+        )
 
-    def reads_plain_data(self, name: str) -> bool:
-        """Return whether an attribute is a method of plain data that only reads."""
-        return name in READING_METHODS
+    def meant(self, result: object, name: str) -> object:
+        """Return the proxy of what a call by name has made, if the tests use that as an object.
 
-    def compares_objects(self) -> bool:
-        """Return whether the tests' syntax shows a comparison of objects under test."""
-        return self.interface.compares_objects
+        `name`: what was called; empty for a copy of such an object.
+        """
+        if not isinstance(result, Handle) or (name and name not in self.interface.shown):
+            return result
+        token = token_of(result)
+        if token not in self._meant:
+            self._meant[token] = MeantHandle(self, token)
+            proxies.adopt(self._meant[token])
+        return self._meant[token]
 
-    def cannot_judge(self, idiom: str) -> BaseException:
-        """Note that the test has failed: it asks the solution itself whether the solution is right.
+    def fail(self, reason: str) -> BaseException:
+        """Note that the test has failed, because it cannot be judged.
 
         What cannot be judged is a property of the task. It is settled by the tests' syntax
         (`idioms`) or by the reference solution; here it is too late for an excuse.
         """
-        self._wrong = self._wrong or (
-            f"the tests cannot judge this solution: they {idiom}. With a `reference`, such a task "
-            "is refused when it is loaded"
-        )
+        self._wrong = self._wrong or reason
         return ObjectRefused(self._wrong)
 
     def problem(self) -> str:
@@ -237,7 +279,8 @@ class TestsLine:
         if verb == "next" and isinstance(target, Iterator):
             return (next(target),)
         if verb == "about":
-            return str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
+            name, text = str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
+            return name, text, *_like(target)
         if verb == "callback" and callable(target) and not isinstance(target, Iterator):
             positional, keywords = arguments[1:]
             return target(*positional, **keywords)  # type: ignore[misc,arg-type]
@@ -255,7 +298,7 @@ class TestsLine:
         readable = hasattr(item, "read") or hasattr(item, "fileno")
         crosses = callable(item) or (isinstance(item, Iterator) and not readable)
         if not crosses or isinstance(item, type):
-            raise self.cannot_judge(f"pass a {type(item).__name__} of their own to the solution")
+            raise self.fail(f"the tests pass a {type(item).__name__} of their own to the solution")
         number = next((n for n, callback in enumerate(self._callbacks) if callback is item), None)
         if number is None:
             number = len(self._callbacks)
@@ -278,19 +321,16 @@ class TestsLine:
             prefetch = not self.interface.drives_generators
             existing = remote_iterators.generate(self, token, prefetch=prefetch)
             self._handles[token] = existing
+        elif existing is None and token[0] == "j":
+            prefetch = not self.interface.attributes
+            existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
+            self._handles[token] = existing
         elif existing is None:
-            kinds: dict[str, Any] = {
-                "h": Handle, "f": ClassHandle, "j": remote_iterators.RemoteIterator,
-                "y": remote_iterators.RemoteAsyncIterator,
-            }  # fmt: skip
-            existing = self._handles[token] = kinds[token[0]](self, token)
+            kind: Any = remote_iterators.RemoteAsyncIterator if token[0] == "y" else Handle
+            existing = self._handles[token] = kind(self, token)
         if token[0] == "h" and self._source is not False:
-            source = self._source
-            if (
-                source is True
-                or source in self.interface.makers
-                or source in self.interface.classes
-            ):
+            source, interface = self._source, self.interface
+            if source is True or source in interface.makers or source in interface.classes:
                 proxies.adopt(existing)  # type: ignore[arg-type]
         return existing
 

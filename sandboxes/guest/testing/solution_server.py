@@ -112,11 +112,12 @@ class SolutionServer:
         if number in self._callbacks:
             return self._callbacks[number]
 
-        def callback(*arguments: object, **keywords: object) -> object:
+        def call(arguments: tuple[object, ...], keywords: dict[str, object]) -> object:
             return self._ask("callback", number, arguments, keywords)
 
         details: Any = self._ask("about", number)
-        name, text = details
+        name, text, source, defaults = details
+        callback = eval(source, {"ludus_call": call, "ludus_defaults": defaults})
         callback.__name__ = callback.__qualname__ = str(name)
         callback.__doc__ = text
         self._callbacks[number] = callback

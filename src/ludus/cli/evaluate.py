@@ -31,6 +31,7 @@ from ludus.agent import (
 from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.episodes import line_of
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
+from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
 from ludus.agent.images import refuse_unseen
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
@@ -162,6 +163,10 @@ class EvalOptions:
     """
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """The address of the model's server, up to and with /v1."""
+    agent: str = ""
+    """An agent that plays with a local model (--policy local): a command or a function, as in
+    'python agent.py' or agent.py:run; see docs/agents.md.
+    """
     model: str = ""
     """The name of the model on its server; with --policy local its folder, checkpoint, .gguf file,
     or the name of a released model.
@@ -283,6 +288,9 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
                     return model
                 return expert(session) if options.policy == "expert" else RandomPolicy()
 
+            maker = None
+            if options.agent:
+                maker = await servers.enter_async_context(_agent(options, model))
             return await evaluate(
                 open_with_tools,
                 policy_for,
@@ -294,9 +302,24 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
                 limits=EpisodeLimits(
                     max_turns=options.max_turns, episode_timeout_s=options.episode_timeout_s
                 ),
+                maker=maker,
                 on_start=note.expect,
                 on_episode=note.add,
             )
+
+
+def _agent(options: EvalOptions, model: ChatPolicy | TokenPolicy | None) -> AgentMaker:
+    """Return the maker of episodes in which the agent plays with the model."""
+    if not isinstance(model, TokenPolicy):
+        raise ConfigError(
+            f"--agent {options.agent!r} needs --policy local: the gateway serves a model of this "
+            "process. An agent that has a server of its own needs no gateway"
+        )
+    bounds = RolloutLimits(
+        max_calls=options.max_turns or RolloutLimits().max_calls, window=options.window or None
+    )
+    limits = AgentLimits(timeout_s=options.episode_timeout_s, rollout=bounds)
+    return AgentMaker(agent_of(options.agent), model, limits)
 
 
 class _Notes:

@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "retriever": "serve a corpus to search in, in Search-R1's protocol",
     "mock-judge": "serve a deterministic judge, for tests and CI",
     "check-judge": "measure how wrong a judge is, and print its card",
+    "gateway": "serve a policy to agents that call it as a model",
     "mcp": "serve an environment to MCP clients",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",

@@ -18,7 +18,7 @@ from ludus.background import run_on_loop
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart
 from ludus.rewards import Sample, Verdict, Verifier, make_verifier
-from ludus.rewards.maths import check_golds, explain, render
+from ludus.rewards.maths import check_golds, examples, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
 from ludus.rewards.report import ScoringReport, by_category, read_rows, score_rows
 from ludus.rewards.score import close_verifier, score_sample
@@ -192,13 +192,19 @@ def _check_golds(options: ScoreOptions) -> int:
     path = options.check_golds
     assert path is not None
     counts: Counter[str] = Counter()
-    golds = 0
+    golds, shown = 0, set[str]()
     for line, given_gold in _golds(path):
         golds += 1
         for problem in check_golds([given_gold]):
             counts[problem.kind] += 1
             gold = escaped(shortened(problem.gold))
             print(f"{path}:{line}: {problem.kind}: '{gold}' {escaped(problem.reason)}")
+        for gold in given_gold if isinstance(given_gold, list) else [given_gold]:
+            pays, refuses = examples(gold) if gold not in shown else ([], [])
+            shown.add(gold)
+            if refuses:
+                paid = escaped("; ".join(pays or ["what equals its value"]))
+                print(f"    pays {paid}, does not pay {escaped('; '.join(refuses))}")
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     print(f"{golds} golds checked: {kinds or 'nothing to mend'}")
     return 1 if counts["invalid"] else 0

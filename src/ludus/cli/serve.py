@@ -28,6 +28,7 @@ import tyro
 
 from ludus.envs.outside.sources import is_outside
 from ludus.envs.registry import env_ids, is_env
+from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
 from ludus.envs.serving.worker_placement import THREADS
@@ -39,6 +40,7 @@ from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
 from ludus.secret import NO_SECRET
+from ludus.thoughts import AUTO
 from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
 from ludus.wire.routes import Service
@@ -271,6 +273,10 @@ class ServeOptions:
     """Seconds that a reset or step may take."""
     score_timeout_s: float = 60.0
     """Seconds that a verdict may take."""
+    thoughts: str = AUTO
+    """The marks around thoughts in answers that come as text: `auto` knows those of most models,
+    `none` leaves thoughts in the text. Environments and verifiers get what was said.
+    """
     lease_s: float = SessionLimits().lease_s
     """Seconds after which a session that nobody uses is released."""
     lifetime_s: float = SessionLimits().lifetime_s
@@ -362,7 +368,7 @@ def build_server(options: ServeOptions) -> HttpServer:
             lifetime_s=options.lifetime_s,
         )
         env_service = EnvService(
-            envs,
+            [ServedEnv.parse(env, thoughts=options.thoughts) for env in envs],
             limits=limits,
             workers=_workers(options, options.processes_per_env),
             threads=options.threads,
@@ -376,6 +382,7 @@ def build_server(options: ServeOptions) -> HttpServer:
         services.append(
             ScoreService(
                 verifiers,
+                thoughts=options.thoughts,
                 timeout_s=options.score_timeout_s,
                 max_queue=options.max_queue,
                 workers=_workers(options, options.processes_per_verifier),

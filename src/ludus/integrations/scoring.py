@@ -55,6 +55,7 @@ def _found(verifier: str | Verifier, options: dict[str, Any]) -> Verifier:
 
 
 async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:
+    sample = sample.heard_by(verifier)
     try:
         async with asyncio.timeout(timeout_s):
             scored: object = (

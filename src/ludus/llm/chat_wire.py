@@ -130,7 +130,11 @@ def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
     """
     # The format has no images in a tool's message; `messages_row` shows them below the result.
     content = message.text or SEEN_BELOW if _shows_result(message) else _content(message.content)
-    row: dict[str, Any] = {"role": str(message.role), "content": content}
+    marked = message.thought_marks is not None  # the server left the thoughts in the text
+    row: dict[str, Any] = {
+        "role": str(message.role),
+        "content": message.written if marked else content,
+    }
     if message.tool_calls:
         row["tool_calls"] = [
             {
@@ -143,7 +147,7 @@ def row_of(message: Message, reasoning_field: str = "") -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
-    if reasoning_field and message.reasoning and message.role is Role.ASSISTANT:
+    if reasoning_field and message.reasoning and not marked:
         row[reasoning_field] = message.reasoning
     if message.role is Role.TOOL:
         row["tool_call_id"] = message.tool_call_id

@@ -28,7 +28,7 @@ from ludus.agent.templates.choice import (
     open_template,
     probe_template,
     recognise,
-    with_identity,
+    with_sentences,
 )
 from ludus.agent.templates.fallbacks import Outcome
 from ludus.agent.templates.text import TemplateRefused, TemplateTokenizer, apply_template
@@ -169,7 +169,7 @@ def test_the_first_prompt_of_a_training_template_is_that_of_the_release(path: Pa
     found = recognise(tokenizer.chat_template)
     if not found.family:
         pytest.skip(found.said)
-    ours = TemplateTokenizer(with_identity(TRAINING[found.family].source, tokenizer.chat_template))
+    ours = TemplateTokenizer(with_sentences(TRAINING[found.family].source, tokenizer.chat_template))
     told, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "hi\nyou"}
     shown_by_release = 0
     for conversation in ([asked], [told, asked]):

@@ -19,7 +19,7 @@ from ludus.agent import (
     WeightSource,
     play,
 )
-from ludus.agent.context import Summarize
+from ludus.agent.context import NO_SUMMARY, Summarize
 from ludus.agent.context.summarize import LastPair
 from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
@@ -181,6 +181,29 @@ async def test_the_last_pair_leaves_the_loss_wherever_the_drift_left_it(window: 
             if turn.kind is TurnKind.SUMMARY:
                 shown = chat.tokenizer.decode(segment.ids()[:start], skip_special_tokens=False)
                 assert shown in engine.summary_prompts
+
+
+async def test_thoughts_that_are_cut_are_no_summary_and_the_next_window_says_so() -> None:
+    class Brooding(Thinking):
+        def _says(self, prompt: str) -> str:
+            said = super()._says(prompt)
+            return f"<think>\n{'SECRET ' * 500}" if "<summary>" in said else said
+
+    tokenizer: Any = build_tokenizer()
+    tokenizer.chat_template = DROPS_THOUGHTS
+    chat = ChatFormat(tokenizer, HermesFormat())
+    context = Summarize(instruction=ASK, continuation="{summary}", max_summaries=7)
+    engine, sampling = Brooding(chat, 3000), Sampling(max_tokens=700)
+    policy = TokenPolicy(engine, chat, sampling, window=3000, context=context)
+    trajectory = (await play(EnvSession(Mixed(40, 3000)), policy)).trajectories[0]
+    cuts = [n for n, one in enumerate(trajectory.segments) if one.break_reason == "summary"]
+    assert cuts
+    for place in cuts:
+        opened = chat.tokenizer.decode(
+            trajectory.segments[place + 1].prompt_ids, skip_special_tokens=False
+        )
+        assert NO_SUMMARY in opened
+        assert "SECRET" not in opened
 
 
 async def test_a_window_with_one_action_alone_still_ends_the_episode() -> None:

@@ -19,6 +19,7 @@ from ludus.agent.templates.choice import (
     recognise,
     statements_of,
     template_of,
+    with_sentences,
 )
 from ludus.agent.templates.fallbacks import Outcome
 from ludus.agent.templates.probe import probe
@@ -203,3 +204,17 @@ def test_a_real_tokenizer_is_told_the_frozen_date() -> None:
     assert [one.outcome for one in opened.report.findings if one.feature == "date"] == ["repaired"]
     text = tokenizer.decode(opened.chat_format.prompt([user("hi")], []))
     assert text.endswith("01 Jan 2026")
+
+
+def test_a_release_says_by_itself_how_hard_to_think() -> None:
+    released = (
+        "{%- set reasoning_instructions = '' %}{%- set reasoning_instructions = 'Think well.' %}"
+        "{%- set reasoning_instructions = 'Be quick.' %}"
+    )
+    source = with_sentences(TRAINING["qwen3_5_think"].source, released)
+    told, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}
+    for talk, shown in (([asked], "Think well."), ([told, asked], "Think well.\n\nbe brief")):
+        text = apply_template(TemplateTokenizer(source), talk, None, prompt=True)
+        assert text.startswith(f"<|im_start|>system\n{shown}<|im_end|>\n<|im_start|>user\nhi")
+    text = apply_template(TemplateTokenizer(source), [asked], [cases.TOOL.as_openai()], prompt=True)
+    assert text.startswith("<|im_start|>system\nThink well.\n\n# Tools\n\n")

@@ -233,7 +233,7 @@ def test_lists_and_help_import_nothing_that_computes() -> None:
 def test_check_passes_and_fails_by_exit_status(tmp_path: Path) -> None:
     good = ludus("check", "ludus/arithmetic-v0", "--max-return", "1")
     assert (good.returncode, good.stderr) == (0, "")
-    assert "13 passed, 0 failed, 0 skipped" in good.stdout
+    assert "14 passed, 0 failed, 0 skipped" in good.stdout
     mine = tmp_path / "mine.py"
     mine.write_text(MINE)
     bad = ludus("--import", str(mine), "check", "mine/parrot-v0", "--json")

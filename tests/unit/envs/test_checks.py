@@ -46,7 +46,7 @@ class Double(TextEnv):
 def test_a_sound_env_passes_every_rule() -> None:
     report = check_env(Double, max_return=1.0)
     assert {f.outcome for f in report.findings} == {RuleOutcome.PASSED}
-    assert len(report.findings) == 13
+    assert len(report.findings) == 14
 
 
 class LeaksInObservation(Double):

@@ -85,7 +85,6 @@ async def test_the_example_is_shown_with_its_columns_and_cut() -> None:
         ("<answer>\n```sql\nSELECT 1;\n```\n</answer>", "SELECT 1;"),
         ("<answer>```\nSELECT 1```</answer>", "SELECT 1"),
         ("<answer>SELECT 1</answer> or <answer>SELECT 2</answer>", "SELECT 2"),
-        ("<think><answer>SELECT 1</answer></think>", None),
         ("SELECT 1", None),
         ("<answer>SELECT 1", None),
         ("<answer>``````</answer>", "``````"),

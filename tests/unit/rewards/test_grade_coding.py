@@ -27,7 +27,6 @@ TESTS = ["assert f(1) == 2", "assert f(-1) == 0"]
         ("```python\nx = 1\n```\n```text\nnot code\n```", "x = 1\n"),
         ("```js\nlet x\n```", "let x\n"),
         ("```python\nx = 1\n", "x = 1\n"),
-        ("<think>```python\nx = 0\n```</think>\n```python\nx = 1\n```", "x = 1\n"),
         ("", ""),
         ("```cpp\nint x;\n```", "int x;\n"),
         ("~~~\nx = '```'\n~~~", "x = '```'\n"),

@@ -94,8 +94,8 @@ def test_an_explanation_lists_the_candidates_and_why_they_lost(
     answer = r"The book says the answer is 7. I get \boxed{8}. Wait, no: the answer is 9."
     assert main(["score", "maths", "--gold", "9", "--answer", answer, "--explain"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "candidate" in line]
-    assert "rank 1, box at 44: '8' - a later statement wins" in lines[-3]
-    assert "rank 1, announced at 72: '9' - wins" in lines[-2]
+    assert "'8', in a box, from character 44: a later statement wins" in lines[-3]
+    assert "'9', announced as the answer, from character 72: wins" in lines[-2]
     assert "a higher rank wins" in lines[-1]
 
 
@@ -117,7 +117,9 @@ def test_golds_with_a_problem_are_listed_with_row_and_advice(
         )
     )
     assert main(["score", "maths", "--check-golds", str(path)]) == 1
-    said = capsys.readouterr().out.splitlines()
+    output = capsys.readouterr().out
+    said = [line for line in output.splitlines() if not line.startswith("    ")]
+    assert "pays 1/2; x = 1/2; " in output
     found = [line.removeprefix(f"{path}:").split(": ")[:2] for line in said[:-1]]
     assert found == [
         ["3", "boxes"], ["4", "evaluate"], ["5", "equation"], ["6", "approximate"],

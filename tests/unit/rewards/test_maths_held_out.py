@@ -29,7 +29,9 @@ def judged(verifier: MathsVerifier, name: str) -> list[tuple[bool, bool]]:
     for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         truncated = bool(row.get("truncated"))
-        verdict = verifier.verify(row["gold"], row["response"], truncated=truncated)
+        verdict = verifier.verify(
+            row["gold"], row["response"], prompt=row.get("prompt", ""), truncated=truncated
+        )
         found.append((row["label"], verdict.reward == 1.0))
     return found
 

@@ -136,10 +136,10 @@ class Puzzles:
 
 
 def answer_in(text: str) -> str:
-    """Return what stands between the last `<answer>` tags, or else the text after the thoughts.
+    """Return what stands between the last `<answer>` tags, or else the whole text.
 
-    >>> answer_in("so <answer> 7 </answer>"), answer_in("<think>hm</think>7")
+    >>> answer_in("so <answer> 7 </answer>"), answer_in("7")
     ('7', '7')
     """
     answers = _ANSWER.findall(text)
-    return answers[-1].strip() if answers else text.rpartition("</think>")[2]
+    return answers[-1].strip() if answers else text

@@ -172,8 +172,7 @@ class ArenaGame:
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Play an action, then the opponents' to the policy's next turn."""
-        said = str(action["text"]).rpartition("</think>")[2].strip()
-        self._say(said[: self.max_chars])
+        self._say(str(action["text"]).strip()[: self.max_chars])
         return self._to_turn()
 
     def _to_turn(self) -> dict[str, Any]:

@@ -2,40 +2,115 @@
 
 import json
 import random
+import sys
+import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from ludus.rewards.judge.prompt import cleaned, quoted
+from ludus.errors import ConfigError
+from ludus.messages import TextPart, user
+from ludus.rewards.judge.prompt import (
+    JudgeQuestion,
+    cleaned,
+    quoted,
+    special_tokens,
+    without_tokens,
+)
 
-SPECIAL = """
-<|im_start|> <|im_end|> <|endoftext|> <s> </s> <unk> <pad> <bos> <eos> <start_of_turn> <end_of_turn>
-[INST] [/INST] [SYSTEM_PROMPT] [TOOL_CALLS] [AVAILABLE_TOOLS] [gMASK] [sMASK] <sop> <eop> [sop]
-<|user|> <|assistant|> <|system|> [|user|] [|endofturn|] <|begin_of_text|> <|eot_id|>
-<|start_header_id|> <|python_tag|> <｜begin▁of▁sentence｜> <｜User｜> <｜Assistant｜>
-<｜tool▁calls▁begin｜>
-]~b] ]~!b[ [e~[ <think> </think> ◁think▷ ◁/think▷ <tool_call> </tool_call> <seed:think> <seed:bos>
-<|channel|> <|message|> <|return|> <|call|> <0x0A> <2mass> {|im|} [@BOS@] [unused1] [control_8] [c]
-[CLS] [SEP] [MASK] <mask> <extra_id_0> <|reserved_special_token_5|> <unused7> <image_soft_token>
-<|vision_start|> <|image_pad|> [IMG] [IMG_BREAK] <fim_prefix> <|fim_middle|> 【tool】 ▁<pad>▁
-<|START_OF_TURN_TOKEN|>
-<|END_RESPONSE|> <jupyter_code> <reponame> <AI> <n> <<SYS>> <</SYS>> ◁|▷ ⟨s⟩ ⟦INST⟧
-""".split()  # noqa: SIM905 - a list literal would take a line a token
+TABLE = Path(__file__).with_name("special_tokens.txt").read_text(encoding="utf-8")
+FAMILIES = {line.split()[0]: line.split()[1:] for line in TABLE.splitlines()}
+"""Special and added tokens of tokenizers in use, by family. The words among them (`en_XX`, `USER:`)
+can be broken only where the judge's tokenizer is known.
+"""
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_special_token_can_be_encoded_from_a_quoted_text(seed: int) -> None:
-    tokenizers = pytest.importorskip("tokenizers", reason="the extra 'train' is not installed")
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.add_special_tokens(SPECIAL)
-    ids = {tokenizer.token_to_id(token) for token in SPECIAL}
-    draw = random.Random(seed)
+def drawn(draw: random.Random, tokens: list[str]) -> str:
+    """A text of tokens whole, cut, nested in each other, in other letters, and between words."""
     text = ""
-    for _ in range(60):  # tokens whole, cut, nested in each other, and between words
-        token = draw.choice(SPECIAL)
-        cut = draw.randrange(len(token) + 1)
-        place = draw.randrange(len(text) + 1)
-        nested = token[:cut] + draw.choice(["", " ", token, "\n"]) + token[cut:]
-        text = text[:place] + draw.choice([token, nested, "words "]) + text[place:]
-    assert ids & set(tokenizer.encode(text).ids), "the text holds special tokens"
-    assert not ids & set(tokenizer.encode(quoted(text)).ids)
-    assert json.loads(quoted(text)) == cleaned(text)
+    for _ in range(60):
+        token = draw.choice(tokens)
+        cut, place = draw.randrange(len(token) + 1), draw.randrange(len(text) + 1)
+        nested = token[:cut] + draw.choice(["", " ", token, "\n", "\\"]) + token[cut:]
+        piece = draw.choice([token, nested, token.upper(), "words ", "\uff1c", "\u00ad"])
+        text = text[:place] + piece + text[place:]
+    return text
+
+
+@cache
+def encoders(family: str) -> list[tuple[str, Any, dict[str, int]]]:
+    """Tokenizers of several kinds with a family's tokens: name, encoder, and the tokens' ids."""
+    tk = pytest.importorskip("tokenizers", reason="the extra 'train' is not installed")
+    tokens, made = FAMILIES[family], list[tuple[str, Any, dict[str, int]]]()
+    for kind, normalizer in (
+        ("as it is", None),
+        ("folded", tk.normalizers.Sequence([tk.normalizers.NFKC(), tk.normalizers.Lowercase()])),
+        (
+            "stripped",
+            tk.normalizers.Sequence([tk.normalizers.NFKD(), tk.normalizers.StripAccents()]),
+        ),
+    ):
+        tokenizer = tk.Tokenizer(tk.models.BPE())
+        if normalizer is not None:
+            tokenizer.normalizer = normalizer
+        tokenizer.add_special_tokens(
+            [tk.AddedToken(token, normalized=normalizer is not None) for token in tokens]
+        )
+        ids = {token: tokenizer.token_to_id(token) for token in tokens}
+        made.append((kind, lambda text, tokenizer=tokenizer: tokenizer.encode(text).ids, ids))
+    try:
+        import tiktoken
+    except ImportError:
+        return made
+    ids = {token: 256 + index for index, token in enumerate(tokens)}
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    other = tiktoken.Encoding(family, pat_str=r"[\s\S]", mergeable_ranks=ranks, special_tokens=ids)
+    return [*made, ("tiktoken", lambda text: other.encode(text, allowed_special="all"), ids)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_special_token_can_be_encoded_from_a_quoted_text(family: str) -> None:
+    assert len(FAMILIES) >= 40
+    tokens = FAMILIES[family]
+    for seed in range(5):
+        text = drawn(random.Random(seed), tokens)
+        line = without_tokens(quoted(text), tokens)
+        assert json.loads(line) == cleaned(text)
+        for kind, encode, ids in encoders(family):
+            assert set(ids.values()) & set(encode(text)), f"{kind}: the text holds no token"
+            assert not set(ids.values()) & set(encode(line)), kind
+            marked = {ids[token] for token in tokens if quoted(token)[1:-1] != token}
+            assert not marked & set(encode(quoted(text))), f"{kind}, without the judge's list"
+
+
+def test_no_character_becomes_a_mark_when_a_tokenizer_normalises() -> None:
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        for form in ("NFKC", "NFKD"):
+            if set(unicodedata.normalize(form, character)) & set("<>[]{}|"):
+                assert character not in quoted(character), hex(code)
+
+
+@settings(max_examples=200)
+@given(st.text(), st.lists(st.text('aAn\\u05c"<é🙂', min_size=1), min_size=1))
+def test_breaking_tokens_changes_no_meaning(text: str, tokens: list[str]) -> None:
+    line = f"response: {quoted(text)}"
+    broken = without_tokens(line, tokens)
+    assert json.loads(broken.removeprefix("response: ")) == cleaned(text)
+    assert without_tokens("END said: no string", tokens) == "END said: no string"
+
+
+def test_the_judges_own_tokens_are_read_from_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+        special_tokens(str(tmp_path))
+    rows = {"0": {"content": "Human:", "special": True}, "1": {"content": " \n", "special": False}}
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"added_tokens_decoder": rows}))
+    assert special_tokens(str(tmp_path)) == special_tokens(str(config)) == ["Human:"]
+    question = JudgeQuestion(messages=[user([TextPart('said: "Human: x"')])], schema={})
+    shown = question.without(special_tokens(str(tmp_path))).messages[0].text
+    assert "Human" not in shown
+    assert json.loads(shown.removeprefix("said: ")) == "Human: x"

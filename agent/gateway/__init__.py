@@ -1,0 +1,34 @@
+"""The gateway: agents that ludus does not run call a policy as they call any model's server.
+
+    tree.py        which call continues which: messages in canonical form, rows, typed causes
+    rollout.py     one rollout: its calls, budgets, retries and end
+    dialects/      OpenAI chat and responses, Anthropic messages: translation and nothing else
+    service.py     the HTTP server, a key for each rollout
+    launch.py      runs an agent, a command or a Python callable, as one episode
+
+The ids of a row are what the engine saw and sampled. An exact echo of an earlier answer is
+continued with the ids that were sampled; any other history opens a row, and the row names why.
+"""
+
+from .dialects import DIALECTS
+from .launch import Agent, AgentCommand, AgentLimits, AgentMaker, AgentTask, agent_of, run_agent
+from .rollout import Rollout, RolloutLimits
+from .service import Gateway
+from .tree import Cause, PolicyCall, Tree
+
+__all__ = [
+    "DIALECTS",
+    "Agent",
+    "AgentCommand",
+    "AgentLimits",
+    "AgentMaker",
+    "AgentTask",
+    "Cause",
+    "Gateway",
+    "PolicyCall",
+    "Rollout",
+    "RolloutLimits",
+    "Tree",
+    "agent_of",
+    "run_agent",
+]

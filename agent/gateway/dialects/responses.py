@@ -1,0 +1,212 @@
+"""OpenAI's responses without state: `POST /v1/responses`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from ludus.messages import Message, Role, system, user
+
+from ...trajectory import Finish
+from ..wire import AgentAnswer, AgentRequest, GatewayRefusal
+from .fields import (
+    Body,
+    arguments_text,
+    call_of,
+    content_of,
+    event,
+    integer,
+    objects,
+    openai_error,
+    overridden,
+    refuse,
+    tools_of,
+)
+
+REFUSED = {
+    "previous_response_id": "the gateway keeps no conversations; send the whole input",
+    "conversation": "the gateway keeps no conversations; send the whole input",
+    "background": "answers are given when they are asked for",
+    "prompt": "templates are the provider's; send instructions and input",
+}
+ROLES = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "user": Role.USER}
+
+
+class OpenAIResponses:
+    """Translates responses."""
+
+    path = "/responses"
+
+    def read(self, body: Mapping[str, Any]) -> AgentRequest:
+        """Read a request; see `Dialect.read`."""
+        refuse(body, REFUSED)
+        form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
+        if form != "text":
+            raise GatewayRefusal(
+                f"text.format {form!r}: the policy's answer is not constrained; ask for text",
+                parameter="text",
+            )
+        choice = body.get("tool_choice")
+        tools = objects(body.get("tools") or [], "tools")
+        hosted = [tool.get("type") for tool in tools if tool.get("type") != "function"]
+        if hosted:
+            raise GatewayRefusal(f"tools of type {hosted} run at the provider; send functions")
+        given = body.get("input")
+        messages = [user(given)] if isinstance(given, str) else _messages(objects(given, "input"))
+        if instructions := body.get("instructions"):
+            messages.insert(0, system(str(instructions)))
+        return AgentRequest(
+            messages=messages,
+            tools=list(tools_of(tools, "parameters")),
+            model=str(body.get("model") or "policy"),
+            max_tokens=integer(body, "max_output_tokens"),
+            calls=choice != "none",
+            unforced=choice == "required" or isinstance(choice, dict),
+            parallel=body.get("parallel_tool_calls") is not False,
+            stream=bool(body.get("stream")),
+            overridden=overridden(body),
+        )
+
+    def reply(self, answer: AgentAnswer) -> dict[str, Any]:
+        """Return the body of a reply."""
+        was_cut = answer.choices[0].finish is Finish.LENGTH
+        return _head(answer, "incomplete" if was_cut else "completed") | {
+            "incomplete_details": {"reason": "max_output_tokens"} if was_cut else None,
+            "output": _items(answer),
+            "usage": _usage(answer),
+        }
+
+    async def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
+        """Yield the reply as events."""
+        number = count()
+
+        def named(kind: str, **fields: Any) -> bytes:
+            return event({"type": kind, "sequence_number": next(number), **fields}, kind)
+
+        opened = _head(answer, "in_progress") | {"output": [], "usage": None}
+        yield named("response.created", response=opened)
+        yield named("response.in_progress", response=opened)
+        for index, item in enumerate(_items(answer)):
+            place = {"output_index": index, "item_id": item["id"]}
+            if item["type"] == "function_call":
+                empty = item | {"arguments": "", "status": "in_progress"}
+                yield named("response.output_item.added", output_index=index, item=empty)
+                written = item["arguments"]
+                yield named("response.function_call_arguments.delta", **place, delta=written)
+                yield named("response.function_call_arguments.done", **place, arguments=written)
+            elif item["type"] == "message":
+                empty = item | {"content": [], "status": "in_progress"}
+                yield named("response.output_item.added", output_index=index, item=empty)
+                part = item["content"][0]
+                place |= {"content_index": 0}
+                yield named("response.content_part.added", **place, part=part | {"text": ""})
+                if part["text"]:
+                    text = {"delta": part["text"], "logprobs": []}
+                    yield named("response.output_text.delta", **place, **text)
+                whole = {"text": part["text"], "logprobs": []}
+                yield named("response.output_text.done", **place, **whole)
+                yield named("response.content_part.done", **place, part=part)
+            else:
+                empty = item | {"summary": []}
+                yield named("response.output_item.added", output_index=index, item=empty)
+            yield named("response.output_item.done", output_index=index, item=item)
+        body = self.reply(answer)
+        yield named(f"response.{body['status']}", response=body)
+
+    def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
+        """Return the body of an error."""
+        return openai_error(refusal)
+
+
+def _messages(items: list[dict[str, Any]]) -> list[Message]:
+    """Return the messages of a list of items. What the policy wrote in one turn, in items that
+    follow each other, is one message.
+    """
+    messages: list[Message] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            output = content_of(item.get("output"), "output")
+            result = Message(role=Role.TOOL, content=output, tool_call_id=str(item.get("call_id")))
+            messages.append(result)
+        elif kind == "function_call" or item.get("role") == "assistant":
+            piece = _piece(item)
+            if messages and messages[-1].role is Role.ASSISTANT:
+                piece = _joined(messages.pop(), piece)
+            messages.append(piece)
+        elif kind == "message":
+            role = ROLES.get(str(item.get("role")))
+            if role is None:
+                raise GatewayRefusal(f"input has the role {item.get('role')!r}", parameter="input")
+            messages.append(Message(role=role, content=content_of(item.get("content"), "content")))
+        # Thoughts and items of kinds to come are passed over: the ids of the turn hold them.
+    return messages
+
+
+def _piece(item: Body) -> Message:
+    if item.get("type") == "function_call":
+        call = call_of(item.get("name"), item.get("arguments"), item.get("call_id"))
+        return Message(role=Role.ASSISTANT, tool_calls=[call])
+    return Message(role=Role.ASSISTANT, content=content_of(item.get("content"), "content"))
+
+
+def _joined(first: Message, second: Message) -> Message:
+    return msgspec.structs.replace(
+        first, content=first.text + second.text, tool_calls=[*first.tool_calls, *second.tool_calls]
+    )
+
+
+def _items(answer: AgentAnswer) -> list[dict[str, Any]]:
+    message = answer.choices[0].message
+    items: list[dict[str, Any]] = []
+    if message.reasoning:
+        summary = [{"type": "summary_text", "text": message.reasoning}]
+        items.append({"type": "reasoning", "id": f"rs_{answer.id}", "summary": summary})
+    if message.text or not message.tool_calls:
+        part = {"type": "output_text", "text": message.text, "annotations": [], "logprobs": []}
+        head = {"type": "message", "id": f"msg_{answer.id}", "role": "assistant"}
+        items.append(head | {"status": "completed", "content": [part]})
+    items += [
+        {
+            "type": "function_call",
+            "id": f"fc_{call.id}",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": arguments_text(call),
+            "status": "completed",
+        }
+        for call in message.tool_calls
+    ]
+    return items
+
+
+def _head(answer: AgentAnswer, status: str) -> dict[str, Any]:
+    return {
+        "id": f"resp_{answer.id}",
+        "object": "response",
+        "created_at": answer.created,
+        "status": status,
+        "model": answer.model,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "temperature": None,
+        "top_p": None,
+    }
+
+
+def _usage(answer: AgentAnswer) -> dict[str, Any]:
+    return {
+        "input_tokens": answer.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+        "output_tokens": answer.sampled,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": answer.prompt_tokens + answer.sampled,
+    }

@@ -1,0 +1,203 @@
+r"""What a question asks for: an answer is no formula of the prompt that still has to be worked out,
+and it has the form of the gold where the prompt names a form.
+
+Only an answer that equals the gold is looked at, so that a prompt never turns a wrong answer into
+a right one. Numerals, plain fractions and options that the prompt lists are never refused.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
+from ..reading.reader import read
+from ..reading.vocabulary import unit_symbol
+
+PROMPTS = 256
+"""How many prompts keep their formulas in a cache."""
+MAX_PROMPT = 8000
+MAX_FORMULAS = 60
+MAX_FORMULA = 300
+_FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$", re.DOTALL
+)
+# Arithmetic in plain text: `17 * 24`, `3^5 - 2`.
+_PLAIN = re.compile(
+    r"(?<![\w.,/])[(\-]?[\dA-Za-z](?:[\d.,()\s]|(?<=\d)[a-z](?![a-z])|[a-z](?=\^))*"
+    r"(?:[-+*/^×·÷][\s(]*(?:[\d.]+[a-z]?|[a-z])(?![a-z])(?:\)|\s(?=[-+*/^×·÷]))*)+"
+)
+_CHOOSES = re.compile(
+    r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b"
+    r"|\bchoose\b|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller|bigger)\b.*\bor\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_SEPARATORS = re.compile(r"(?<![<>!:])=|\\equiv|\\approx")
+
+
+class Question(NamedTuple):
+    """The formulas of a prompt that have to be worked out, and the forms that the prompt names."""
+
+    formulas: frozenset[Node]
+    factored: bool
+    expanded: bool
+    decimal: bool
+    fraction: bool
+    numeral: bool
+    interval: bool
+    base: bool
+    units: frozenset[str]
+
+
+_FORMS = {
+    "factored": r"\bfactor(?:i[sz]e|ed|ing|ization)?\b(?! of| tree)",
+    "expanded": r"\b(?:expand|multiply out|expanded form|without (?:parentheses|brackets))\b",
+    "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b",
+    "fraction": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b",
+    "numeral": r"\b(?:as|in) (?:an? )?(?:\w+ )?(?:integer|numeral|whole number|single number)\b",
+    "interval": r"\binterval notation\b|\bas an interval\b",
+    "base": r"\b(?:base|binary|octal|hexadecimal)\b",
+}
+_PATTERNS = {form: re.compile(pattern, re.IGNORECASE) for form, pattern in _FORMS.items()}
+_UNIT = re.compile(
+    r"\b(?:in|to|into|many|of)\s+(?:\\text\{\s*)?(?:(?:square|cubic)\s+)?([A-Za-z]+)"
+)
+
+
+@lru_cache(maxsize=PROMPTS)
+def question(prompt: str) -> Question:
+    """Read the formulas and the wanted forms of a prompt."""
+    prompt = prompt[:MAX_PROMPT]
+    forms = {form: bool(pattern.search(prompt)) for form, pattern in _PATTERNS.items()}
+    units = frozenset(filter(None, (unit_symbol(word) for word in _UNIT.findall(prompt))))
+    texts = [next(filter(None, match)) for match in _FORMULA.findall(prompt)]
+    texts += [match[0] for match in _PLAIN.finditer(_FORMULA.sub(" ; ", prompt))]
+    sides = [side for text in texts for side in (text, *_SEPARATORS.split(text))]
+    found = {node for text in sides[-MAX_FORMULAS:] if (node := _read(text)) is not None}
+    compound = {_sorted(node) for node in found if _to_work_out(node)}
+    if len(texts) > 1 and _CHOOSES.search(prompt):
+        compound = set()
+    return Question(frozenset(compound), units=units, **forms)
+
+
+def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
+    """Return (rule, reason) why an answer equal to the gold does not answer the question, or
+    None.
+    """
+    asked = question(prompt)
+    wanted, given = _read(gold), _read(answer)
+    if wanted is None or given is None:
+        return None
+    wanted, given = _value(wanted), _value(given)
+    if _sorted(wanted) == _sorted(given):
+        return None
+    whole = _read(answer)
+    if {_sorted(given), _sorted(whole or given)} & asked.formulas:
+        return "restated", "the answer repeats a formula of the question instead of working it out"
+    reason = _misformed(asked, wanted, given)
+    return ("form", reason) if reason else None
+
+
+def _misformed(asked: Question, wanted: Node, given: Node) -> str:
+    """Return why the form of an answer is not the one that the question asks for, or ""."""
+    if asked.factored and _factors(wanted) > max(1, _factors(given)):
+        return "the question asks for factors"
+    if asked.expanded and _expanded(wanted) and not _expanded(given):
+        return "the question asks for an expanded form"
+    forms = asked.numeral or asked.decimal or asked.fraction
+    if forms and wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}:
+        return "the question asks for a numeral"
+    if asked.decimal and wanted.op == "dec" and _is_fraction(given):
+        return "the question asks for a decimal"
+    if asked.fraction and _is_fraction(wanted) and given.op == "dec":
+        return "the question asks for a fraction"
+    if asked.interval and wanted.op in {"bracket", "union"} and has(given, "rel"):
+        return "the question asks for an interval"
+    if asked.base and wanted.op == "based" and given.op in {"num", "add", "mul"}:
+        return f"the question asks for a numeral in base {wanted.value}"
+    units = wanted.op == given.op == "quantity" and wanted.note != given.note
+    if units and wanted.note in asked.units:
+        return f"the question asks for {wanted.note}"
+    return ""
+
+
+def _is_fraction(node: Node) -> bool:
+    return node.op == "num" and node.value.denominator != 1
+
+
+def _read(text: str) -> Node | None:
+    if len(text) > MAX_FORMULA:
+        return None
+    try:
+        node = read(text.strip(" .,;?:\n"))
+    except (Unreadable, RecursionError):
+        return None
+    return None if node.op in {"text", "opaque"} else node
+
+
+def _value(node: Node) -> Node:
+    """Return the last side of `x = value`, or the node itself."""
+    return node.args[-1] if node.op == "rel" and set(node.note.split()) <= {"=", "=="} else node
+
+
+def _sorted(node: Node) -> Node:
+    """Return the node with the terms of sums and the factors of products in one order."""
+    if not node.args:
+        return node
+    args = tuple(map(_sorted, node.args))
+    commutes = node.op in {"add", "mul"}
+    return node._replace(args=tuple(sorted(args, key=repr)) if commutes else args)
+
+
+def _to_work_out(node: Node) -> bool:
+    """Return whether a formula of a prompt is compound: an operation, a relation or a number in a
+    base.
+    """
+    if node.op in {"rel", "based", "func", "add", "abs", "matrix", "such"}:
+        return not (node.op == "func" and node.note == "sqrt" and _plain_root(node.args[0]))
+    if node.op == "pow":
+        return not _plain_root(node)
+    if node.op == "mul":
+        return not all(_plain(part) for part in node.args) or _numbers(node) > 1
+    return False
+
+
+def _numbers(node: Node) -> int:
+    return sum(part.op in {"num", "dec"} and part.value != -1 for part in node.args)
+
+
+def _plain(node: Node) -> bool:
+    return node.op in {"num", "dec", "const"} or (node.op in {"pow", "func"} and _plain_root(node))
+
+
+def _plain_root(node: Node) -> bool:
+    """Return whether a node is the root of a whole number without square factors."""
+    if node.op in {"pow", "func"} and node.args:
+        node = node.args[0] if node.op == "func" or _is_root(node) else Node("sym", (), 0, "x")
+    if node.op != "num" or not isinstance(node.value, int) or not 0 < node.value < 10**6:
+        return False
+    number = node.value
+    return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
+
+
+def _is_root(node: Node) -> bool:
+    return node.args[1].op == "num" and node.args[1].value.denominator == 2
+
+
+def _factors(node: Node) -> int:
+    """Return how many factors with variables a product has, with their multiplicity."""
+    if node.op == "mul":
+        return sum(map(_factors, node.args))
+    if node.op == "pow" and node.args[1].op == "num" and node.args[1].value.denominator == 1:
+        return abs(int(node.args[1].value)) * _factors(node.args[0])
+    return int(bool(symbols(node)) and is_scalar(node))
+
+
+def _expanded(node: Node) -> bool:
+    """Return whether a formula has no product or power of a sum."""
+    terms = node.args if node.op == "add" else (node,)
+    return not any(
+        term.op in {"mul", "pow"} and any(has(part, "add") for part in term.args[:2])
+        for term in terms
+    )

@@ -1,0 +1,127 @@
+"""`ludus gateway`: serve a policy to agents that ludus does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import httpx
+import tyro
+
+from ludus.agent import Sampling
+from ludus.agent.gateway import Gateway
+from ludus.agent.gateway.service import LEASE_S
+from ludus.agent.rows import TokenWriter
+from ludus.errors import ConfigError, MissingExtra
+from ludus.secret import NO_SECRET
+
+from .arguments import Token, VerbHelp, parse
+from .signals import listening
+
+EXAMPLE = """\
+ludus gateway --model smollm2 --port 8010
+  curl -X POST -H "Authorization: Bearer $KEY" http://127.0.0.1:8010/rollouts
+  OPENAI_BASE_URL=http://127.0.0.1:8010/v1 OPENAI_API_KEY=sk-ludus-... python my_agent.py
+  ludus gateway --inspect ro_1f... --url http://127.0.0.1:8010"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayOptions:
+    """The options of `ludus gateway`: the model, the address, or a rollout to look at."""
+
+    model: str = ""
+    """The model that answers: a folder, a checkpoint of a run, a .gguf file, or smollm2."""
+    host: str = "127.0.0.1"
+    """The address to bind. Off loopback an operator's key is required."""
+    port: int = 8010
+    """The port to bind; 0 picks a free one."""
+    key: Token = NO_SECRET
+    """The operator's key, which opens, rewards and ends rollouts; best given as LUDUS_TOKEN or
+    env:NAME. By default a new one is printed.
+    """
+    lease_s: float = LEASE_S
+    """Seconds without a call after which a rollout ends by itself."""
+    max_tokens: int = 1024
+    """The most tokens of one answer."""
+    temperature: float = 1.0
+    """The temperature that the policy samples at, whatever its clients ask for."""
+    device: str = "auto"
+    """The model's device; auto takes CUDA where there is a CUDA device."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """The type that the model computes in."""
+    inspect: Annotated[str, tyro.conf.arg(metavar="ROLLOUT")] = ""
+    """Print the tree of calls of a rollout on the gateway at --url, and end."""
+    url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """The gateway that --inspect asks."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM, or print a rollout; returns 0."""
+    options = parse(
+        GatewayOptions,
+        arguments,
+        VerbHelp(
+            verb="gateway",
+            about="Serve a policy to agents: OpenAI chat and responses, Anthropic messages.",
+            example=EXAMPLE,
+        ),
+    )
+    if options.inspect:
+        return look(options)
+    if not options.model:
+        raise ConfigError("--model is missing: a folder, a checkpoint, a .gguf file, or smollm2")
+    return asyncio.run(serve(options))
+
+
+def operator_key(options: GatewayOptions) -> str:
+    """Return the operator's key that was given; "" if none was."""
+    return options.key.reveal() or os.environ.get("LUDUS_TOKEN", "")
+
+
+def look(options: GatewayOptions) -> int:
+    """Print a rollout's calls with their spans of tokens, and what is not trained."""
+    if not options.url:
+        raise ConfigError("--inspect needs --url, the address of the gateway")
+    address = f"{options.url.rstrip('/')}/rollouts/{options.inspect}"
+    headers = {"Authorization": f"Bearer {operator_key(options)}"}
+    try:
+        reply = httpx.get(address, headers=headers, timeout=30)
+    except httpx.HTTPError as error:
+        raise ConfigError(f"--url {options.url}: no gateway answers there ({error})") from None
+    body = reply.json()
+    if reply.status_code != 200:
+        raise ConfigError(f"--inspect {options.inspect}: {body['error']['message']}")
+    for line in body["tree"]:
+        print(line)
+    untrained = ", ".join(f"{count} {why}" for why, count in body["untrained_tokens"].items())
+    print(f"{body['sampled_tokens']} tokens sampled; not trained: {untrained or 'none'}")
+    return 0
+
+
+async def serve(options: GatewayOptions) -> int:
+    """Load the model, and serve in this process until SIGINT or SIGTERM; returns 0."""
+    try:
+        from ludus.trainer.config import ModelConfig
+        from ludus.trainer.engines.local_policy import local_policy
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus gateway") from error
+    model = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)
+    sampling = Sampling(max_tokens=options.max_tokens, temperature=options.temperature)
+    async with local_policy(model, sampling) as policy:
+        gateway = Gateway(
+            TokenWriter(policy.chat_format, policy.engine, policy.sampling),
+            host=options.host,
+            port=options.port,
+            key=operator_key(options),
+            lease_s=options.lease_s,
+        )
+        async with listening(gateway, options.host, options.port) as stop:
+            print(f"serving {options.model} at {gateway.url}/v1", flush=True)
+            if not operator_key(options):
+                print(f"operator's key: {gateway.operator_key}", file=sys.stderr, flush=True)
+            await stop.wait()
+    return 0

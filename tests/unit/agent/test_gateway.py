@@ -1,0 +1,425 @@
+"""The gateway's law: every trained token was sampled at that place under exactly that prefix, and
+every sampled token is trained once or listed with its reason. The oracle is the engine's own log.
+"""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from ludus.agent import ChatFormat, Finish, Generation, Sampling, Segment, Stop
+from ludus.agent.gateway import (
+    AgentCommand,
+    AgentLimits,
+    AgentTask,
+    Gateway,
+    RolloutLimits,
+    run_agent,
+)
+from ludus.agent.gateway.rollout import Rollout
+from ludus.agent.images import PlacedImage
+from ludus.agent.parsing import HermesFormat
+from ludus.agent.rows import TokenWriter
+from ludus.envs import make_async
+from ludus.errors import ConfigError
+from ludus.messages import Message, ToolCall, assistant
+from ludus.trainer.models.tiny import build_tokenizer
+from ludus.verdict import Verdict
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Looks something up.",
+            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
+        },
+    }
+    for name in ("look", "list_all")
+]
+WORDS = ["alpha", "beta", "gamma", "delta", "the", "of", "river", "stone", "seven", "7", ".", ","]
+
+
+class LoggedEngine:
+    """Answers with words and calls drawn by the request's seed, and logs what it sampled."""
+
+    version = 3
+
+    def __init__(self, chat: ChatFormat, max_length: int = 20_000) -> None:
+        self.chat, self.max_length = chat, max_length
+        self.log: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.delay_s = 0.0
+        self.fails = 0
+        self.saying: Message | None = None
+
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
+        await asyncio.sleep(self.delay_s)
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("the card fell off the bus")
+        rng = random.Random(sampling.seed)
+        said = self.saying or self._drawn(rng)
+        out = self.chat.answer(said)[: sampling.max_tokens]
+        finish = Finish.STOP if self.chat.ends_turn(out) else Finish.LENGTH
+        if finish is Finish.LENGTH and len(out) < sampling.max_tokens:
+            out = out + [out[-1]] * (sampling.max_tokens - len(out))
+        self.log.append((tuple(ids), tuple(out)))
+        logprobs = [-rng.random() for _ in out]
+        return Generation(ids=out, logprobs=logprobs, finish=finish, versions=[3] * len(out))
+
+    def _drawn(self, rng: random.Random) -> Message:
+        text = " ".join(rng.choices(WORDS, k=rng.randint(0, 12)))
+        calls = [
+            ToolCall(name="look", arguments={"key": rng.choice(WORDS), "depth": n}, id="call_0")
+            for n in range(rng.choice([0, 0, 1, 2]))
+        ]
+        return assistant(text + rng.choice(["", " ", "\n"]), calls)
+
+
+def chat_format() -> ChatFormat:
+    tokenizer: Any = build_tokenizer()
+    return ChatFormat(tokenizer, HermesFormat())
+
+
+@asynccontextmanager
+async def serving(
+    engine: LoggedEngine, max_tokens: int = 80
+) -> AsyncGenerator[tuple[Gateway, httpx.AsyncClient]]:
+    writer: Any = TokenWriter(engine.chat, engine, Sampling(max_tokens=max_tokens))  # type: ignore[arg-type]
+    async with (
+        Gateway(writer) as gateway,
+        httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
+    ):
+        yield gateway, http
+
+
+def bearer(rollout: Rollout) -> dict[str, str]:
+    return {"Authorization": f"Bearer {rollout.key}"}
+
+
+async def ask(
+    http: httpx.AsyncClient, rollout: Rollout, body: dict[str, Any], **headers: str
+) -> dict[str, Any]:
+    reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout) | headers)
+    assert reply.status_code == 200, reply.text
+    read: dict[str, Any] = reply.json()
+    return read
+
+
+def check_capture(engine: LoggedEngine, rollout: Rollout, segments: Sequence[Segment]) -> None:
+    """Hold the rows against the engine's log."""
+    sampled = Counter(engine.log)
+    trained = 0
+    for row in segments:
+        ids = tuple(row.ids())
+        for start, turn in row.spans():
+            if not turn.trained:
+                continue
+            trained += len(turn.out_ids)
+            prefix, out = ids[:start], tuple(turn.out_ids)
+            matches = [
+                entry for entry in sampled
+                if sampled[entry] and entry[0] == prefix and entry[1][: len(out)] == out
+            ]  # fmt: skip
+            assert matches, "a trained span was not sampled under its prefix"
+            sampled[matches[0]] -= 1
+    listed = sum(rollout.tree.untrained().values())
+    assert trained + listed == sum(len(out) for _, out in engine.log)
+
+
+class WildAgent:
+    """Plays random conversations: it goes on, forks, repeats, edits, strips, compacts, drops
+    results, changes tools, asks for several samples, cuts by stop strings, and asks at the same
+    time from several branches.
+    """
+
+    def __init__(self, seed: int, http: httpx.AsyncClient, rollout: Rollout) -> None:
+        self.rng = random.Random(seed)
+        self.http, self.rollout = http, rollout
+        self.histories: list[list[dict[str, Any]]] = []
+
+    def opening(self) -> list[dict[str, Any]]:
+        head = {"role": "system", "content": self.rng.choice(["S", "Another system."])}
+        question = {"role": "user", "content": f"question {self.rng.randint(0, 3)}"}
+        return [head, question] if self.rng.random() < 0.7 else [question]
+
+    async def run(self, calls: int) -> None:
+        while calls > 0:
+            width = self.rng.choice([1, 1, 1, 3])
+            await asyncio.gather(*(self.step() for _ in range(width)))
+            calls -= width
+
+    async def step(self) -> None:
+        rng = self.rng
+        history = rng.choice(self.histories) if self.histories and rng.random() < 0.9 else None
+        messages = json.loads(json.dumps(history)) if history else self.opening()
+        body: dict[str, Any] = {"model": "m", "messages": messages, "temperature": 0}
+        if rng.random() < 0.8:
+            body["tools"] = TOOLS if rng.random() < 0.9 else TOOLS[:1]
+        if rng.random() < 0.1:
+            body["n"] = 3
+        if rng.random() < 0.1:
+            body["stop"] = rng.choice(["gamma", ["7", "."]])
+        if rng.random() < 0.1:
+            body["parallel_tool_calls"] = False
+        mood = rng.random()
+        if history and mood < 0.08:  # compacts
+            told = " ".join(str(message.get("content")) for message in messages)
+            body["messages"] = [messages[0], {"role": "user", "content": f"So far: {told}"}]
+        elif history and mood < 0.16:  # edits an answer
+            for message in messages:
+                if message["role"] == "assistant" and rng.random() < 0.5:
+                    message["content"] = "I never said that"
+        elif history and mood < 0.24:  # strips
+            for message in messages:
+                if message["role"] == "assistant" and message["content"]:
+                    message["content"] = message["content"].rstrip()
+        elif history and mood < 0.3:  # clears results
+            for message in messages:
+                if message["role"] == "tool":
+                    message["content"] = "(cleared)"
+        answer = await ask(self.http, self.rollout, body)
+        for choice in answer["choices"][: rng.choice([1, 3])]:
+            message = choice["message"]
+            echoed = {"role": "assistant", "content": message["content"]}
+            if message.get("tool_calls"):
+                echoed["tool_calls"] = message["tool_calls"]
+            results = [
+                {"role": "tool", "tool_call_id": call["id"], "content": f"found {rng.random()}"}
+                for call in message.get("tool_calls", ())
+            ]
+            more = results or [{"role": "user", "content": rng.choice(["go on", "and?"])}]
+            self.histories.append([*body["messages"], echoed, *more])
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_every_sampled_token_is_trained_once_under_its_prefix_or_listed(seed: int) -> None:
+    engine = LoggedEngine(chat_format())
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open(seed=seed)
+        await WildAgent(seed, http, rollout).run(60)
+        rollout.end(Stop.TERMINATED)
+        check_capture(engine, rollout, rollout.trajectory(Verdict.of(1.0)).segments)
+        assert len(list(rollout.tree.lines())) == len(rollout.tree.calls)
+
+
+async def test_a_plain_loop_is_one_row_and_its_ids_are_never_rendered_again() -> None:
+    engine = LoggedEngine(chat_format())
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open()
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+        for turn in range(8):
+            answer = await ask(http, rollout, {"messages": messages, "tools": TOOLS})
+            said = answer["choices"][0]["message"]
+            messages.append(said)
+            for call in said.get("tool_calls", ()):
+                row = {"role": "tool", "tool_call_id": call["id"], "content": f"{turn}"}
+                messages.append(row)
+            if not said.get("tool_calls"):
+                messages.append({"role": "user", "content": "go on"})
+        (row,) = rollout.trajectory(Verdict.of(1.0)).segments
+        assert [row.cause, row.parent, len(row.turns)] == ["start", -1, 8]
+        check_capture(engine, rollout, [row])
+
+
+async def test_a_repeated_attempt_gets_the_answer_that_was_sampled_and_costs_nothing() -> None:
+    engine = LoggedEngine(chat_format())
+    engine.delay_s = 0.3
+    body = {"messages": [{"role": "user", "content": "begin"}]}
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open()
+        hasty = {"timeout": 0.05, "headers": bearer(rollout)}
+        with pytest.raises(httpx.TimeoutException):
+            await http.post("/v1/chat/completions", json=body, **hasty)
+        answer = await ask(http, rollout, body, **{"x-stainless-retry-count": "1"})
+        repeated = await ask(http, rollout, body, **{"x-stainless-retry-count": "2"})
+        assert answer["choices"] == repeated["choices"]
+        assert len(engine.log) == 1
+        (row,) = rollout.trajectory(Verdict.of(1.0)).segments
+        assert row.turns[0].trained
+        # The same body that no header marks is a request of its own.
+        await ask(http, rollout, body)
+        assert [call.cause for call in rollout.tree.calls] == ["start", "retry"]
+        check_capture(engine, rollout, rollout.trajectory(Verdict.of(1.0)).segments)
+
+
+async def test_an_answer_that_nobody_took_is_listed_and_not_trained() -> None:
+    engine = LoggedEngine(chat_format())
+    engine.delay_s = 0.3
+    body = {"messages": [{"role": "user", "content": "begin"}]}
+    for stream in (False, True):
+        async with serving(engine) as (gateway, http):
+            rollout = gateway.open()
+            with pytest.raises(httpx.TimeoutException):
+                await http.post(
+                    "/v1/chat/completions",
+                    json=body | {"stream": stream},
+                    headers=bearer(rollout),
+                    timeout=0.05,
+                )
+            async with asyncio.timeout(10):
+                while not rollout.counts["undelivered"]:
+                    await asyncio.sleep(0.02)
+            assert rollout.trajectory(Verdict.of(1.0)).segments == []
+            assert rollout.tree.untrained() == {"undelivered": rollout.tree.sampled}
+
+
+async def test_a_spent_budget_is_told_by_an_answer_that_no_row_holds_then_refused() -> None:
+    engine = LoggedEngine(chat_format())
+    body = {"messages": [{"role": "user", "content": "begin"}]}
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open(limits=RolloutLimits(max_calls=2))
+        for _ in range(2):
+            await ask(http, rollout, body)
+        told = await ask(http, rollout, body)
+        assert "budget" in told["choices"][0]["message"]["content"]
+        for _ in range(2):
+            await ask(http, rollout, body)
+        reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
+        assert reply.status_code == 400
+        assert reply.headers["x-should-retry"] == "false"
+        rollout.end(Stop.TERMINATED)
+        assert rollout.stop is Stop.MAX_TURNS
+        late = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
+        assert [late.status_code, late.json()["error"]["code"]] == [410, "rollout_ended"]
+        assert len(engine.log) == len(rollout.tree.calls) == 2
+
+
+USER = {"role": "user", "content": "hi"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"messages": [USER], "n": 0}, "n = 0"),
+        ({"messages": [USER], "n": 1000}, "n = 1000"),
+        ({"messages": [USER], "logit_bias": {"5": 1}}, "logit_bias"),
+        ({"messages": [USER], "response_format": {"type": "json_object"}}, "response_format"),
+        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "image"),
+        ({"messages": [{"role": "judge", "content": ""}]}, "'judge'"),
+        ({"messages": [USER, {"role": "tool", "tool_call_id": "c9", "content": "3"}]}, "'c9'"),
+        ({"messages": []}, "empty"),
+        ({}, "messages is missing"),
+        ({"messages": [USER], "max_tokens": 0}, "max_tokens = 0"),
+        ({"messages": [USER], "tools": [{"type": "function", "function": {}}]}, "without a name"),
+        ({"messages": [{"role": "user", "content": "x " * 30_000}]}, "maximum context length"),
+    ],
+)
+async def test_what_cannot_be_honoured_is_refused_by_name_and_leaves_no_row(
+    body: dict[str, Any], words: str
+) -> None:
+    engine = LoggedEngine(chat_format())
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open()
+        reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
+        assert reply.status_code == 400
+        assert words in reply.json()["error"]["message"]
+        assert reply.headers["x-should-retry"] == "false"
+        assert rollout.tree.calls == engine.log == []
+
+
+async def test_keys_tell_rollouts_apart_and_only_the_operators_key_rewards() -> None:
+    engine = LoggedEngine(chat_format())
+    body = {"messages": [USER], "model": "whatever"}
+    async with serving(engine) as (gateway, http):
+        operator = {"Authorization": f"Bearer {gateway.operator_key}"}
+        opened = (await http.post("/rollouts", json={"seed": 5}, headers=operator)).json()
+        other = gateway.open()
+        own = {"Authorization": f"Bearer {opened['key']}"}
+        for path in ("/v1/chat/completions", f"/rollouts/{opened['key']}/v1/chat/completions"):
+            reply = await http.post(path, json=body, headers=own if path[1] == "v" else {})
+            assert reply.json()["model"] == "whatever"
+        assert [len(gateway.rollouts[opened["id"]].tree.calls), len(other.tree.calls)] == [2, 0]
+        place = f"/rollouts/{opened['id']}"
+        for headers in (own, {}, {"x-api-key": opened["key"]}):
+            assert (await http.post("/rollouts", json={}, headers=headers)).status_code == 401
+            for verb in ("/reward", "/end"):
+                refused = await http.post(place + verb, json={"reward": 1.0}, headers=headers)
+                assert refused.status_code == 401
+            assert (await http.get(place, headers=headers)).status_code == 401
+        assert (await http.post("/v1/chat/completions", json=body)).status_code == 401
+        ended = await http.post(place + "/end", json={}, headers=operator)
+        verdict = ended.json()["episode"]["trajectories"][0]["verdict"]
+        assert verdict["status"] == "unavailable"  # nobody has set a reward, which is no zero
+        await http.post(place + "/reward", json={"reward": 0.5}, headers=operator)
+        ended = await http.post(place + "/end", json={}, headers=operator)
+        assert ended.json()["episode"]["trajectories"][0]["verdict"]["reward"] == 0.5
+
+
+async def saying(task: AgentTask) -> str:
+    """Ask once, and answer with what the policy said."""
+    async with httpx.AsyncClient(base_url=task.base_url, timeout=30) as http:
+        body = {"messages": [{"role": "user", "content": task.prompt}]}
+        headers = {"Authorization": f"Bearer {task.key}"}
+        reply = await http.post("/chat/completions", json=body, headers=headers)
+        reply.raise_for_status()
+        return str(reply.json()["choices"][0]["message"]["content"])
+
+
+async def crashing(task: AgentTask) -> str:
+    await saying(task)
+    raise ValueError("the agent's own bug")
+
+
+async def hanging(task: AgentTask) -> str:
+    await saying(task)
+    await asyncio.sleep(60)
+    return ""
+
+
+async def silent(task: AgentTask) -> str:
+    return "17"
+
+
+@pytest.mark.parametrize(
+    ("agent", "stop", "is_judged"),
+    [
+        (saying, Stop.TERMINATED, True),
+        (crashing, Stop.AGENT_FAILED, True),
+        (hanging, Stop.AGENT_TIMEOUT, True),
+        (silent, Stop.POLICY_ERROR, False),
+        (AgentCommand("sh -c 'exit 3'"), Stop.POLICY_ERROR, False),
+    ],
+)
+async def test_each_end_of_an_agent_is_typed_and_only_infrastructure_leaves_the_loss(
+    agent: Any, stop: Stop, is_judged: bool
+) -> None:
+    engine = LoggedEngine(chat_format())
+    env = make_async("ludus/arithmetic-v0")
+    _, info = await env.reset(seed=1)
+    engine.saying = assistant("no number")
+    limits = AgentLimits(timeout_s=1.0)
+    async with serving(engine) as (gateway, _):
+        episode = await run_agent(env, agent, gateway, task=info["task"], seed=1, limits=limits)
+    (trajectory,) = episode.trajectories
+    assert [trajectory.stop, trajectory.verdict.ok] == [stop, is_judged]
+    assert trajectory.exclude_from_loss is not is_judged
+    assert (trajectory.verdict.reward == 0.0) is is_judged  # the environment's own verdict
+    await env.close()
+
+
+async def test_a_policy_that_cannot_answer_is_no_fault_of_the_agent() -> None:
+    engine = LoggedEngine(chat_format())
+    engine.fails = 1
+    env = make_async("ludus/arithmetic-v0")
+    _, info = await env.reset(seed=1)
+    async with serving(engine) as (gateway, _):
+        episode = await run_agent(env, saying, gateway, task=info["task"], seed=1)
+    assert episode.trajectories[0].stop is Stop.POLICY_ERROR
+    assert episode.trajectories[0].exclude_from_loss
+    await env.close()
+
+
+@pytest.mark.parametrize("command", ["", "no-such-program --x"])
+def test_a_command_that_cannot_run_is_refused_before_anything_is_played(command: str) -> None:
+    with pytest.raises(ConfigError, match="agent's command"):
+        AgentCommand(command)
