@@ -21,7 +21,7 @@ import msgspec
 
 from ludus.errors import InvalidScore, RemoteError, RewardUnavailable
 from ludus.messages import ImagePart, Message, assistant
-from ludus.thoughts import AUTO, NONE, apart
+from ludus.thoughts import AUTO, MARK, MARKS, NONE, apart
 from ludus.verdict import Verdict
 from ludus.wire.codec import encode
 
@@ -46,6 +46,8 @@ class Sample(
 
     def __post_init__(self) -> None:
         given = self.response
+        if isinstance(given, str) and self.thoughts in MARKS and MARK.search(given) is None:
+            return
         messages = [assistant(given)] if isinstance(given, str) else given
         response = [apart(message, self.thoughts) for message in messages]
         if response != messages:
@@ -62,7 +64,7 @@ class Sample(
     @property
     def text(self) -> str:
         """What the response says; for a conversation, what its last assistant message says."""
-        return self.answer.text
+        return self.response if isinstance(self.response, str) else self.answer.text
 
     @property
     def silence(self) -> str:

@@ -294,7 +294,8 @@ class ScoreService:
 
     def begin(self, body: Score) -> Verdict | asyncio.Future[Verdict]:
         """Score an answer; return the verdict if it is ready at once."""
-        verdict = self._scorer(body.verifier).begin(self._heard(body.sample))
+        sample = body.sample if self._thoughts == AUTO else self._heard(body.sample)
+        verdict = self._scorer(body.verifier).begin(sample)
         return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
 
     async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:

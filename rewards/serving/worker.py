@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ludus.isolation.part import Answer, WorkerPart
+from ludus.thoughts import NONE
 from ludus.verdict import Verdict
 from ludus.wire.codec import Format, decode
 
@@ -82,6 +83,7 @@ class VerifierPart(WorkerPart):
         self._name = name
         self._verifier = build()
         self.is_async = is_async_verifier(self._verifier)
+        self._hears_thoughts = bool(getattr(self._verifier, "hears_thoughts", False))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_of: Callable[[int], Executor] | None = None
 
@@ -129,7 +131,8 @@ class VerifierPart(WorkerPart):
         format = Format.JSON if tag & AS_JSON else Format.MSGPACK
         match tag & ~AS_JSON:
             case 1:
-                sample = decode(body, Sample, format).heard_by(verifier)
+                sample = decode(body, Sample, format)
+                sample = sample.marked(NONE) if self._hears_thoughts else sample
                 return _Call(lambda: verifier.score(sample), self.is_async, 1)
             case 2:
                 assert isinstance(verifier, GroupVerifier)

@@ -97,7 +97,7 @@ class Thoughts:
     def _later(self, text: str, start: int) -> tuple[int, int] | None:
         """Return the bounds of the mark that ends the next thoughts from `start` on."""
         fences, counted = 0, start
-        for mark in self._any.finditer(text, start):
+        for mark in self.mark.finditer(text, start):
             fences += text.count(_FENCE, counted, mark.start())
             counted = mark.start()
             if fences % 2 == 0 and not is_quoted(text, *mark.span()):
@@ -131,7 +131,8 @@ class Thoughts:
         return [re.compile(end) for _, end in self.pairs]
 
     @cached_property
-    def _any(self) -> re.Pattern[str]:
+    def mark(self) -> re.Pattern[str]:
+        """What begins thoughts, or ends them by itself; a text without a match has none."""
         return re.compile(f"{self._opening.pattern}|{self.lone}")
 
     @cached_property
@@ -173,6 +174,8 @@ _HARMONY = (
     rf"|{_NEXT}(?=<\|channel\|>analysis\s*<\|message\|>))?|(?=<\|start\|>)",
 )
 ALL = Thoughts((*_ESCAPED.values(), _HARMONY), "|".join(end for _, end in _ESCAPED.values()))
+MARK = ALL.mark
+"""Matches in every text with thoughts, whatever their marks."""
 MARKS: Mapping[str, Thoughts | None] = {
     AUTO: ALL,
     NONE: None,

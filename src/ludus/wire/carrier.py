@@ -94,7 +94,7 @@ class ClientStream:
         self._sweep: asyncio.TimerHandle | None = None
         """The single timer of all operations, set for the earliest deadline."""
         self._sweep_at = math.inf
-        self._http_until = 0.0
+        self.http_until = 0.0
         """The time until which plain HTTP is used, by `time.monotonic`: 0 for no pause, and
         infinity once the server is known to have no streams.
         """
@@ -104,11 +104,6 @@ class ClientStream:
         """The largest frame in bytes that the server takes, as its `Hello` says."""
         self._heard = 0.0
         """The time of the last frame from the server, by `time.monotonic`."""
-
-    @property
-    def offered(self) -> bool:
-        """Whether to try the stream now; False after a refusal, for a while or for good."""
-        return not self._http_until or time.monotonic() >= self._http_until
 
     def submit(
         self, operation: msgspec.Struct, as_type: object, timeout_s: float
@@ -155,7 +150,7 @@ class ClientStream:
         if self._sweep is not None:
             self._sweep.cancel()
         self._loop, self._sweep, self._sweep_at = None, None, math.inf
-        self._http_until, self._losses = 0.0, 0
+        self.http_until, self._losses = 0.0, 0
         for task in (running, *self._dropped):
             await end_task(task)
         for pending in self._take_all():
@@ -241,7 +236,7 @@ class ClientStream:
         return ServerUnreachable(f"the connection to {self._client.url} broke")
 
     def _use_http(self, pause_s: float) -> Exception:
-        self._http_until = time.monotonic() + pause_s
+        self.http_until = time.monotonic() + pause_s
         return UseHttp()
 
     # --- what goes out --------------------------------------------------------------------------
@@ -558,7 +553,7 @@ class Carrier(Generic[Asked, Answer]):
         await self._batches.close()
 
     async def _attempt(self, operation: Asked, timeout_s: float) -> Answer:
-        if self._stream is not None and self._stream.offered:
+        if self._stream is not None and time.monotonic() >= self._stream.http_until:
             with contextlib.suppress(UseHttp):
                 answer: Answer = await self._stream.submit(operation, self._as_type, timeout_s)
                 return answer
