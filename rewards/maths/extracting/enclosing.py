@@ -35,6 +35,7 @@ def piece(body: str, first: int, last: int) -> tuple[int, int] | None:
     None for boxes that stand alone.
     """
     start, end, in_formula = _formula(body, first, last)
+    start, end = _unbraced(body, start, end, first, last)
     start, end = _narrowed(body, start, end, first, last)
     outside = f"{body[start:first]} {body[last:end]}"
     if _ALONE.fullmatch(_DECORATION.sub("", outside)):
@@ -63,9 +64,12 @@ def _formula(body: str, first: int, last: int) -> tuple[int, int, bool]:
     opened = bool(before) and (
         dollars % 2 == 1 if before[-1][0].startswith("$") else _OPENERS.match(before[-1][0])
     )
+    closing = _ENDS.search(body, last, last + REACH_OF_FORMULA)
+    # A dollar that nothing closes is an amount of money.
+    if opened and before[-1][0].startswith("$"):
+        opened = closing is not None and closing[0] == before[-1][0]
     if opened:
         start = before[-1].end()
-        closing = _ENDS.search(body, last, last + REACH_OF_FORMULA)
         return start, closing.start() if closing else min(len(body), last + REACH_OF_FORMULA), True
     start, end = first, last
     while start > base and not body[start - 1].isspace() and body[start - 1] not in "$":
@@ -73,6 +77,18 @@ def _formula(body: str, first: int, last: int) -> tuple[int, int, bool]:
     while end < len(body) and not body[end].isspace() and body[end] not in "$":
         end += 1
     return start, end, False
+
+
+def _unbraced(body: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:
+    """Return a formula without the braces that stand around all of it."""
+    while True:
+        inner = re.match(r"\s*\{", body[start:first]), re.search(r"\}\s*\Z", body[last:end])
+        if inner[0] is None or inner[1] is None:
+            return start, end
+        bounds = start + inner[0].end(), last + inner[1].start()
+        if min(_depths(body[bounds[0] : bounds[1]])) < 0:
+            return start, end
+        start, end = bounds
 
 
 def _narrowed(body: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:

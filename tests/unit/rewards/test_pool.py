@@ -193,8 +193,7 @@ def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
     assert (
         verifier.verify(gold, answer).reward == 1.0
     )  # the control: it is right, and needs a worker
-    pool = verifier._pool  # pyright: ignore[reportPrivateUsage]
-    template = pool._template  # pyright: ignore[reportPrivateUsage]
+    template = verifier._pool._quick._template
     assert template is not None
     stop = threading.Event()
 
