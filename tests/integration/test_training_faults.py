@@ -218,7 +218,7 @@ async def test_groups_of_equals_are_told_in_the_first_step(model: Path, tmp_path
     assert "In 3 of 3 steps." in write_report(result.folder).read_text()
 
 
-@pytest.mark.parametrize(("window", "words"), [(20, "the policy sampled none"), (200, "")])
+@pytest.mark.parametrize(("window", "words"), [(20, "the policy sampled none"), (158, "")])
 async def test_a_window_that_is_too_small_is_told_in_the_first_step(
     model: Path, tmp_path: Path, window: int, words: str
 ) -> None:
