@@ -175,6 +175,12 @@ class ChatFormat:
         plain = break_marks(text, self._marks)
         return self._encode(plain.encode("utf-8", "replace").decode())
 
+    def quoted(self, message: Message) -> Message:
+        """Return an assistant's message that somebody else wrote, with the marks of the template
+        broken in its text.
+        """
+        return msgspec.structs.replace(message, content=break_marks(message.text, self._marks))
+
     def ends_turn(self, ids: Sequence[int]) -> bool:
         """Return whether sampled ids end as the template ends turns rather than with another stop
         token.

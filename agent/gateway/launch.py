@@ -19,6 +19,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -128,8 +129,13 @@ class AgentCommand:
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
+            assert process.stdout is not None
+            assert process.stderr is not None
             try:
-                printed, complaints = await process.communicate()
+                printed, complaints = await asyncio.gather(
+                    _drain(process.stdout), _drain(process.stderr)
+                )
+                await process.wait()
             finally:
                 await _end_group(process)
             if process.returncode:
@@ -155,9 +161,19 @@ class AgentCommand:
         }
 
 
+async def _drain(stream: asyncio.StreamReader) -> bytes:
+    """Read a stream to its end, and keep the last part of what it said."""
+    kept = b""
+    while piece := await stream.read(1 << 16):
+        kept = (kept + piece)[-MAX_ANSWER_BYTES:]
+    return kept
+
+
 def _read_answer(file: Path, printed: bytes) -> str:
-    text = file.read_bytes() if file.is_file() else printed
-    return text[:MAX_ANSWER_BYTES].decode("utf-8", "replace").strip()
+    if not file.is_file():
+        return printed.decode("utf-8", "replace").strip()
+    with file.open("rb") as written:
+        return written.read(MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
 
 
 class AgentFailed(LudusError, RuntimeError):
@@ -243,7 +259,8 @@ class _Run:
     async def play(self, options: dict[str, Any], seed: int) -> None:
         """Reset the environment, run the agent, and have its answer judged."""
         try:
-            observation, info = await self.env.reset(seed=seed, options=options)
+            async with asyncio.timeout(self.limits.timeout_s):
+                observation, info = await self.env.reset(seed=seed, options=options)
         except Exception as error:
             self._fail(Stop.ENV_ERROR, error)
             return
@@ -257,16 +274,19 @@ class _Run:
             messages=opening_of(info["briefing"], observation),
         )
         answer: Result = None
+        clock = asyncio.timeout(self.limits.timeout_s)
         try:
-            async with asyncio.timeout(self.limits.timeout_s):
+            async with clock:
                 answer = await self._call(given)
-        except TimeoutError:
-            self.stop = Stop.AGENT_TIMEOUT
         except Exception as error:
-            self.stop = Stop.AGENT_FAILED
-            known = isinstance(error, LudusError)
+            is_late = isinstance(error, TimeoutError) and clock.expired()
+            self.stop = Stop.AGENT_TIMEOUT if is_late else Stop.AGENT_FAILED
+            known = is_late or isinstance(error, LudusError)
             logger.warning(
-                "agent, task %s: %s", self.task, error, exc_info=None if known else error
+                "agent, task %s: %s",
+                self.task,
+                f"no end within {self.limits.timeout_s:g} s" if is_late else error,
+                exc_info=None if known else error,
             )
         self.rollout.end(self.stop)
         self.stop = self.rollout.stop or self.stop
@@ -278,39 +298,47 @@ class _Run:
     async def _call(self, given: AgentTask) -> Result:
         call = self.agent
         is_async = isinstance(call, AgentCommand) or inspect.iscoroutinefunction(call)
-        result = call(given) if is_async else await asyncio.to_thread(call, given)
+        result = call(given) if is_async else await _on_thread(call, given)
         return await result if inspect.isawaitable(result) else result
 
     def _infrastructure(self) -> str:
         """Return what failed that neither policy nor agent is to blame for; "" if nothing did."""
-        faults = self.rollout.counts["faults"]
-        if faults and self.stop is not Stop.TERMINATED:
-            return f"the policy could not answer {faults} calls, and the agent gave up"
+        if failed := len(self.rollout.failed):
+            return f"the policy could not answer {failed} requests of the agent"
         if not self.rollout.tree.calls:
             return "the agent never called the policy: look at its base URL and its key"
         return ""
 
     def _last_words(self) -> Message:
-        """Return the policy's last answer in the branch with the most calls."""
+        """Return the last text that the policy has answered to any call."""
         shown = [call.shown for call in self.rollout.tree.calls if call.shown is not None]
         texts = [message.text for message in shown if message.text]
         return assistant(texts[-1] if texts else "")
 
     async def _judge(self, answer: str | Message) -> None:
         try:
-            observation, reward, _, _, info = await self.env.step(answer)
+            async with asyncio.timeout(self.limits.timeout_s):
+                observation, reward, terminated, truncated, info = await self.env.step(answer)
         except RewardUnavailable as error:
             self.stop, self.verdict = Stop.REWARD_UNAVAILABLE, error.verdict
             return
         except Exception as error:
             self._fail(Stop.ENV_ERROR, error)
             return
+        if not terminated and not truncated:
+            self._fail(
+                Stop.ENV_ERROR,
+                f"{self.env.id} goes on after the agent's answer, its only action: take an "
+                "environment that judges one answer",
+            )
+            return
         self.gold = info.get("gold")
         self.closing = [message for message in as_messages(observation) if message.content]
-        own = info.get("verdict")
-        self.verdict = Verdict.of(reward, parts={"env": (reward, 1.0)})
-        if isinstance(own, Verdict):
-            self.verdict = own
+        own, parts = info.get("verdict"), {"env": (reward, 1.0)}
+        self.verdict = Verdict.of(reward, parts=parts)
+        if isinstance(own, Verdict):  # a failed verdict stands
+            rebuilt = Verdict.of(reward, own.detail, parts=own.parts or parts, metrics=own.metrics)
+            self.verdict = rebuilt if own.ok else own
 
     def _fail(self, stop: Stop, why: object) -> None:
         described = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
@@ -324,6 +352,37 @@ class _Run:
         self.rollout.stop = self.stop
         trajectory = self.rollout.trajectory(self.verdict)
         return msgspec.structs.replace(trajectory, gold=self.gold, closing=self.closing)
+
+
+async def _on_thread(call: Agent, given: AgentTask) -> Result | Awaitable[Result]:
+    """Call a plain function on a thread of its own, so that no agent waits for another's thread.
+
+    The thread of an agent that is out of time cannot be ended: its key is void, and it does not
+    keep the process alive.
+    """
+    loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def settle(result: object, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result: object = None
+        failure: BaseException | None = None
+        try:
+            result = call(given)
+        except BaseException as error:
+            failure = error if isinstance(error, Exception) else AgentFailed(repr(error))
+        with suppress(RuntimeError):  # the loop has ended before the agent did
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, name=f"agent {given.task}", daemon=True).start()
+    answer: Result | Awaitable[Result] = await done
+    return answer
 
 
 class AgentMaker:

@@ -8,17 +8,21 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
 
+from ludus.envs import ToolSpec
 from ludus.errors import BrokenGeneration
 from ludus.messages import Message, Role, ToolCall, assistant
 from ludus.verdict import Verdict
 
 from ..images import images_of
 from ..rows import MIN_ANSWER_TOKENS, TokenWriter, extension_behind
+from ..templates.text import TemplateRefused
 from ..trajectory import FAILURES, Finish, Segment, Stop, Trajectory, Turn
 from .tree import Cause, PolicyCall, Tree, TreePlace, Untrained
 from .wire import STOPPED, AgentAnswer, AgentRequest, Choice, GatewayRefusal
@@ -63,6 +67,7 @@ class Rollout:
         key: the secret that the agent sends as its API key.
         stop: why the rollout ended; None while it runs.
         counts: what happened, by name, for the metrics of the trajectory.
+        failed: requests that the policy could not answer, and that no later attempt has mended.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Rollout:
         self.tree = Tree()
         self.stop: Stop | None = None
         self.counts: Counter[str] = Counter()
+        self.failed: set[bytes] = set()
         self.reward: float | None = None
         self.touched = time.monotonic()
         self._writer = writer
@@ -84,6 +90,8 @@ class Rollout:
         self._answered: dict[bytes, asyncio.Task[_Given]] = {}
         self._spent = 0
         self._waiting = 0
+        self._reserved = 0
+        """Tokens that the answers which are being sampled may take."""
 
     async def answer(
         self, request: AgentRequest, body: bytes
@@ -104,11 +112,7 @@ class Rollout:
             GatewayRefusal: the request cannot be answered, or the rollout has ended.
         """
         if self.stop is not None:
-            raise GatewayRefusal(
-                f"rollout {self.id} has ended ({self.stop}): it answers no further call",
-                status=410,
-                code="rollout_ended",
-            )
+            raise self._ended()
         self.touched = time.monotonic()
         digest = blake2b(body, digest_size=16).digest()
         task = self._answered.get(digest) if request.attempt else None
@@ -117,11 +121,35 @@ class Rollout:
         elif self.is_spent:
             return self._say_stop(request), []
         else:
-            task = asyncio.create_task(self._answer(request), name=f"{self.id} call")
+            calls = self._begin(request)
+            task = asyncio.create_task(self._answer(request, calls), name=f"{self.id} call")
             self._answered[digest] = task
-            task.add_done_callback(_read)
-        given = await asyncio.shield(task)
+            task.add_done_callback(partial(self._note, digest))
+        try:
+            given = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and self.stop is not None:
+                raise self._ended() from None
+            raise
         return given.answer, given.calls
+
+    def _ended(self) -> GatewayRefusal:
+        return GatewayRefusal(
+            f"rollout {self.id} has ended ({self.stop}): it answers no further call",
+            status=410,
+            code="rollout_ended",
+        )
+
+    def _note(self, digest: bytes, task: asyncio.Task[_Given]) -> None:
+        """Note whether a request failed through no fault of the agent; a later attempt may mend
+        it.
+        """
+        error = None if task.cancelled() else task.exception()
+        if error is None or isinstance(error, GatewayRefusal):
+            self.failed.discard(digest)
+            return
+        self.failed.add(digest)
+        self._answered.pop(digest, None)  # an attempt that follows is sampled anew
 
     @property
     def is_spent(self) -> bool:
@@ -142,12 +170,9 @@ class Rollout:
         choice = Choice(message=assistant(STOPPED), finish=Finish.STOP)
         return _answer_of(request, [choice], 0, 0)
 
-    async def _answer(self, request: AgentRequest) -> _Given:
-        messages = [self._as_sampled(message) for message in request.messages]
-        self._refuse(request, messages)
-        left = self.limits.max_calls - len(self.tree.calls)
-        samples = min(request.samples, left)
-        calls = [self._begin(messages, request) for _ in range(samples)]
+    async def _answer(self, request: AgentRequest, calls: list[PolicyCall]) -> _Given:
+        context = calls[0].context()
+        cached = 0 if calls[0].parent is None else len(context) - len(calls[0].turn.obs_ids)
         self._waiting += len(calls)
         try:
             results = await asyncio.gather(
@@ -160,8 +185,6 @@ class Rollout:
             if isinstance(result, BaseException):
                 raise result
             choices.append(result)
-        context = calls[0].context()
-        cached = 0 if calls[0].parent is None else len(context) - len(calls[0].turn.obs_ids)
         return _Given(_answer_of(request, choices, len(context), cached), calls)
 
     def _refuse(self, request: AgentRequest, messages: Sequence[Message]) -> None:
@@ -180,7 +203,7 @@ class Rollout:
                 code="image_parse_error",
                 parameter="messages",
             )
-        called = {call.id for message in messages for call in message.tool_calls}
+        called: set[str] = set()
         for message in messages:
             if message.role is Role.TOOL and message.tool_call_id not in called:
                 raise GatewayRefusal(
@@ -188,6 +211,7 @@ class Rollout:
                     f"message before it made (made: {', '.join(sorted(called)) or 'none'})",
                     parameter="messages",
                 )
+            called |= {call.id for call in message.tool_calls}
 
     def _as_sampled(self, message: Message) -> Message:
         """Give calls and results the ids and names that the policy has sampled."""
@@ -203,53 +227,94 @@ class Rollout:
             return msgspec.structs.replace(message, tool_call_id=call.id, name=call.name)
         return message
 
-    def _extension(self, call: PolicyCall, new: Sequence[Message]) -> list[int] | None:
-        return extension_behind(call.turn, new, self._writer.chat_format)
+    def _begin(self, request: AgentRequest) -> list[PolicyCall]:
+        """Find the place of a request in the tree, render what is new, and check that it fits.
 
-    def _begin(self, messages: list[Message], request: AgentRequest) -> PolicyCall:
-        """Find the place of a request in the tree, and render what is new."""
-        place = self.tree.place(messages, request.tools)
-        prompt_ids: list[int] = []
-        turn = Turn(observation=list(place.new))
-        if place.parent is not None:
-            added = self._extension(place.parent, place.new)
-            if added is None:
-                cause = place.cause or Cause.DRIFT
-                place = TreePlace(None, messages, place.keys, place.parent, cause, place.beginnings)
-            else:
-                turn.obs_ids = added
-        if place.parent is None:
-            prompt_ids = self._writer.open(messages, request.tools)
-            turn.observation = list(messages)
-        return self.tree.add(place, prompt_ids, turn)
-
-    async def _sample(self, call: PolicyCall, request: AgentRequest) -> Choice:
-        ids = call.context()
-        room = self._window - len(ids)
-        if room < MIN_ANSWER_TOKENS:
-            self.tree.discard(call)
+        The calls are counted before anything is awaited, so that requests which arrive together
+        keep to the budget.
+        """
+        self._refuse(request, request.messages)
+        messages = [self._as_sampled(message) for message in request.messages]
+        calls: list[PolicyCall] = []
+        for _ in range(min(request.samples, self.limits.max_calls - len(self.tree.calls))):
+            place, ids = self._rendered(messages, request.tools)
+            turn = Turn(observation=list(place.new))
+            if place.parent is not None:
+                turn.obs_ids = ids
+            calls.append(self.tree.add(place, [] if place.parent is not None else ids, turn))
+        length = len(calls[0].context())
+        if self._window - length < MIN_ANSWER_TOKENS:
+            for call in calls:
+                self.tree.discard(call)
             raise GatewayRefusal(
                 f"This model's maximum context length is {self._window} tokens. However, your "
-                f"messages resulted in {len(ids)} tokens. Please shorten the messages.",
+                f"messages resulted in {length} tokens. Please shorten the messages.",
                 code="context_length_exceeded",
                 parameter="messages",
             )
+        return calls
+
+    def _rendered(
+        self, messages: list[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[TreePlace, list[int]]:
+        """Return the place of a conversation, and the ids of what is new there: behind the parent,
+        or of the whole.
+
+        Raises:
+            GatewayRefusal: the chat template cannot show the conversation.
+        """
+        place, chat_format = self.tree.place(messages, tools), self._writer.chat_format
+        if place.parent is not None:
+            new = [self._quoted(message) for message in place.new]
+            with suppress(TemplateRefused):
+                added = extension_behind(place.parent.turn, new, chat_format)
+                if added is not None:
+                    return place, added
+        try:
+            ids = self._writer.open([self._quoted(message) for message in messages], tools)
+        except TemplateRefused as error:
+            raise GatewayRefusal(
+                f"the model's chat template cannot show this conversation: {error}",
+                parameter="messages",
+            ) from None
+        if place.parent is not None:
+            place = replace(
+                place,
+                parent=None,
+                new=messages,
+                after=place.parent,
+                cause=place.cause or Cause.DRIFT,
+            )
+        return place, ids
+
+    def _quoted(self, message: Message) -> Message:
+        """Return a message in which no mark of the template can be spelled out, unless the policy
+        has said it: whoever writes an answer for the policy must not end its turn.
+        """
+        if message.role is not Role.ASSISTANT or self.tree.has_said(message):
+            return message
+        return self._writer.chat_format.quoted(message)
+
+    async def _sample(self, call: PolicyCall, request: AgentRequest) -> Choice:
+        ids = call.context()
         asked = request.max_tokens or self._writer.sampling.max_tokens
-        left = self.limits.max_tokens - self.tree.sampled
+        left = self.limits.max_tokens - self.tree.sampled - self._reserved
+        room = self._window - len(ids)
         budget = max(1, min(asked, self._writer.sampling.max_tokens, room, left))
         name = msgspec.msgpack.encode((self._seed, ids, self._equal(call)))
         seed = int.from_bytes(blake2b(name, digest_size=4).digest(), "big") & 0x7FFFFFFF
         tools = request.tools if request.calls else []
+        self._reserved += budget
         try:
             await self._writer.sample(ids, call.turn, budget=budget, seed=seed, tools=tools)
         except BaseException:
             self.tree.discard(call)
             raise
+        finally:
+            self._reserved -= budget
         if call.turn.finish is Finish.ABORT:
-            call.untrained = Untrained.ABORTED
+            call.untrained, call.shown = Untrained.ABORTED, assistant()
             raise BrokenGeneration("the engine dropped the request")
-        if self.stop is not None:
-            call.untrained = Untrained.LATE
         cut = self._cut(call, request)
         message = self._shown(call, request, cut)
         self.tree.answer(call, self._as_sampled(message))
@@ -337,13 +402,10 @@ class Rollout:
     def count_tokens(self, request: AgentRequest) -> int:
         """Return the length of the prompt that a request would have."""
         messages = [self._as_sampled(message) for message in request.messages]
-        place = self.tree.place(messages, request.tools)
-        if place.parent is not None:
-            added = self._extension(place.parent, place.new)
-            if added is not None:
-                before = len(place.parent.context()) + len(place.parent.turn.out_ids)
-                return before + len(added)
-        return len(self._writer.open(messages, request.tools))
+        place, ids = self._rendered(messages, request.tools)
+        if place.parent is None:
+            return len(ids)
+        return len(place.parent.context()) + len(place.parent.turn.out_ids) + len(ids)
 
     @property
     def is_busy(self) -> bool:
@@ -353,18 +415,24 @@ class Rollout:
     def delivered(self, calls: Sequence[PolicyCall], *, arrived: bool) -> None:
         """Record whether the client took an answer. What nobody read is not trained."""
         for call in calls:
-            if arrived and call.untrained is Untrained.UNDELIVERED:
-                call.untrained = None
-            elif not arrived and call.untrained is None:
-                call.untrained = Untrained.UNDELIVERED
+            if call.untrained is not Untrained.UNDELIVERED:
+                continue
+            if not arrived:
                 self.counts["undelivered"] += 1
+            elif self.stop is None:
+                call.untrained = None
+            else:
+                call.untrained = Untrained.LATE
 
     def end(self, stop: Stop) -> None:
-        """End the rollout; calls that are being sampled are recorded as late."""
-        if self.stop is None:
-            self.stop = stop
-            if self.is_spent and stop is Stop.TERMINATED:
-                self.stop = Stop.MAX_TURNS
+        """End the rollout. What is being sampled is dropped, and what is delivered later is not
+        trained: the verdict does not know of it.
+        """
+        if self.stop is not None:
+            return
+        self.stop = Stop.MAX_TURNS if self.is_spent and stop is Stop.TERMINATED else stop
+        for task in self._answered.values():
+            task.cancel()
 
     def trajectory(self, verdict: Verdict) -> Trajectory:
         """Return the rollout as rows with one verdict for all of them."""
@@ -372,6 +440,8 @@ class Rollout:
         stop = self.stop or Stop.TERMINATED
         trained = sum(len(turn.out_ids) for row in segments for turn in row.turns if turn.trained)
         metrics = {name: float(count) for name, count in self.counts.items()}
+        if self.tree.stripped:
+            metrics["answers_stripped"] = float(self.tree.stripped)
         metrics |= {
             f"untrained_{reason}": float(count) for reason, count in self.tree.untrained().items()
         }
@@ -402,9 +472,3 @@ def _answer_of(
         prompt_tokens=prompt,
         cached_tokens=cached,
     )
-
-
-def _read(task: asyncio.Task[_Given]) -> None:
-    """Read the exception of a task whose client has left."""
-    if not task.cancelled():
-        task.exception()

@@ -17,7 +17,7 @@ import hmac
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
 import msgspec
@@ -49,6 +49,7 @@ KEEP_S = 600.0
 PING_EVERY_S = 3.0
 """Seconds between two comments in a stream that waits for the policy."""
 SWEEP_EVERY_S = 5.0
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NO_RETRY = {"x-should-retry": "false"}
 
 
@@ -130,10 +131,10 @@ class Gateway:
         for prefix in ("", "/rollouts/{key}"):
             application.router.add_get(f"{prefix}/v1/models", self._models)
         application.router.add_get("/health", self._health)
-        application.router.add_post("/rollouts", self._open)
-        application.router.add_get("/rollouts/{id}", self._look)
-        application.router.add_post("/rollouts/{id}/reward", self._reward)
-        application.router.add_post("/rollouts/{id}/end", self._end)
+        application.router.add_post("/rollouts", self._operating(self._open))
+        application.router.add_get("/rollouts/{id}", self._operating(self._look))
+        application.router.add_post("/rollouts/{id}/reward", self._operating(self._reward))
+        application.router.add_post("/rollouts/{id}/end", self._operating(self._end))
         application.router.add_route("*", "/{path:.*}", self._unknown)
         self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
         await self._runner.setup()
@@ -213,12 +214,12 @@ class Gateway:
                 code="invalid_api_key",
             )
 
-    def _answering(self, dialect: Dialect) -> Any:
+    def _answering(self, dialect: Dialect) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 rollout = self._rollout_of(request)
                 body = await _body(request)
-                asked = _with_attempt(dialect.read(_decoded(body)), request)
+                asked = _read(dialect, _decoded(body), request)
                 if asked.stream:
                     return await self._stream(dialect, rollout, asked, body, request)
                 answer, calls = await rollout.answer(asked, body)
@@ -226,7 +227,7 @@ class Gateway:
                 rollout.delivered(calls, arrived=arrived)
                 return _json(dialect.reply(answer))
             except Exception as error:
-                refusal = _refusal_of(error, self._by_key.get(_key_of(request)))
+                refusal = _refusal_of(error)
                 return _json(dialect.error(refusal), refusal.status)
 
         return handle
@@ -251,7 +252,7 @@ class Gateway:
                 sampling.result()  # a refusal is a status as long as nothing was sent
                 response = await _opened_stream(request)
             elif sampling.exception() is not None:
-                refusal = _refusal_of(sampling.exception(), rollout)
+                refusal = _refusal_of(sampling.exception())
                 await response.write(event(dialect.error(refusal)))
                 return response
             answer, calls = sampling.result()
@@ -264,12 +265,12 @@ class Gateway:
             rollout.delivered((await sampling)[1], arrived=False)
         return response or web.Response(status=499)
 
-    def _counting(self, dialect: Dialect) -> Any:
+    def _counting(self, dialect: Dialect) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 rollout = self._rollout_of(request)
-                body = dict(_decoded(await _body(request)))
-                asked = dialect.read({"max_tokens": 1} | body)
+                body = {"max_tokens": 1} | dict(_decoded(await _body(request)))
+                asked = _read(dialect, body, request)
                 return _json({"input_tokens": rollout.count_tokens(asked)})
             except Exception as error:
                 refusal = _refusal_of(error)
@@ -278,56 +279,47 @@ class Gateway:
         return handle
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        def reply() -> dict[str, Any]:
+        try:
             self._rollout_of(request)
-            row = {"id": "policy", "object": "model", "created": 0, "owned_by": "ludus"}
-            return {"object": "list", "data": [row]}
-
-        return _plainly(reply)
+        except GatewayRefusal as refusal:
+            return _json(DIALECTS[0].error(refusal), refusal.status)
+        row = {"id": "policy", "object": "model", "created": 0, "owned_by": "ludus"}
+        return _json({"object": "list", "data": [row]})
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
-        running = sum(rollout.stop is None for rollout in self.rollouts.values())
-        return _json({"status": "ok", "rollouts": running})
+        return _json({"status": "ok"})
 
-    async def _open(self, request: web.Request) -> web.StreamResponse:
-        body = await _body(request)
+    def _operating(self, reply: Callable[[web.Request, bytes], dict[str, Any]]) -> Handler:
+        """Return a handler that reads a body only from the operator."""
 
-        def reply() -> dict[str, Any]:
-            self._as_operator(request)
-            opening = _typed(body or b"{}", RolloutOpening)
-            limits = RolloutLimits(max_calls=opening.max_calls, max_tokens=opening.max_tokens)
-            rollout = self.open(seed=opening.seed, limits=limits)
-            return {"id": rollout.id, "key": rollout.key, "base_url": f"{self.url}/v1"}
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                self._as_operator(request)
+                return _json(reply(request, await _body(request)))
+            except LudusError as error:
+                refusal = _refusal_of(error)
+                return _json(DIALECTS[0].error(refusal), refusal.status)
 
-        return _plainly(reply)
+        return handle
 
-    async def _look(self, request: web.Request) -> web.StreamResponse:
-        def reply() -> dict[str, Any]:
-            self._as_operator(request)
-            return _described(self._named(request))
+    def _open(self, request: web.Request, body: bytes) -> dict[str, Any]:
+        opening = _typed(body or b"{}", RolloutOpening)
+        limits = RolloutLimits(max_calls=opening.max_calls, max_tokens=opening.max_tokens)
+        rollout = self.open(seed=opening.seed, limits=limits)
+        return {"id": rollout.id, "key": rollout.key, "base_url": f"{self.url}/v1"}
 
-        return _plainly(reply)
+    def _look(self, request: web.Request, body: bytes) -> dict[str, Any]:
+        return _described(self._named(request))
 
-    async def _reward(self, request: web.Request) -> web.StreamResponse:
-        body = await _body(request)
+    def _reward(self, request: web.Request, body: bytes) -> dict[str, Any]:
+        rollout = self._named(request)
+        rollout.reward = Verdict.of(_typed(body, Reward).reward).reward
+        return {"id": rollout.id, "reward": rollout.reward}
 
-        def reply() -> dict[str, Any]:
-            self._as_operator(request)
-            rollout = self._named(request)
-            verdict = Verdict.of(_typed(body, Reward).reward)
-            rollout.reward = verdict.reward
-            return {"id": rollout.id, "reward": rollout.reward}
-
-        return _plainly(reply)
-
-    async def _end(self, request: web.Request) -> web.StreamResponse:
-        def reply() -> dict[str, Any]:
-            self._as_operator(request)
-            rollout = self._named(request)
-            rollout.end(Stop.TERMINATED)
-            return _described(rollout) | {"episode": episode_of(rollout)}
-
-        return _plainly(reply)
+    def _end(self, request: web.Request, body: bytes) -> dict[str, Any]:
+        rollout = self._named(request)
+        rollout.end(Stop.TERMINATED)
+        return _described(rollout) | {"episode": episode_of(rollout)}
 
     def _named(self, request: web.Request) -> Rollout:
         name = request.match_info["id"]
@@ -398,9 +390,18 @@ def _typed(body: bytes, kind: Any) -> Any:
         raise GatewayRefusal(f"the body is not what this route takes: {error}") from None
 
 
-def _with_attempt(asked: AgentRequest, request: web.Request) -> AgentRequest:
+def _read(dialect: Dialect, body: Mapping[str, Any], request: web.Request) -> AgentRequest:
+    """Read a request. A field of another shape than the protocol's is the client's mistake."""
+    try:
+        asked = dialect.read(body)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, GatewayRefusal):
+            raise
+        raise GatewayRefusal(
+            f"a field has another shape than {dialect.path} has: {error}"
+        ) from None
     attempt = request.headers.get("x-stainless-retry-count", "0")
-    asked.attempt = int(attempt) if attempt.isdigit() else 0
+    asked.attempt = int(attempt) if attempt.isdecimal() else 0
     return asked
 
 
@@ -415,27 +416,16 @@ def _key_of(request: web.Request) -> str:
     return next((key for key in keys if key), "")
 
 
-def _refusal_of(error: BaseException | None, rollout: Rollout | None = None) -> GatewayRefusal:
+def _refusal_of(error: BaseException | None) -> GatewayRefusal:
     """Return any failure as what a client is told; a fault of the engine may be tried again."""
     if isinstance(error, GatewayRefusal):
         return error
-    if rollout is not None:
-        rollout.counts["faults"] += 1
     if isinstance(error, LudusError):
         return GatewayRefusal(
             f"the policy could not answer: {error}", status=503, code="unavailable"
         )
     logger.error("a call of an agent failed", exc_info=error)
     return GatewayRefusal("the gateway failed; its log says why", status=500, code="internal_error")
-
-
-def _plainly(reply: Any) -> web.Response:
-    """Return what `reply` makes, or its refusal."""
-    try:
-        return _json(reply())
-    except LudusError as error:
-        refusal = _refusal_of(error)
-        return _json(DIALECTS[0].error(refusal), refusal.status)
 
 
 def _json(body: object, status: int = 200) -> web.Response:

@@ -58,7 +58,7 @@ class Untrained(StrEnum):
     """The reason why sampled tokens are not trained."""
 
     UNDELIVERED = "undelivered"
-    """The client had left when the answer was ready."""
+    """The client had left when the answer was ready, or another answer of its request failed."""
     ABORTED = "aborted"
     """The engine dropped the request."""
     BEHIND_STOP = "behind_stop"
@@ -90,14 +90,20 @@ class PolicyCall:
     shown_keys: Chain | None = None
     """The digests of the conversation with the answer."""
     children: list[PolicyCall] = field(default_factory=list)
-    untrained: Untrained | None = None
+    untrained: Untrained | None = Untrained.UNDELIVERED
+    """None once the client has the answer: what nobody read is not trained."""
     dropped: int = 0
     """Tokens that were sampled behind a stop string; they are not in the turn."""
 
+    def echoes(self, message: Message) -> bool:
+        """Return whether `message`, which says the same, thinks the same or leaves thoughts out."""
+        own = self.shown.reasoning if self.shown is not None else ""
+        return not message.reasoning or message.reasoning.strip() == own.strip()
+
     @property
     def is_dead(self) -> bool:
-        """Whether no row holds this answer: it is not trained, and nothing continues it."""
-        return self.untrained is not None and not self.children
+        """Whether no row will hold this answer: it is not trained, and nothing continues it."""
+        return self.shown is not None and self.untrained is not None and not self.children
 
     def context(self) -> list[int]:
         """Return the ids before the answer."""
@@ -138,6 +144,8 @@ class TreePlace:
     cause: Cause | None
     beginnings: list[bytes]
     """The digests without tools of all beginnings of the conversation."""
+    stripped: int = 0
+    """How many answers were found only without the white space at their ends."""
 
 
 class Tree:
@@ -168,16 +176,19 @@ class Tree:
     def place(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> TreePlace:
         """Find where a request belongs."""
         keys = Chain(_digest(b"", msgspec.json.encode(tools)), b"")
-        parent, deepest, end = None, None, 0
+        parent, deepest, end, stripped = None, None, 0, 0
         beginnings: list[bytes] = []
         for index, message in enumerate(messages):
             before, keys = keys, keys.then(key_of(message))
             if message.role is Role.ASSISTANT:
                 call = self._answers.get(keys.tooled)
-                if call is None and (call := self._bare.get(_bare_key(before, message))):
-                    self.stripped += 1
+                is_bare = call is None
+                call = call or self._bare.get(_bare_key(before, message))
+                if call is not None and not call.echoes(message):
+                    call = None
                 if call is not None and call.shown_keys is not None:
                     parent, end, keys = call, index + 1, call.shown_keys
+                    stripped += is_bare
                 deepest = call or self._plain.get(keys.plain, deepest)
             beginnings.append(keys.plain)
         cause: Cause | None
@@ -189,7 +200,8 @@ class Tree:
             cause = None
         else:
             cause = self._cause(messages, beginnings, end)
-        return TreePlace(parent, list(messages[end:]), keys, deepest, cause, beginnings)
+        new = list(messages[end:])
+        return TreePlace(parent, new, keys, deepest, cause, beginnings, stripped)
 
     def _cause(self, messages: Sequence[Message], beginnings: Sequence[bytes], end: int) -> Cause:
         """Return why a request opens a row whose history is known up to message `end`."""
@@ -205,7 +217,7 @@ class Tree:
         ):
             return Cause.EDITED
         answers = [message for message in messages[end:] if message.role is Role.ASSISTANT]
-        if any(key_of(message) in self._said for message in answers):
+        if any(map(self.has_said, answers)):
             return Cause.REWRITTEN
         if end:
             return Cause.FORK
@@ -221,6 +233,7 @@ class Tree:
     def add(self, place: TreePlace, prompt_ids: list[int], turn: Turn) -> PolicyCall:
         """Add a call before it is sampled."""
         self._number += 1
+        self.stripped += place.stripped
         call = PolicyCall(
             number=self._number,
             parent=place.parent,
@@ -236,6 +249,10 @@ class Tree:
         self._asked |= {place.keys.tooled, place.keys.plain}
         self._beginnings.update(place.beginnings)
         return call
+
+    def has_said(self, message: Message) -> bool:
+        """Return whether the policy has given an answer that says what `message` says."""
+        return key_of(message) in self._said
 
     def discard(self, call: PolicyCall) -> None:
         """Take out a call that has no answer."""
@@ -258,7 +275,7 @@ class Tree:
 
     def segments(self) -> list[Segment]:
         """Return the rows of the tree. Each trained token stands in one of them as an answer; the
-        rows that share it hold it in their prompt.
+        rows that share it hold it in their prompt. What is being sampled is in none.
         """
         sizes: dict[int, int] = defaultdict(lambda: 1)
         for call in reversed(self.calls):
@@ -267,7 +284,9 @@ class Tree:
         rows: list[Segment] = []
         row_of: dict[int, int] = {}
         waiting = [
-            call for call in reversed(self.calls) if call.parent is None and not call.is_dead
+            call
+            for call in reversed(self.calls)
+            if call.parent is None and call.shown is not None and not call.is_dead
         ]
         while waiting:
             first = waiting.pop()
@@ -292,7 +311,11 @@ class Tree:
         """
         line, forks = [first], list[PolicyCall]()
         while True:
-            children = [child for child in line[-1].children if not child.is_dead]
+            children = [
+                child
+                for child in line[-1].children
+                if child.shown is not None and not child.is_dead
+            ]
             if not children:
                 return line, forks
             children.sort(key=lambda child: (-sizes[child.number], child.number))
@@ -303,8 +326,9 @@ class Tree:
         """Return the sampled tokens that no row trains, by reason."""
         tokens: dict[str, int] = defaultdict(int)
         for call in self.calls:
-            if call.untrained is not None:
-                tokens[call.untrained] += len(call.turn.out_ids) + call.dropped
+            sampled = len(call.turn.out_ids) + call.dropped
+            if call.untrained is not None and sampled:
+                tokens[call.untrained] += sampled
             elif call.dropped:
                 tokens[Untrained.BEHIND_STOP] += call.dropped
         return dict(tokens)

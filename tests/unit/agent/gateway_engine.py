@@ -30,15 +30,15 @@ class LoggedEngine:
         self.chat, self.max_length = chat, max_length
         self.log: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self.delay_s = 0.0
-        self.fails = 0
+        self.fails: list[bool] = []
+        """Whether each of the next requests fails."""
         self.saying: Message | None = None
 
     async def generate(
         self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
     ) -> Generation:
         await asyncio.sleep(self.delay_s)
-        if self.fails:
-            self.fails -= 1
+        if self.fails and self.fails.pop(0):
             raise RuntimeError("the card fell off the bus")
         rng = random.Random(sampling.seed)
         said = self.saying or self._drawn(rng)
@@ -59,16 +59,18 @@ class LoggedEngine:
         return assistant(text + rng.choice(["", " ", "\n"]), calls)
 
 
-def chat_format() -> ChatFormat:
+def chat_format(template: str | None = None) -> ChatFormat:
     tokenizer: Any = build_tokenizer()
+    if template is not None:
+        tokenizer.chat_template = template
     return ChatFormat(tokenizer, HermesFormat())
 
 
 @asynccontextmanager
 async def serving(
-    engine: LoggedEngine, max_tokens: int = 80
+    engine: Any, max_tokens: int = 80
 ) -> AsyncGenerator[tuple[Gateway, httpx.AsyncClient]]:
-    writer: Any = TokenWriter(engine.chat, engine, Sampling(max_tokens=max_tokens))  # type: ignore[arg-type]
+    writer = TokenWriter(engine.chat, engine, Sampling(max_tokens=max_tokens))
     async with (
         Gateway(writer) as gateway,
         httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
