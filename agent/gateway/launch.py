@@ -131,13 +131,20 @@ class AgentCommand:
             )
             assert process.stdout is not None
             assert process.stderr is not None
+            printed, complaints = bytearray(), bytearray()
+            readers = [
+                asyncio.create_task(_drain(process.stdout, printed)),
+                asyncio.create_task(_drain(process.stderr, complaints)),
+            ]
             try:
-                printed, complaints = await asyncio.gather(
-                    _drain(process.stdout), _drain(process.stderr)
-                )
                 await process.wait()
             finally:
                 await _end_group(process)
+                # The pipes end with the group. A process that has left it may hold them open.
+                await asyncio.wait(readers, timeout=KILL_AFTER_S)
+                for reader in readers:
+                    reader.cancel()
+                process._transport.close()  # type: ignore[attr-defined]  # nothing public does
             if process.returncode:
                 tail = complaints.decode("utf-8", "replace").strip()[-400:]
                 raise AgentFailed(f"the agent ended with status {process.returncode}: {tail}")
@@ -161,15 +168,14 @@ class AgentCommand:
         }
 
 
-async def _drain(stream: asyncio.StreamReader) -> bytes:
+async def _drain(stream: asyncio.StreamReader, kept: bytearray) -> None:
     """Read a stream to its end, and keep the last part of what it said."""
-    kept = b""
     while piece := await stream.read(1 << 16):
-        kept = (kept + piece)[-MAX_ANSWER_BYTES:]
-    return kept
+        kept += piece
+        del kept[:-MAX_ANSWER_BYTES]
 
 
-def _read_answer(file: Path, printed: bytes) -> str:
+def _read_answer(file: Path, printed: bytearray) -> str:
     if not file.is_file():
         return printed.decode("utf-8", "replace").strip()
     with file.open("rb") as written:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import operator
+import os.path
 import random
 import threading
 from functools import reduce
@@ -17,7 +18,14 @@ import psutil
 import pytest
 
 from ludus.agent import ChatFormat, Stop
-from ludus.agent.gateway import AgentCommand, AgentLimits, AgentTask, RolloutLimits, run_agent
+from ludus.agent.gateway import (
+    AgentCommand,
+    AgentLimits,
+    AgentTask,
+    RolloutLimits,
+    agent_of,
+    run_agent,
+)
 from ludus.agent.gateway.rollout import Rollout
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -510,25 +518,31 @@ async def test_each_end_of_an_agent_is_typed_and_only_infrastructure_leaves_the_
     await env.close()
 
 
+async def crashing_later(task: AgentTask) -> str:
+    await saying(task)
+    return await saying(task)
+
+
 async def swallowing(task: AgentTask) -> str:
     try:
-        return await saying(task)
+        return await crashing_later(task)
     except httpx.HTTPError:
         return "sorry"
 
 
 async def asking_again(task: AgentTask) -> str:
-    return await saying(task) if await swallowing(task) == "sorry" else "no second attempt"
+    assert await swallowing(task) == "sorry"
+    return await saying(task)
 
 
 @pytest.mark.parametrize(
-    ("agent", "is_judged"), [(saying, False), (swallowing, False), (asking_again, True)]
+    ("agent", "is_judged"), [(crashing_later, False), (swallowing, False), (asking_again, True)]
 )
 async def test_a_policy_that_could_not_answer_is_no_fault_of_the_agent_unless_it_did_later(
     agent: Any, is_judged: bool
 ) -> None:
     engine = LoggedEngine(chat_format())
-    engine.fails = [True]
+    engine.fails = [False, True]
     env = make_async("ludus/arithmetic-v0")
     _, info = await env.reset(seed=1)
     async with serving(engine) as (gateway, _):
@@ -584,6 +598,30 @@ async def test_a_program_that_prints_without_end_is_bounded_and_killed_with_its_
         while psutil.pid_exists(int(file.read_text())):
             await asyncio.sleep(0.05)
     await env.close()
+
+
+AGENT_FILE = """
+async def run(task):
+    return "7"
+"""
+
+
+def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_there(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "my_agent.py"
+    file.write_text(AGENT_FILE)
+    assert agent_of(f"{file}:run").__name__ == "run"
+    assert agent_of("os.path:basename") is os.path.basename
+    command = agent_of("python -c 'print(7)'")
+    assert isinstance(command, AgentCommand)
+    for name, words in (
+        (f"{file}:walk", "has no function 'walk'"),
+        (f"{tmp_path}/none.py:run", "no such file"),
+        ("no_such_module_here:run", "No module named"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            agent_of(name)
 
 
 @pytest.mark.parametrize("command", ["", "no-such-program --x"])

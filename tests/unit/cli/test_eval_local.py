@@ -128,3 +128,43 @@ def test_images_that_the_model_would_not_see_are_refused(
 ) -> None:
     assert evaluated(model, env="ludus/shapes-v0") == 2
     assert "image" in capsys.readouterr().err
+
+
+AGENT = """
+import httpx
+
+
+def run(task):
+    body = {"model": "any", "messages": [{"role": "user", "content": task.prompt}]}
+    headers = {"Authorization": f"Bearer {task.key}"}
+    url = f"{task.base_url}/chat/completions"
+    reply = httpx.post(url, json=body, headers=headers, timeout=60).json()
+    return reply["choices"][0]["message"]["content"]
+"""
+
+
+def test_an_agent_is_evaluated_and_trained_and_its_rows_are_those_of_the_gateway(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent, out, run = tmp_path / "agent.py", tmp_path / "out.jsonl", tmp_path / "run"
+    agent.write_text(AGENT)
+    env = "ludus/arithmetic-v0"
+    assert evaluated(model, "--agent", f"{agent}:run", "--out", str(out), env=env) == 0
+    for line in out.read_text().splitlines():
+        (trajectory,) = json.loads(line)["trajectories"]
+        (row,) = trajectory["segments"]
+        assert [row["cause"], trajectory["metrics"]["trained_share"]] == ["start", 1.0]
+    options = (
+        f"--env {env} --model.path {model} --agent {agent}:run --steps 1 "
+        "--rollout.tasks-per-step 2 --rollout.group-size 2 --rollout.max-tokens 6 "
+        f"--eval.tasks 2 --run.folder {run} --run.tensorboard false"
+    )
+    assert main(["train", "grpo", *options.split()]) == 0
+    capsys.readouterr()
+    assert main(["train", "ppo", *options.split()]) == 2
+    assert "take a recipe without a critic" in capsys.readouterr().err
+
+
+def test_an_agent_needs_a_model_of_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", ENV, "--policy", "random", "--agent", "agent.py:run"]) == 2
+    assert "needs --policy local" in capsys.readouterr().err

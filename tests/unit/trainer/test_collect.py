@@ -10,11 +10,19 @@ import pytest
 
 from ludus.agent import EpisodeLimits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
+from ludus.errors import TrainingFailed
 from ludus.messages import Message
 from ludus.rewards import Sample, make_verifier
 from ludus.trainer.config import EvalConfig
 from ludus.trainer.rollout import source as sources
-from ludus.trainer.rollout.collect import Collector, Cut, Drawing, PlayBounds, Ticket
+from ludus.trainer.rollout.collect import (
+    Collector,
+    Cut,
+    Drawing,
+    PlayBounds,
+    Ticket,
+    refuse_failure,
+)
 from ludus.trainer.rollout.evaluate import evaluate
 from ludus.trainer.rollout.scoring import EpisodeScorer, WeightedVerifier
 from ludus.trainer.rollout.source import LocalSource
@@ -363,3 +371,20 @@ async def test_stages_say_who_waits_for_whom() -> None:
     assert (await asyncio.wait_for(playing, 60)).episodes == []
     assert stages.told() == ""
     await made.source.close()
+
+
+@pytest.mark.parametrize(
+    ("failed", "most", "words"),
+    [(3, 1.0, ""), (2, 0.5, ""), (3, 0.5, "3 of 4 episodes have no reward"), (4, 1.0, "all 4")],
+)
+async def test_a_step_with_too_many_failures_ends_the_run_with_their_causes(
+    failed: int, most: float, words: str
+) -> None:
+    Guess.failures = failed
+    groups = await collect(collector(retries=0, concurrency=1), indices=(0,), size=4)
+    episodes = groups[0].episodes
+    if not words:
+        refuse_failure(episodes, most=most)
+        return
+    with pytest.raises(TrainingFailed, match=f"{words}.*the judge is down"):
+        refuse_failure(episodes, most=most)
