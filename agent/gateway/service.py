@@ -90,11 +90,7 @@ class Gateway:
         key: str | Secret = "",
         lease_s: float = LEASE_S,
     ) -> None:
-        if not is_loopback(host) and not Secret.of(key).reveal():
-            raise ConfigError(
-                f"refusing to serve on {host} without a key: anyone who reaches it could open "
-                "rollouts and set rewards; give --key, or bind 127.0.0.1"
-            )
+        refuse_open_door(host, key)
         self.host, self.port = host, port
         self.operator_key = Secret.of(key).reveal() or f"sk-operator-{secrets.token_hex(20)}"
         self.rollouts: dict[str, Rollout] = {}
@@ -336,6 +332,19 @@ class Gateway:
             code="not_found",
         )
         return _json(DIALECTS[0].error(refusal), 404)
+
+
+def refuse_open_door(host: str, key: str | Secret) -> None:
+    """Refuse an address that others reach, where no operator's key was given.
+
+    Raises:
+        ConfigError: with what to do.
+    """
+    if not is_loopback(host) and not Secret.of(key).reveal():
+        raise ConfigError(
+            f"refusing to serve on {host} without a key: anyone who reaches it could open "
+            "rollouts and set rewards; give --key, or bind 127.0.0.1"
+        )
 
 
 def episode_of(rollout: Rollout) -> Episode:

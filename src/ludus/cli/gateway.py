@@ -14,7 +14,7 @@ import tyro
 
 from ludus.agent import Sampling
 from ludus.agent.gateway import Gateway
-from ludus.agent.gateway.service import LEASE_S
+from ludus.agent.gateway.service import LEASE_S, refuse_open_door
 from ludus.agent.rows import TokenWriter
 from ludus.errors import ConfigError, MissingExtra
 from ludus.secret import NO_SECRET
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         return look(options)
     if not options.model:
         raise ConfigError("--model is missing: a folder, a checkpoint, a .gguf file, or smollm2")
+    refuse_open_door(options.host, operator_key(options))  # before a model is loaded
     return asyncio.run(serve(options))
 
 
@@ -86,6 +87,8 @@ def look(options: GatewayOptions) -> int:
     """Print a rollout's calls with their spans of tokens, and what is not trained."""
     if not options.url:
         raise ConfigError("--inspect needs --url, the address of the gateway")
+    if not operator_key(options):
+        raise ConfigError("--inspect needs --key, the operator's key that the gateway printed")
     address = f"{options.url.rstrip('/')}/rollouts/{options.inspect}"
     headers = {"Authorization": f"Bearer {operator_key(options)}"}
     try:

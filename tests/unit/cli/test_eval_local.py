@@ -168,3 +168,20 @@ def test_an_agent_is_evaluated_and_trained_and_its_rows_are_those_of_the_gateway
 def test_an_agent_needs_a_model_of_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", ENV, "--policy", "random", "--agent", "agent.py:run"]) == 2
     assert "needs --policy local" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "--model is missing"),
+        (("--model", "tiny", "--host", "0.0.0.0"), "without a key"),
+        (("--inspect", "ro_1"), "needs --url"),
+        (("--inspect", "ro_1", "--url", "http://127.0.0.1:9"), "needs --key"),
+        (("--inspect", "ro_1", "--url", "http://127.0.0.1:9", "--key", "k"), "no gateway answers"),
+    ],
+)
+def test_a_gateway_that_cannot_be_served_or_asked_says_what_is_missing(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gateway", *arguments]) == 2
+    assert words in capsys.readouterr().err
