@@ -28,7 +28,7 @@ is lost or cannot be trusted.
 """
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class RunFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a finding."""
 
     step: int
@@ -55,24 +55,24 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of `metrics.jsonl` that show it."""
 
 
-def write_finding(lines: LineFile, finding: Finding) -> None:
+def write_finding(lines: LineFile, finding: RunFinding) -> None:
     """Append a change to the file `findings.jsonl` of a run."""
     lines.append(msgspec.json.encode(finding))
 
 
-def read_findings(folder: Path) -> list[Finding]:
+def read_findings(folder: Path) -> list[RunFinding]:
     """Read the changes of the findings of a run, in order; a line that a crash cut short, or that
     is not a finding, is left out. A run without the file has none.
     """
-    path, findings = folder / FILE, list[Finding]()
+    path, findings = folder / FILE, list[RunFinding]()
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            findings.append(msgspec.json.decode(line, type=Finding))
+            findings.append(msgspec.json.decode(line, type=RunFinding))
         except msgspec.DecodeError:  # also what fails to be a finding
             continue
     return findings
 
 
-def newest(findings: Iterable[Finding]) -> dict[str, Finding]:
+def newest(findings: Iterable[RunFinding]) -> dict[str, RunFinding]:
     """Return the newest change of each finding by its name, in the order in which they opened."""
     return {finding.name: finding for finding in findings}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.findings import FILE, Finding, newest, read_findings, write_finding
+from ludus.findings import FILE, RunFinding, newest, read_findings, write_finding
 from ludus.metrics import LineFile
 
-OPENED = Finding(
+OPENED = RunFinding(
     step=12,
     name="collapse",
     severity="error",
@@ -23,7 +23,7 @@ OPENED = Finding(
 
 
 def test_findings_are_read_as_they_were_written_and_a_cut_line_is_left_out(tmp_path: Path) -> None:
-    closed = Finding(
+    closed = RunFinding(
         step=20, name="collapse", status="closed", severity="error", since=10, sentence=""
     )
     for finding in (OPENED, closed):
