@@ -382,7 +382,12 @@ def _updater(
             else _learner(config, config.model.path, _reading(config, learner.images))
         )
     return make_updater(
-        algorithm, learner, reference=reference, tracker=tracker, updates=plan.settings
+        algorithm,
+        learner,
+        reference=reference,
+        tracker=tracker,
+        updates=plan.settings,
+        max_kl=config.trainer.max_kl,
     )
 
 

@@ -190,7 +190,8 @@ class _Run:
         """Write the line of a step: also of one that was learned and whose weights the engine did
         not take, since a checkpoint has it and the run continues behind it.
         """
-        numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
+        wire, passing = self.parts.source.counters(), self.config.eval.passing
+        numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
         numbers |= {**settled, **engine_numbers(self.parts.engine)}
         numbers = self.journal.record(self.step, groups, numbers)
         if self.watcher:
