@@ -27,6 +27,8 @@ from ludus.envs import make_async
 from ludus.envs.families.arithmetic import MISTAKEN_FOR, OPERATORS, Arithmetic, evaluate
 from ludus.rewards import Sample
 from ludus.trainer.config import SFTConfig, TrainConfig
+from ludus.trainer.findings.diagnosis import diagnose
+from ludus.trainer.findings.summary import summary_of
 from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
 from ludus.verdict import Verdict
 
@@ -130,24 +132,23 @@ FAULTS: dict[str, Case] = {
     "warm-up-without-end": Case(("no_rate", "flat"), {"trainer": {"warmup_steps": 1_000_000}}),
     "too-hard": Case(
         ("all_wrong",),
-        {"env": "planted/arithmetic-v0?min_operations=4&max_operations=6&operators=/-"},
+        {
+            "env": "planted/arithmetic-v0?min_operations=4&max_operations=5&operators=/-",
+            "rollout": {"max_tokens": 96},
+        },
     ),
     "solved-before": Case(("solved",), clean=True),
     "one-reward-for-all": Case(("no_spread",), {"env": _env("constant")}),
     "verifier-breaks": Case(("without_reward",), {"reward": _reward("planted-crash", 1.0)}),
     "environment-breaks": Case(("without_reward",), {"env": _env("crash")}),
     "answers-cut": Case(("cut_turns",), {"rollout": {"max_tokens": 6}}),
-    "tool-format": Case(
-        ("unread_calls", "no_calls"), {"model": {"tool_format": "llama3"}}
-    ),
+    "tool-format": Case(("unread_calls", "no_calls"), {"model": {"tool_format": "llama3_json"}}),
     "no-exploration": Case(("identical",), {"rollout": {"temperature": 0.02}}),
     "length-pays": Case(("length_bias",), {"reward": _reward("planted-calls", 2.0)}),
     "a-part-dominates": Case(("part_dominates",), {"reward": _reward("planted-format", 8.0)}),
     "reward-hacked": Case(("reward_hacking",), {"env": _env("hacked")}),
     "engine-stands-still": Case(("sampler_gap",), stuck_engine=True),
-    "too-stale": Case(
-        ("stale",), {"overlap": {"max_staleness": 8}, "trainer": {"lr": 2e-3}}
-    ),
+    "too-stale": Case(("stale",), {"overlap": {"max_staleness": 8}, "trainer": {"lr": 2e-3}}),
     "judge-of-noise": Case(("judge_noise",), {"reward": _reward("planted-judge", 1.0)}),
 }
 HEALTHY = {
@@ -260,7 +261,61 @@ def main() -> None:
         for seed in options.seeds:
             for name in options.only:
                 run(options.out, name, seed)
-                print(name, seed, json.dumps(last_rewards(options.out / f"{name}-{seed}")))
+                rewards = json.dumps(last_rewards(options.out / f"{name}-{seed}"))
+                print(name, seed, rewards, flush=True)
+    if options.what == "score":
+        for seed in options.seeds:
+            score(options.out, seed)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the findings said of a run."""
+
+    name: str
+    seed: int
+    first: str
+    """The finding that a person is shown first: the first without a cause, the severest first."""
+    roots: tuple[str, ...]
+    """Every warning and error without a cause that was open at some step."""
+    state: str
+    lines: int
+    """Lines of the summary at the end."""
+
+
+def told(folder: Path, name: str, seed: int) -> Told:
+    """Return what the findings say of a run."""
+    diagnosis = diagnose(folder)
+    shown = [each for each in diagnosis.findings.values() if each.severity != "info"]
+    roots = sorted(
+        (each for each in shown if each.cause is None),
+        key=lambda each: (each.status != "open", each.severity != "error", each.since),
+    )
+    names = tuple(each.name for each in roots)
+    expected = RUNS[name].expected
+    first = names[0] if names else ("solved" if "solved" in expected else "")
+    if "solved" in expected and diagnosis.state != "solved":
+        first = "none"
+    return Told(name, seed, first, names, diagnosis.state or "", len(summary_of(diagnosis)))
+
+
+def score(out: Path, seed: int) -> None:
+    """Print what was told of each run of a seed, and precision and recall."""
+    right, wrong, missed, alarms = 0, 0, 0, 0
+    for name, case in RUNS.items():
+        folder = out / f"{name}-{seed}"
+        if not (folder / "done").exists():
+            continue
+        one = told(folder, name, seed)
+        good = one.first in case.expected if case.expected else not one.roots
+        print(f"{'  ' if good else '! '}{name:22} {one.state:9} {one.lines} {', '.join(one.roots)}")
+        if not case.expected:
+            alarms += not good
+        else:
+            right += good
+            missed += not good and not one.roots
+            wrong += not good and bool(one.roots)
+    print(f"seed {seed}: named {right}, named another {wrong}, silent {missed}; {alarms} alarms")
 
 
 def last_rewards(folder: Path) -> list[float]:

@@ -145,12 +145,12 @@ def _groups(groups: Sequence[Group], passing: float) -> dict[str, float]:
     `group/count`, `group/tasks` (different ones), and shares: `group/lone` (fewer than two
     rewards), `group/equal` (two or more rewards, all the same), `group/solved` and `group/failed`
     (of the equal ones, those that earn `passing` or more, and those that earn 0 or less),
-    `group/identical` (two or more rollouts, all of the same tokens). `group/spread` is the mean
-    standard deviation of the rewards of a group, `group/length_reward` the mean correlation of
+    `group/identical` (two or more rollouts, all of the same tokens). `group/spread` is the root
+    of the mean variance of the rewards of a group, `group/length_reward` the mean correlation of
     tokens and reward within the groups in which both differ.
     """
     lone, equal, solved, failed, identical = 0, 0, 0, 0, 0
-    spreads: list[float] = []
+    variances: list[float] = []
     correlations: list[float] = []
     for group in groups:
         played = _played(group)
@@ -169,16 +169,18 @@ def _groups(groups: Sequence[Group], passing: float) -> dict[str, float]:
         identical += len(played) > 1 and len(responses) == 1
         if len(rewards) < 2:
             continue
-        spreads.append(statistics.pstdev(rewards))
+        variances.append(statistics.pvariance(rewards))
         if min(rewards) == max(rewards):
             equal, solved = equal + 1, solved + (rewards[0] >= passing)
             failed += rewards[0] <= 0
         elif len({length for length, _ in scored}) > 1:
             correlations.append(statistics.correlation(*zip(*scored, strict=True)))
     count = len(groups)
-    means = {"group/spread": spreads, "group/length_reward": correlations}
+    shown = {"group/spread": statistics.fmean(variances) ** 0.5} if variances else {}
+    if correlations:
+        shown["group/length_reward"] = statistics.fmean(correlations)
     return {
-        **{name: statistics.fmean(each) for name, each in means.items() if each},
+        **shown,
         "group/count": float(count),
         "group/tasks": float(len({group.task.id for group in groups})),
         "group/lone": lone / count,
