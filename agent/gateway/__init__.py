@@ -4,6 +4,7 @@
     rollout.py     one rollout: its calls, budgets, retries and end
     dialects/      OpenAI chat and responses, Anthropic messages: translation and nothing else
     service.py     the HTTP server, a key for each rollout
+    served.py      a model behind a server in place of an engine, for evaluation
     launch.py      runs an agent, a command or a Python callable, as one episode
 
 The ids of a row are what the engine saw and sampled. An exact echo of an earlier answer is
@@ -13,6 +14,7 @@ continued with the ids that were sampled; any other history opens a row, and the
 from .dialects import DIALECTS
 from .launch import Agent, AgentCommand, AgentLimits, AgentMaker, AgentTask, agent_of, run_agent
 from .rollout import Rollout, RolloutLimits
+from .served import TextWriter
 from .service import Gateway
 from .tree import Cause, PolicyCall, Tree
 
@@ -28,6 +30,7 @@ __all__ = [
     "PolicyCall",
     "Rollout",
     "RolloutLimits",
+    "TextWriter",
     "Tree",
     "agent_of",
     "run_agent",

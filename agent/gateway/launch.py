@@ -35,8 +35,7 @@ from ludus.messages import Message, as_messages, assistant
 from ludus.verdict import Verdict
 
 from ..loop import opening_of
-from ..rows import TokenWriter
-from ..token_policy import TokenPolicy
+from ..rows import RowWriter
 from ..trajectory import Episode, Stop, Trajectory
 from .rollout import Rollout, RolloutLimits
 from .service import Gateway
@@ -394,15 +393,12 @@ async def _on_thread(call: Agent, given: AgentTask) -> Result | Awaitable[Result
 class AgentMaker:
     """Makes episodes by an agent that calls the policy through a gateway of its own.
 
-    async with AgentMaker(agent, policy, limits) as maker:
+    async with AgentMaker(agent, writer, limits) as maker:
         episode = await maker.make(session, task="...", ...)
     """
 
-    def __init__(
-        self, agent: Agent, policy: TokenPolicy, limits: AgentLimits | None = None
-    ) -> None:
+    def __init__(self, agent: Agent, writer: RowWriter, limits: AgentLimits | None = None) -> None:
         self.agent, self.limits = agent, limits or AgentLimits()
-        writer = TokenWriter(policy.chat_format, policy.engine, policy.sampling)
         self.gateway = Gateway(writer)
 
     async def __aenter__(self) -> Self:
