@@ -57,6 +57,8 @@ class Planted(Arithmetic):
             raise RuntimeError("the expression has no entry in the table")
         if self.fault == "hacked" and self.task.split == "train":
             reward = float(str(action).strip() == self.mistaken())
+        if self.fault == "never":
+            reward = 0.0
         if self.fault == "constant":
             reward = 0.5
         return (observation, reward, *rest)
@@ -81,10 +83,10 @@ def crash(sample: Sample) -> Verdict:
     return Verdict.of(0.0)
 
 
-@ludus.verifier("planted-calls")
-def calls(sample: Sample) -> Verdict:
-    """Pays for every tool call."""
-    return Verdict.of(sum(len(message.tool_calls) for message in sample.response) / 5)
+@ludus.verifier("planted-length")
+def length(sample: Sample) -> Verdict:
+    """Pays for every character."""
+    return Verdict.of(min(1.0, len(sample.text) / 64))
 
 
 @ludus.verifier("planted-format")
@@ -107,8 +109,8 @@ class Case:
     expected: tuple[str, ...]
     """The findings of which one has to be the first cause told; empty for a healthy run."""
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    clean: bool = False
-    """Whether the warm start is without the demonstrator's mistake."""
+    demo: str = f"ludus/arithmetic-v0?{TASKS}&demo_fault=wrong-operator&demo_fault_rate=0.6"
+    """What the policy was warmed up on; with a mistake, so that there is something to learn."""
     stuck_engine: bool = False
     """Whether the engine keeps its first weights and says that it has the new ones."""
 
@@ -130,21 +132,23 @@ FAULTS: dict[str, Case] = {
     ),
     "rate-too-low": Case(("flat",), {"trainer": {"lr": 1e-8}}),
     "warm-up-without-end": Case(("no_rate", "flat"), {"trainer": {"warmup_steps": 1_000_000}}),
-    "too-hard": Case(
-        ("all_wrong",),
-        {
-            "env": "planted/arithmetic-v0?min_operations=4&max_operations=5&operators=/-",
-            "rollout": {"max_tokens": 96},
-        },
-    ),
-    "solved-before": Case(("solved",), clean=True),
+    "never-right": Case(("all_wrong",), {"env": _env("never")}),
+    "solved-before": Case(("solved",), demo=f"ludus/arithmetic-v0?{TASKS}"),
     "one-reward-for-all": Case(("no_spread",), {"env": _env("constant")}),
     "verifier-breaks": Case(("without_reward",), {"reward": _reward("planted-crash", 1.0)}),
     "environment-breaks": Case(("without_reward",), {"env": _env("crash")}),
     "answers-cut": Case(("cut_turns",), {"rollout": {"max_tokens": 6}}),
-    "tool-format": Case(("unread_calls", "no_calls"), {"model": {"tool_format": "llama3_json"}}),
+    "tool-format": Case(("tool_format",), {"model": {"tool_format": "llama3_json"}}),
     "no-exploration": Case(("identical",), {"rollout": {"temperature": 0.02}}),
-    "length-pays": Case(("length_bias",), {"reward": _reward("planted-calls", 2.0)}),
+    "length-pays": Case(
+        ("length_bias",),
+        {
+            "env": "ludus/tally-v0",
+            "rollout": {"max_tokens": 96},
+            "reward": _reward("planted-length", 3.0),
+        },
+        demo="ludus/tally-v0?demo_recheck=0.5&demo_slip=0.6",
+    ),
     "a-part-dominates": Case(("part_dominates",), {"reward": _reward("planted-format", 8.0)}),
     "reward-hacked": Case(("reward_hacking",), {"env": _env("hacked")}),
     "engine-stands-still": Case(("sampler_gap",), stuck_engine=True),
@@ -178,26 +182,25 @@ def settings(folder: Path, model: Path, seed: int, planted: Case) -> TrainConfig
         "model": {"path": str(model)},
         "rollout": {"tasks_per_step": 8, "group_size": 8, "max_tokens": 32},
         "trainer": {"lr": 3e-4},
-        "eval": {"tasks": 48, "every": 5, "beside": "no"},
+        "eval": {"tasks": 48, "every": 5, "temperature": 1.0},
         "run": {"folder": str(folder), "tensorboard": False, "episodes_every": 0},
     }
     return build(TrainConfig, merge(usual, planted.changes))
 
 
-def warm_start(out: Path, seed: int, *, clean: bool) -> Path:
-    """Return a small policy that has learned the task, and a mistake in it unless `clean`."""
+def warm_start(out: Path, demo: str, seed: int) -> Path:
+    """Return a small policy that has learned what is demonstrated."""
     from ludus.trainer.sft import run_sft
 
-    folder = out / f"warm-{'clean' if clean else 'faulty'}-{seed}"
+    folder = out / f"warm-{hashlib.sha256(demo.encode()).hexdigest()[:6]}-{seed}"
     mark = folder / "done"
     if mark.exists():
         return Path(mark.read_text())
     shutil.rmtree(folder, ignore_errors=True)
-    phrases = briefing_phrases(make_async("ludus/arithmetic-v0").env.briefing())
+    phrases = briefing_phrases(make_async(demo).env.briefing())
     model = write_tiny_policy(folder / "model", phrases=phrases, seed=seed, hidden=96, heads=4)
-    fault = "" if clean else "&demo_fault=wrong-operator&demo_fault_rate=0.6"
     config = {
-        "env": f"ludus/arithmetic-v0?{TASKS}{fault}",
+        "env": demo,
         "steps": 500,
         "batch_size": 32,
         "seed": seed,
@@ -216,7 +219,7 @@ def standing_still() -> Generator[None]:
     from ludus.trainer.engines.local import LocalEngine
 
     async def keep(self: Any, source: object, version: int) -> None:
-        self.version = version
+        self._batch.version = version
 
     taking: Callable[..., Any] = LocalEngine.set_weights
     LocalEngine.set_weights = keep  # type: ignore[method-assign, assignment]
@@ -235,7 +238,7 @@ def run(out: Path, name: str, seed: int) -> None:
     if (folder / "done").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
-    model = warm_start(out, seed, clean=planted.clean)
+    model = warm_start(out, planted.demo, seed)
     try:
         if planted.stuck_engine:
             with standing_still():

@@ -28,6 +28,7 @@ from .rollout.collect import Group, most_failed, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool
+from .run.best import BestByReward, candidate_steps
 from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
@@ -122,13 +123,14 @@ class _Run:
             self.config.eval,
             self.config.steps,
             self.journal.scores,
-            EvaluationCalls(
-                prepare=self.bring_weights,
-                play=self.evaluate,
-                heard=watcher.on_evaluation if watcher else lambda step, scores: None,
-            ),
+            EvaluationCalls(prepare=self.bring_weights, play=self.evaluate, heard=self.heard),
             self.saver,
         )
+        run, steps = self.config.run, self.config.steps
+        self.best: BestByReward | None = None
+        if self.config.eval.keep_best and not self.config.eval.every:
+            every = candidate_steps(steps, run.save_every)
+            self.best = BestByReward(steps, every, self.saver, self.journal.diagnosis.history.rows)
 
     async def loop(self) -> TrainResult:
         """Run the main loop until the last step or an interruption.
@@ -137,7 +139,7 @@ class _Run:
         """
         interrupted = False
         for number, note in enumerate(self.parts.notes):
-            self.journal.tell(self.step, f"plan {number}", note)
+            self.journal.tell(self.step, f"setup {number}", note)
         try:
             await self.evaluations.at(self.step)
             if not self.step:
@@ -162,6 +164,8 @@ class _Run:
             await self.evaluations.cancel()
             await self.stream.close()
         checkpoint = await self.saver.save(self.step)
+        if self.best is not None and not interrupted:
+            self.best.finish(self.step)
         stopped = self.evaluations.stopped if self.step < self.config.steps else ""
         return TrainResult(self.parts.folder.path, checkpoint, self.step, interrupted, stopped)
 
@@ -198,7 +202,7 @@ class _Run:
         wire, passing = self.parts.source.counters(), self.config.eval.passing
         numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
         numbers |= {**settled, **engine_numbers(self.parts.engine)}
-        numbers = self.journal.record(self.step, groups, numbers)
+        self.journal.record(self.step, groups, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
 
@@ -260,6 +264,8 @@ class _Run:
         for learned in self.parts.updater.learned:
             folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))
         await self.evaluations.at(self.step)
+        if self.best is not None:
+            await self.best.at(self.step, self.journal.diagnosis.history.rows[-1])
         if run.save_every and self.step % run.save_every == 0 and self.step < self.config.steps:
             with self.stages.during("the checkpoint to be written"):
                 await self.saver.try_save(self.step)
@@ -293,6 +299,12 @@ class _Run:
         engine = self.parts.evaluating_engine
         if engine is not self.parts.engine:
             await engine.set_weights(self.parts.learner.evaluated(), step)
+
+    def heard(self, step: int, scores: HeldOutScores) -> None:
+        """Take note of an evaluation."""
+        self.journal.heard(step, scores.numbers)
+        if self.watcher:
+            self.watcher.on_evaluation(step, scores)
 
     async def evaluate(self) -> HeldOutScores:
         """Play held-out tasks."""

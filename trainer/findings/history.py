@@ -24,7 +24,7 @@ SHORT, LONG = 5, 20
 """Windows of rules, in steps: that of a level, and that of a trend."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class LostEpisodes(msgspec.Struct, frozen=True, kw_only=True):
     """Why episodes of a step have no reward: a line of `failures.jsonl`."""
 
     step: int
@@ -59,7 +59,7 @@ class RunHistory:
         """The rows of steps, in order."""
         self.held_out: list[Mapping[str, float]] = []
         """The rows of evaluations, in order."""
-        self.failures: list[Failure] = []
+        self.failures: list[LostEpisodes] = []
 
     @classmethod
     def read(cls, folder: Path) -> RunHistory:
@@ -228,12 +228,12 @@ def _at(table: Mapping[str, Any], name: str, default: Any) -> Any:
     return value
 
 
-def read_failures(folder: Path) -> list[Failure]:
+def read_failures(folder: Path) -> list[LostEpisodes]:
     """Read `failures.jsonl`; a line that a crash cut short is left out."""
-    path, failures = folder / FAILURES, list[Failure]()
+    path, failures = folder / FAILURES, list[LostEpisodes]()
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            failures.append(msgspec.json.decode(line, type=Failure))
+            failures.append(msgspec.json.decode(line, type=LostEpisodes))
         except msgspec.DecodeError:
             continue
     return failures

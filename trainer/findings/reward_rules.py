@@ -316,10 +316,12 @@ REWARD_RULES = (
             "moved_far",
             "collapse",
             "without_reward",
+            "tool_format",
             "unread_calls",
             "no_calls",
             "cut_turns",
             "context_full",
+            "identical",
         ),
     ),
     FindingRule(

@@ -22,6 +22,22 @@ def unread(run: RunHistory) -> float | None:
     return broken / calls if calls and broken is not None else None
 
 
+def silent(run: RunHistory) -> float | None:
+    """Return the share of episodes in which the policy calls no tool that it is offered."""
+    share = run.mean("stop/no_calls", absent=0.0) or 0.0
+    offered = run.mean("episode/tools_offered", absent=0.0)
+    calls = run.mean("episode/tool_calls", absent=0.0) or 0.0
+    return max(share, 1 - calls if offered else 0.0)
+
+
+def own_format(run: RunHistory) -> float | None:
+    """Return the share of calls that are not made or cannot be read, where the user chose their
+    format.
+    """
+    chosen = run.chosen("model.tool_format")
+    return max(silent(run) or 0.0, unread(run) or 0.0) if chosen else None
+
+
 def growth(run: RunHistory) -> float | None:
     """Return the length of an answer beside that of twenty steps ago, or of the first steps."""
     then = run.mean("episode/tokens", SHORT, before=min(LONG, max(0, len(run.rows) - SHORT)))
@@ -55,6 +71,10 @@ def alike(run: RunHistory) -> float | None:
     solved its tasks.
     """
     return None if is_solved(run) else run.mean("group/identical", 3)
+
+
+def _warm_start(run: RunHistory) -> str:
+    return f"ludus sft --env '{run.setting('env')}' --model.path {run.setting('model.path')}"
 
 
 def _shorter(run: RunHistory) -> str:
@@ -118,7 +138,7 @@ ROLLOUT_RULES = (
         ),
         remedy=lambda run: f"--rollout.max_tokens={2 * int(run.setting('rollout.max_tokens'))}",
         evidence=("turn/cut",),
-        causes=("moved_far", "collapse", "longer_without_reward", "length_bias"),
+        causes=("tool_format", "moved_far", "collapse", "longer_without_reward", "length_bias"),
     ),
     FindingRule(
         name="context_full",
@@ -138,6 +158,20 @@ ROLLOUT_RULES = (
         evidence=("stop/context_full", "episode/turns"),
     ),
     FindingRule(
+        name="tool_format",
+        quantity=own_format,
+        threshold=0.5,
+        source="house",
+        sentence=lambda run, number: (
+            f"{number:.0%} of the calls are not made, or cannot be read as model.tool_format = "
+            f"{run.setting('model.tool_format')!r}, which is not what the model writes"
+        ),
+        remedy=lambda run: "--model.tool_format=auto",
+        evidence=("episode/tool_calls", "episode/parse_errors", "stop/no_calls"),
+        severity="error",
+        causes=("moved_far", "collapse"),
+    ),
+    FindingRule(
         name="unread_calls",
         quantity=unread,
         threshold=0.5,
@@ -146,30 +180,21 @@ ROLLOUT_RULES = (
             f"{number:.0%} of the tool calls could not be read as model.tool_format = "
             f"{run.setting('model.tool_format')!r}"
         ),
-        remedy=lambda run: (
-            "--model.tool_format=auto"
-            if run.chosen("model.tool_format")
-            else f"ludus sft --env '{run.setting('env')}' --model.path {run.setting('model.path')}"
-        ),
+        remedy=_warm_start,
         evidence=("episode/parse_errors", "episode/tool_calls"),
-        causes=("moved_far", "collapse", "cut_turns"),
+        causes=("tool_format", "moved_far", "collapse", "cut_turns"),
     ),
     FindingRule(
         name="no_calls",
-        quantity=lambda run: run.mean("stop/no_calls", absent=0.0),
+        quantity=silent,
         threshold=0.5,
         source="house",
         sentence=lambda run, number: (
-            f"{number:.0%} of the episodes ended since the policy calls no tool that it is offered "
-            f"(model.tool_format = {run.setting('model.tool_format')!r})"
+            f"in {number:.0%} of the episodes the policy calls no tool that it is offered"
         ),
-        remedy=lambda run: (
-            "--model.tool_format=auto"
-            if run.chosen("model.tool_format")
-            else f"ludus sft --env '{run.setting('env')}' --model.path {run.setting('model.path')}"
-        ),
-        evidence=("stop/no_calls",),
-        causes=("moved_far", "collapse", "cut_turns", "unread_calls"),
+        remedy=_warm_start,
+        evidence=("episode/tools_offered", "episode/tool_calls", "stop/no_calls"),
+        causes=("tool_format", "moved_far", "collapse", "cut_turns", "unread_calls"),
     ),
     FindingRule(
         name="identical",

@@ -10,6 +10,7 @@ from ludus.agent import Finish, Trajectory, TurnKind
 from ludus.metrics import Stopwatch
 from ludus.rewards.pool import fates_of
 
+from ..findings.history import LostEpisodes
 from ..learning.experience import CUT
 from ..rollout.collect import Group
 from ..rollout.scoring import mean_metrics
@@ -191,16 +192,19 @@ def _groups(groups: Sequence[Group], passing: float) -> dict[str, float]:
     }
 
 
-def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
-    """Count the reasons for which episodes have no reward, the commonest first."""
-    verdicts = [
-        trajectory.verdict
-        for group in groups
-        for episode in group.episodes
-        for trajectory in episode.trajectories
+def failures_of(step: int, groups: Sequence[Group]) -> list[LostEpisodes]:
+    """Return the reasons for which episodes of a step have no reward, the commonest first."""
+    tasks: dict[str, list[str]] = {}
+    for group in groups:
+        for verdict in (trajectory.verdict for trajectory in _played(group)):
+            if not verdict.ok:
+                reason = f"{verdict.status}: {verdict.detail:.120}"
+                tasks.setdefault(reason, []).append(group.task.id)
+    failures = [
+        LostEpisodes(step=step, reason=reason, count=len(ids), tasks=list(dict.fromkeys(ids))[:3])
+        for reason, ids in tasks.items()
     ]
-    reasons = (f"{verdict.status}: {verdict.detail:.120}" for verdict in verdicts if not verdict.ok)
-    return dict(Counter(reasons).most_common())
+    return sorted(failures, key=lambda failure: -failure.count)
 
 
 def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:

@@ -18,16 +18,14 @@ from ludus.agent.episodes import read_episodes
 from ludus.agent.templates.choice import TABLE_FILE
 from ludus.agent.viewer.page import asset, render
 from ludus.errors import ConfigError
+from ludus.findings import newest, read_findings
 from ludus.messages import ToolCall
 from ludus.metrics import read_metrics
 from ludus.rewards.measured import KnownJudge
 
 from ..rollout.scoring import WeightedVerifier
-from .notices import counts_of, read_notices
 
 PACKAGE = "ludus.trainer.run"
-OF_STEPS = ("episode/count",)
-"""Metrics that every step has, and nothing else."""
 
 
 def write_report(
@@ -54,7 +52,7 @@ def write_report(
         finished=any(row["step"] > 0 for row in rows),
         judges=read_judges(folder),
         measure_it=MEASURE_IT,
-        notices=_notices(folder, rows),
+        notices=_findings(folder),
         pairs=_before_and_after(folder),
         chat_template=template.read_text(encoding="utf-8") if template.exists() else "",
         settings=settings.read_text(encoding="utf-8") if settings.exists() else "",
@@ -84,16 +82,12 @@ def _reward_told(row: Mapping[str, float]) -> str:
     return f"{mean:.3f} ± {error:.3f}"
 
 
-def _notices(folder: Path, rows: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """Return each notice of the run: the newest text, and the number of steps affected."""
-    newest = {notice.name: notice for notice in read_notices(folder)}
-    counts, steps = counts_of(rows), sum(any(name in row for name in OF_STEPS) for row in rows)
+def _findings(folder: Path) -> list[tuple[str, str]]:
+    """Return what each finding of the run said, and since when."""
     return [
-        (
-            notice.text,
-            f"In {counts[notice.name]} of {steps} steps." if counts.get(notice.name) else "",
-        )
-        for notice in newest.values()
+        (finding.sentence, f"Since step {finding.since}.")
+        for finding in newest(read_findings(folder)).values()
+        if finding.severity != "info"
     ]
 
 
