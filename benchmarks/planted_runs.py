@@ -197,7 +197,7 @@ def warm_start(out: Path, demo: str, seed: int) -> Path:
     if mark.exists():
         return Path(mark.read_text())
     shutil.rmtree(folder, ignore_errors=True)
-    phrases = briefing_phrases(make_async(demo).env.briefing())
+    phrases = briefing_phrases(make_async(demo.partition("?")[0]).env.briefing())
     model = write_tiny_policy(folder / "model", phrases=phrases, seed=seed, hidden=96, heads=4)
     config = {
         "env": demo,

@@ -48,7 +48,9 @@ class Diagnosis:
 
     def _apply(self, rule: FindingRule) -> None:
         history, present = self.history, self.findings.get(rule.name)
-        number = rule.quantity(history) if len(history.rows) >= rule.after else None
+        # A run of fewer steps than a rule waits for is judged by the steps that it has.
+        enough = min(rule.after, int(history.setting("steps")))
+        number = rule.quantity(history) if len(history.rows) >= enough else None
         held = self._held[rule.name]
         held.append(number is not None and rule.holds(number))
         is_open = present is not None and present.status == "open"

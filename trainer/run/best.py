@@ -21,13 +21,13 @@ CLEARLY = 2.0
 
 
 def candidate_steps(steps: int, save_every: int) -> int:
-    """Return the number of steps between candidates: a tenth of the run, at most `save_every`,
-    whose checkpoints are written anyway.
+    """Return the number of steps between candidates: a tenth of the run, at least 5, and at most
+    `save_every`, whose checkpoints are written anyway.
 
     >>> candidate_steps(40, 50), candidate_steps(2000, 50)
-    (4, 50)
+    (5, 50)
     """
-    tenth = max(1, steps // CANDIDATES)
+    tenth = max(5, steps // CANDIDATES)
     return min(tenth, save_every) if save_every else tenth
 
 
