@@ -175,7 +175,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
     tasks = _tasks(config, algorithm.recipe, source)
-    stream_state = None
+    stream_state, stale = None, config.overlap.max_staleness > 0
     with opening(model_path, start):
         learner = _learner(
             config,
@@ -236,7 +236,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         stream_state=stream_state,
         notes=(
             *(f"the run continues with another setting: {change}" for change in changed),
-            *filter(None, [claim.note, config.overlap.max_staleness and uncorrected(algorithm)]),
+            *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *learner.notes(),

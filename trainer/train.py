@@ -20,6 +20,7 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
+from .findings.summary import summary_of
 from .learning.experience import gather
 from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
@@ -64,6 +65,8 @@ class TrainResult:
     interrupted: bool
     stopped: str = ""
     """Why the run ended before its last step; empty if nothing ended it early."""
+    summary: tuple[str, ...] = ()
+    """How the run stands and why, in three lines at most."""
 
 
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
@@ -167,7 +170,9 @@ class _Run:
         if self.best is not None and not interrupted:
             self.best.finish(self.step)
         stopped = self.evaluations.stopped if self.step < self.config.steps else ""
-        return TrainResult(self.parts.folder.path, checkpoint, self.step, interrupted, stopped)
+        summary = tuple(summary_of(self.journal.diagnosis))
+        folder = self.parts.folder.path
+        return TrainResult(folder, checkpoint, self.step, interrupted, stopped, summary)
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""

@@ -207,7 +207,7 @@ async def test_a_run_whose_disk_is_full_at_a_checkpoint_goes_on_and_is_told(
     result = await run_training(config(model, tmp_path, steps=5))
     assert result.step == 5
     names = [path.name for path in (result.folder / "checkpoints").iterdir()]
-    assert sorted(names) == ["step-000001", "step-000004", "step-000005"]
+    assert sorted(names) == ["best", "step-000001", "step-000004", "step-000005"]
     (told, *_) = [one for one in read_findings(result.folder) if one.name == "save_failed"]
     assert told.step == 2
     assert "No space left on device" in told.sentence

@@ -240,8 +240,8 @@ REWARD_RULES = (
         clears=0.85,
         source="house; the reward that passes is eval.passing",
         sentence=lambda run, number: (
-            f"the tasks are solved: reward {run.level(3)}, "
-            f"{run.mean('group/solved', 3) or 0.0:.0%} of the groups without a mistake"
+            f"the tasks are solved: reward {run.level(3)}, and "
+            f"{run.setting('eval.passing'):g} passes"
         ),
         remedy=lambda run: "",
         evidence=("reward/mean", "group/solved"),

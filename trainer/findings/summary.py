@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ludus.findings import RunFinding
 
 from .diagnosis import Diagnosis
+from .rules import RULES
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
 MOST = 3
@@ -47,3 +48,32 @@ def line_of(finding: RunFinding, findings: Sequence[RunFinding] = ()) -> str:
     follows = f" (so {', '.join(names)})" if names else ""
     remedy = f". Try {finding.remedy}" if finding.remedy else ""
     return f"{finding.name} since step {finding.since}: {finding.sentence}{follows}{remedy}"
+
+
+def explained(diagnosis: Diagnosis, events: Sequence[RunFinding] = ()) -> list[str]:
+    """Return everything that is known of a run, cause by cause: what was found with its threshold,
+    the columns that show it, what follows from it, and what to do.
+    """
+    history, findings = diagnosis.history, diagnosis.standing()
+    lines = [*summary_of(diagnosis)[:1], f"step {history.step} of {history.setting('steps')}"]
+    sources = {rule.name: rule.source for rule in RULES}
+    for finding in roots_of(findings):
+        closed = "" if finding.status == "open" else f", until step {finding.step}"
+        lines += [
+            "",
+            f"{finding.severity}  {finding.name}, since step {finding.since}{closed}",
+            f"  {finding.sentence}",
+            f"  threshold {finding.threshold:g} ({sources[finding.name]}); "
+            f"see {', '.join(finding.evidence)}",
+        ]
+        lines += [
+            f"  so {each.name}, since step {each.since}: {each.sentence}"
+            for each in consequences_of(finding, findings)
+        ]
+        lines += [f"  try {finding.remedy}"] if finding.remedy else []
+    told = [event for event in events if event.severity != "info"]
+    return [*lines, *(["", "events"] if told else []), *map(_event_line, told)]
+
+
+def _event_line(event: RunFinding) -> str:
+    return f"  {event.name}, at step {event.step}: {event.sentence}"
