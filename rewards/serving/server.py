@@ -274,6 +274,7 @@ class ScoreService:
                     group=about.group,
                     card=about.card,
                     judges=about.judges,
+                    cheap_to_repeat=about.cheap_to_repeat,
                 )
             )
         return VerifierList(instance=self._instance, verifiers=cards)

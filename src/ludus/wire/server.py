@@ -39,6 +39,7 @@ from .address import BACKLOG, is_loopback, listen
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
+from .client import INSTANCE_HEADER
 from .codec import LARGE_BYTES, PATH, Format, asked_format, convert, decode, encode
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .prometheus import CONTENT_TYPE, ServerMetrics
@@ -470,7 +471,6 @@ class BackgroundServer:
 
 
 logger = logging.getLogger(__name__)
-INSTANCE_HEADER = "Ludus-Instance"
 
 
 class Replies:
