@@ -22,7 +22,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.request import urlopen
 
 import ludus
 from ludus.envs.serving.connect import RemoteServer
@@ -53,14 +55,14 @@ class Server:
         self.process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
 
     async def ready(self) -> None:
-        """Wait until the port is bound; connections then wait in the backlog."""
+        """Wait until the server takes work."""
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+            with suppress(OSError):
+                await asyncio.to_thread(urlopen, f"{self.url}/readyz", timeout=READY_S)
+                return
             await asyncio.sleep(0.05)
-        raise TimeoutError(f"{self.url} did not listen within {READY_S:g} s")
+        raise TimeoutError(f"{self.url} was not ready within {READY_S:g} s")
 
     async def gone(self) -> None:
         """Wait until the process has ended."""

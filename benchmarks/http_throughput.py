@@ -28,7 +28,7 @@ from ludus.envs.serving.client import EPISODES, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
 from ludus.messages import assistant
 from ludus.rewards import Sample
-from ludus.wire.replicas import BlockingReplicas, Seats
+from ludus.wire.replicas import BlockingReplicas, SessionSeats
 
 ENV, VERIFIER, MATHS = "ludus/arithmetic-v0", "exact", "maths"
 CALL = assistant("", [ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})])
@@ -191,7 +191,7 @@ async def measure(url: str, process: psutil.Process, number: int, rounds: int) -
     async with ludus.connect(url) as server:
         batched = [server.make_async(ENV) for _ in range(number)]
         group = BlockingReplicas(server.replicas.roster, server.replicas.build)
-        single = [RemoteSession(ENV, Seats(group, EPISODES)) for _ in range(number)]
+        single = [RemoteSession(ENV, SessionSeats(group, EPISODES)) for _ in range(number)]
         return [
             await steps(server, process, batched, rounds, f"steps, {number} sessions, batched"),
             await steps(

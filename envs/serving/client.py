@@ -23,10 +23,10 @@ from ludus.errors import (
     UnknownEnv,
 )
 from ludus.messages import Message, Observation
-from ludus.wire.carrier import Kind
+from ludus.wire.carrier import OperationKind
 from ludus.wire.client import Client, Traffic, protocol_error, run_blocking
 from ludus.wire.faults import code_of, error_of, used_seq
-from ludus.wire.replicas import Seat, Seats, ServerLost
+from ludus.wire.replicas import ServerLost, SessionSeat, SessionSeats
 
 from ..protocol import Info
 from ..session import Stepped
@@ -112,7 +112,7 @@ def _answer(item: BatchItem) -> Reply | LudusError | None:
     )
 
 
-EPISODES: Kind[Operation, Reply] = Kind(Reply, send_batch, send_one)
+EPISODES: OperationKind[Operation, Reply] = OperationKind(Reply, send_batch, send_one)
 """The operations of sessions, as they travel."""
 
 logger = logging.getLogger(__name__)
@@ -151,13 +151,13 @@ class RemoteSession:
     """
 
     def __init__(
-        self, env_id: str, seats: Seats[Operation, Reply], *, card: EnvCard | None = None
+        self, env_id: str, seats: SessionSeats[Operation, Reply], *, card: EnvCard | None = None
     ) -> None:
         self.id = env_id
         self.name = ""
         """The name of the session on the server; empty when no session is open."""
         self._seats = seats
-        self._seat: Seat[Operation, Reply] | None = None
+        self._seat: SessionSeat[Operation, Reply] | None = None
         """Reaches the server with the session."""
         self._card = card
         self._instance = ""
@@ -228,7 +228,9 @@ class RemoteSession:
     async def _create(self) -> Reply:
         """Make a session that begins the episode, on a server that takes it."""
         for moves in range(MAX_MOVES):
-            self._move(await self._seats.seat(self))
+            if self._seat is not None:
+                self._seat.leave(self)
+            self._seat = await self._seats.seat(self)
             self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
             self._traffic.sessions_opened += 1
             create = Create(env=self.id, session=self.name, reset=self._beginning)
@@ -278,12 +280,11 @@ class RemoteSession:
         the session when its lease ends.
         """
         name, self.name, self._unsure = self.name, "", False
-        seat = self._seat
-        self._move(None)
-        if not name or seat is None:
+        if not name or self._seat is None:
             return
+        self._seat.leave(self)
         try:
-            await seat.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
+            await self._seat.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
         except RemoteError as error:
             logger.info("session %s is left to its lease: %s", name, error)
 
@@ -291,11 +292,6 @@ class RemoteSession:
     def _traffic(self) -> Traffic:
         assert self._seat is not None
         return self._seat.client.traffic
-
-    def _move(self, seat: Seat[Operation, Reply] | None) -> None:
-        if self._seat is not None:
-            self._seat.leave(self)
-        self._seat = seat
 
     async def _step(self, action: str | Message) -> StepReply:
         """Play an action, on another server where that of the session is lost."""

@@ -15,7 +15,7 @@ from ludus.secret import Secret
 from ludus.verdict import Verdict
 from ludus.wire.client import AsyncTransport, Body, Client, RetryPolicy, Traffic, run_blocking
 from ludus.wire.codec import Format
-from ludus.wire.replicas import BlockingReplicas, Replicas, Seats
+from ludus.wire.replicas import BlockingReplicas, Replicas, SessionSeats
 from ludus.wire.roster import Roster
 from ludus.wire.sync_transport import SyncTransport
 
@@ -69,14 +69,14 @@ class RemoteServer:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         card = card_of(env_id, self.env_list())
-        session = BlockingSession(env_id, Seats(self._blocking, EPISODES), card=card)
+        session = BlockingSession(env_id, SessionSeats(self._blocking, EPISODES), card=card)
         return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
 
     def make_async(self, env_id: str) -> RemoteSession:
         """Return an environment with `async` reset, step and close. Nothing is sent before the
         first reset, and operations that are begun together share one request.
         """
-        return RemoteSession(env_id, Seats(self.replicas, EPISODES))
+        return RemoteSession(env_id, SessionSeats(self.replicas, EPISODES))
 
     def verifiers(self) -> list[VerifierCard]:
         """Return the cards of the verifiers that the server offers."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
-from ludus.wire.carrier import Kind
+from ludus.wire.carrier import OperationKind
 from ludus.wire.client import Client, protocol_error
 from ludus.wire.faults import error_of
 from ludus.wire.replicas import Replicas
@@ -53,7 +53,7 @@ def answers_of(reply: ScoreBatchReply, scores: Sequence[Score]) -> list[Verdict 
     return [_answer(item) for item in reply.items]
 
 
-SCORES: Kind[Score, Verdict] = Kind(Verdict, send_scores, send_one)
+SCORES: OperationKind[Score, Verdict] = OperationKind(Verdict, send_scores, send_one)
 """Samples and verdicts, as they travel."""
 
 

@@ -45,7 +45,7 @@ from ludus.rewards.exact import exact
 from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
 from ludus.wire.chaos import Chaos
-from ludus.wire.replicas import BlockingReplicas, Seats
+from ludus.wire.replicas import BlockingReplicas, SessionSeats
 from ludus.wire.server import HttpServer
 
 ENV = "test/ledger-v0"
@@ -146,7 +146,7 @@ def style(request: pytest.FixtureRequest) -> str:
 def session_of(server: RemoteServer, style: str) -> RemoteSession:
     if style == "one by one":
         group = BlockingReplicas(server.replicas.roster, server.replicas.build)
-        return RemoteSession(ENV, Seats(group, EPISODES))
+        return RemoteSession(ENV, SessionSeats(group, EPISODES))
     return server.make_async(ENV)
 
 

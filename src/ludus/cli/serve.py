@@ -1,9 +1,9 @@
 """`ludus serve`: environments, verifiers and sandboxes over HTTP, by one process or several.
 
 A session lives in one process, so connections must not be spread blindly over the processes, as
-SO_REUSEPORT would do. Each worker has an address, and clients hash a session to one of the
-addresses (decision 0202). A worker that dies is started again on its port; its sessions are gone,
-and clients are told so by a typed error.
+SO_REUSEPORT would do. Each worker has an address, and clients choose one for a session (decision
+0202). A worker that dies is started again on its port; clients play its sessions again elsewhere,
+or are told by a typed error that they are gone.
 """
 
 from __future__ import annotations

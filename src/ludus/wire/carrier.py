@@ -517,7 +517,7 @@ limit first, and its error says more than that the time is over.
 
 
 @dataclass(frozen=True, eq=False)
-class Kind(Generic[Asked, Answer]):
+class OperationKind(Generic[Asked, Answer]):
     """A kind of operations, and how they travel. Every operation must be safe to send twice."""
 
     as_type: Any
@@ -542,7 +542,7 @@ class Carrier(Generic[Asked, Answer]):
     """
 
     def __init__(
-        self, client: Client, stream: ClientStream | None, kind: Kind[Asked, Answer]
+        self, client: Client, stream: ClientStream | None, kind: OperationKind[Asked, Answer]
     ) -> None:
         self.client = client
         self._stream = stream

@@ -20,11 +20,7 @@ from ludus.errors import RemoteError
 logger = logging.getLogger(__name__)
 
 
-STALLED_S = 0.25
-"""A check that is given up so many seconds late counts for nothing."""
-
-
-class Member:
+class FleetMember:
     """A place in a fleet.
 
     Args:
@@ -56,11 +52,11 @@ class Member:
         self.serving, self.why = False, why
 
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=FleetMember)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Health:
+class HealthRules:
     """When a member is lost, and how often one that is lost is tried again."""
 
     check_every_s: float
@@ -73,6 +69,8 @@ class Health:
     max_deaths: int = 0
     """A member lost this often within `deaths_window_s` stays out; 0 for one that never does."""
     deaths_window_s: float = 600.0
+    by_others: bool = False
+    """Whether a check without an answer counts only if another member answered its own."""
 
 
 class Fleet(Generic[M]):
@@ -92,7 +90,7 @@ class Fleet(Generic[M]):
     def __init__(
         self,
         members: Iterable[M],
-        health: Health,
+        health: HealthRules,
         *,
         check: Callable[[M], Awaitable[None]],
         revive: Callable[[M, bool], Awaitable[None]],
@@ -210,25 +208,34 @@ class Fleet(Generic[M]):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self.health.check_every_s)
-            await asyncio.gather(*map(self._check, self.up()))
+            await self._check_all()
             try:
                 await self._on_tick()
             except Exception:
                 logger.exception("the regular work of a fleet failed")
 
-    async def _check(self, member: M) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.health.check_timeout_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._check_member(member)
-            member.missed = 0
-        except Exception as error:
-            if isinstance(error, TimeoutError) and loop.time() > deadline + STALLED_S:
-                return  # this event loop stood still, which says nothing about the member
-            member.missed += 1
-            if self._is_sure(error) or member.missed >= self.health.max_missed:
+    async def _check_all(self) -> None:
+        members = self.up()
+        errors = await asyncio.gather(*map(self._error_of, members))
+        # Where nobody answers, more likely this process or the network stands still.
+        is_alone = self.health.by_others and None not in errors
+        for member, error in zip(members, errors, strict=True):
+            if error is None:
+                member.missed = 0
+            elif self._is_sure(error):
                 self.lose(member, error)
+            elif not is_alone:
+                member.missed += 1
+                if member.missed >= self.health.max_missed:
+                    self.lose(member, error)
+
+    async def _error_of(self, member: M) -> Exception | None:
+        try:
+            async with asyncio.timeout(self.health.check_timeout_s):
+                await self._check_member(member)
+        except Exception as error:
+            return error
+        return None
 
     async def close(self) -> None:
         """End the checks and all attempts to bring members back."""

@@ -31,21 +31,25 @@ from ludus.errors import (
     ServerUnreachable,
 )
 
-from .carrier import Answer, Asked, Carrier, ClientStream, Kind
+from .carrier import Answer, Asked, Carrier, ClientStream, OperationKind
 from .client import AsyncTransport, Body, Client
+from .codec import PROTOCOL
 from .faults import code_of
-from .fleet import Fleet, Health, Member
+from .fleet import Fleet, FleetMember, HealthRules
 from .roster import Roster
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-HEALTH = Health(
-    check_every_s=0.5, check_timeout_s=1.0, max_missed=2, mend_again_s=0.25, max_mend_again_s=2.0
+HEALTH = HealthRules(
+    check_every_s=0.5,
+    check_timeout_s=1.0,
+    max_missed=2,
+    mend_again_s=0.25,
+    max_mend_again_s=2.0,
+    by_others=True,
 )
 """A server that stands still is lost after at most 3 s; one that is gone, at once."""
-PROTOCOL = 1
-"""The version of the protocol that this client speaks."""
 MIN_CALLS = 16
 """How many calls of a server must have been timed before it can be told to be slow."""
 SLOW, SLOW_BY_S, SLOW_FOR_S = 4.0, 0.02, 5.0
@@ -66,14 +70,14 @@ class ServerLost(ServerUnreachable):
     retryable = False
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """What a client reads of `/readyz`."""
 
     instance: str
     protocol: int = PROTOCOL
 
 
-class Replica(Member):
+class Replica(FleetMember):
     """A server of a fleet, and the connections to it.
 
     Args:
@@ -99,14 +103,14 @@ class Replica(Member):
         """Until when it said that its queues are full, by `time.monotonic`."""
         self.look_at = 0.0
         """When a blocking client looks at it again, by `time.monotonic`."""
-        self._carriers: dict[Kind[Any, Any], Carrier[Any, Any]] = {}
+        self._carriers: dict[OperationKind[Any, Any], Carrier[Any, Any]] = {}
 
     @property
     def takes_more(self) -> bool:
         """Whether it may be given new sessions and scores."""
         return self.serving and not self.draining and self.full_until <= time.monotonic()
 
-    def carrier(self, kind: Kind[Asked, Answer]) -> Carrier[Asked, Answer]:
+    def carrier(self, kind: OperationKind[Asked, Answer]) -> Carrier[Asked, Answer]:
         """Return what carries operations of a kind there."""
         if kind not in self._carriers:
             self._carriers[kind] = Carrier(self.client, self.stream, kind)
@@ -132,7 +136,7 @@ class Replica(Member):
             return len(self.sessions) + (math.inf if is_slow else 0.0)
         return (self.running + 1) * (SLOW if is_slow else 1.0)
 
-    async def look(self, client: Client, timeout_s: float) -> Ready:
+    async def look(self, client: Client, timeout_s: float) -> Readiness:
         """Ask the server whether it takes more, and note the answer.
 
         Raises:
@@ -142,7 +146,7 @@ class Replica(Member):
         try:
             if response.status not in (200, 503):
                 raise msgspec.DecodeError(f"HTTP {response.status}")
-            ready = msgspec.json.decode(response.body, type=Ready)
+            ready = msgspec.json.decode(response.body, type=Readiness)
         except msgspec.DecodeError as error:
             raise ServerUnreachable(f"{self.name} is no ludus server ({error})") from None
         if ready.protocol != PROTOCOL:
@@ -154,7 +158,7 @@ class Replica(Member):
         return ready
 
 
-class Group(ABC):
+class ServerGroup(ABC):
     """What waiting and blocking clients share: which server is chosen, and what an error means.
 
     Args:
@@ -193,7 +197,11 @@ class Group(ABC):
         )
 
     async def attempt(
-        self, replica: Replica, kind: Kind[Asked, Answer], operation: Asked, timeout_s: float
+        self,
+        replica: Replica,
+        kind: OperationKind[Asked, Answer],
+        operation: Asked,
+        timeout_s: float,
     ) -> Answer:
         """Send an operation to a server once."""
         replica.running += 1
@@ -228,7 +236,11 @@ class Group(ABC):
 
     @abstractmethod
     async def _send(
-        self, replica: Replica, kind: Kind[Asked, Answer], operation: Asked, timeout_s: float
+        self,
+        replica: Replica,
+        kind: OperationKind[Asked, Answer],
+        operation: Asked,
+        timeout_s: float,
     ) -> Answer: ...
 
     @abstractmethod
@@ -273,28 +285,30 @@ class Group(ABC):
         return await self._anyone.keep_trying(attempt)
 
 
-class Seats(Generic[Asked, Answer]):
+class SessionSeats(Generic[Asked, Answer]):
     """Finds servers for the sessions whose operations are of a kind."""
 
-    def __init__(self, group: Group, kind: Kind[Asked, Answer]) -> None:
+    def __init__(self, group: ServerGroup, kind: OperationKind[Asked, Answer]) -> None:
         self._group = group
         self._kind = kind
 
-    async def seat(self, session: object) -> Seat[Asked, Answer]:
+    async def seat(self, session: object) -> SessionSeat[Asked, Answer]:
         """Return a place on the server with the fewest sessions."""
         replica = await self._group.pick(for_session=True)
         replica.sessions.add(session)
-        return Seat(self._group, replica, self._kind)
+        return SessionSeat(self._group, replica, self._kind)
 
     async def call(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
         """Ask any server; see `Client.call`."""
         return await self._group.call(method, path, body, as_type)
 
 
-class Seat(Generic[Asked, Answer]):
+class SessionSeat(Generic[Asked, Answer]):
     """A session's place on a server."""
 
-    def __init__(self, group: Group, replica: Replica, kind: Kind[Asked, Answer]) -> None:
+    def __init__(
+        self, group: ServerGroup, replica: Replica, kind: OperationKind[Asked, Answer]
+    ) -> None:
         self._group = group
         self._replica = replica
         self._kind = kind
@@ -347,7 +361,7 @@ class Seat(Generic[Asked, Answer]):
             raise
 
 
-class Replicas(Group):
+class Replicas(ServerGroup):
     """The servers, for a client on an event loop.
 
     Args:
@@ -387,13 +401,13 @@ class Replicas(Group):
         return self._fleet
 
     async def pick(self, *, for_session: bool = False) -> Replica:
-        """Return the least loaded of the servers that take more; see `Group.pick`."""
+        """Return the least loaded of the servers that take more; see `ServerGroup.pick`."""
         if not self.sole or not self.roster.is_fixed:
             self._fleet.watch()
         return await super().pick(for_session=for_session)
 
     async def perform(
-        self, kind: Kind[Asked, Answer], operation: Asked, *, hedged: bool = False
+        self, kind: OperationKind[Asked, Answer], operation: Asked, *, hedged: bool = False
     ) -> Answer:
         """Have an operation done by whichever server is least loaded.
 
@@ -422,7 +436,11 @@ class Replicas(Group):
             return await self._anyone.keep_trying(attempt, failed=error, started=started)
 
     async def _hedged(
-        self, replica: Replica, kind: Kind[Asked, Answer], operation: Asked, timeout_s: float
+        self,
+        replica: Replica,
+        kind: OperationKind[Asked, Answer],
+        operation: Asked,
+        timeout_s: float,
     ) -> Answer:
         """Ask a server, and another where the first is late; the first answer counts."""
         self._hedges = min(MAX_HEDGES, self._hedges + HEDGED_SHARE)
@@ -488,7 +506,11 @@ class Replicas(Group):
         return Replica(client, ClientStream(client, self._transport) if self._stream else None)
 
     async def _send(
-        self, replica: Replica, kind: Kind[Asked, Answer], operation: Asked, timeout_s: float
+        self,
+        replica: Replica,
+        kind: OperationKind[Asked, Answer],
+        operation: Asked,
+        timeout_s: float,
     ) -> Answer:
         return await replica.carrier(kind).attempt(operation, timeout_s)
 
@@ -499,7 +521,7 @@ class Replicas(Group):
         self._fleet.lose(replica, error)
 
     async def _check(self, replica: Replica) -> None:
-        if replica.running or replica.draining:
+        if replica.draining or any(one.running for one in self.members):
             await self._look(replica)
 
     async def _revive(self, replica: Replica, was_lost: bool) -> None:
@@ -545,7 +567,7 @@ class Replicas(Group):
                 one.took_s.clear()  # judged anew by what comes
 
 
-class BlockingReplicas(Group):
+class BlockingReplicas(ServerGroup):
     """The servers, for a client without an event loop.
 
     Args:
@@ -584,7 +606,11 @@ class BlockingReplicas(Group):
         return is_there
 
     async def _send(
-        self, replica: Replica, kind: Kind[Asked, Answer], operation: Asked, timeout_s: float
+        self,
+        replica: Replica,
+        kind: OperationKind[Asked, Answer],
+        operation: Asked,
+        timeout_s: float,
     ) -> Answer:
         return await kind.send_one(replica.client, operation, timeout_s)
 

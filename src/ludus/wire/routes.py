@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 import msgspec
 from aiohttp import web
 
-from .codec import Format
+from .codec import PROTOCOL, Format
 from .faults import FaultReply
 from .prometheus import ServerMetrics
 
@@ -215,18 +215,27 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `/healthz` and `/readyz`."""
 
     status: str
-    """ok or ready, or the problems of the services."""
+    """ok or ready, or the problems of the services; to a stranger only that there are some."""
     instance: str
     """Name of the running server; another name after a restart."""
+    protocol: int = PROTOCOL
     services: dict[str, Load] = {}
+    """The load of each service; nothing for a stranger."""
 
 
-def readiness(services: Sequence[Service], instance: str, *, stopping: bool) -> tuple[bool, Health]:
-    """Return whether every service takes work, and the load and problems of each."""
+def readiness(
+    services: Sequence[Service], instance: str, *, stopping: bool, is_stranger: bool
+) -> tuple[bool, Health]:
+    """Return whether every service takes work, and the load and problems of each; a stranger, who
+    has shown no token, is told only whether.
+    """
     loads = {service.name: service.load() for service in services}
     problems = [load.problem for load in loads.values() if load.problem]
     problems += ["stopping"] if stopping else []
     status = "; ".join(problems) or "ready"
+    if is_stranger:
+        short = "stopping" if stopping else "not ready"
+        return not problems, Health(status=short if problems else status, instance=instance)
     return not problems, Health(status=status, instance=instance, services=loads)
 
 

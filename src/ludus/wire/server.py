@@ -382,7 +382,14 @@ class HttpServer:
         return self._replies.answer(Health(status="ok", instance=self.instance), Format.JSON)
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        ready, health = readiness(self.services, self.instance, stopping=self._stopping)
+        is_stranger = False
+        try:
+            authorize(request, self._token)
+        except Refused:
+            is_stranger = bool(self._token)
+        ready, health = readiness(
+            self.services, self.instance, stopping=self._stopping, is_stranger=is_stranger
+        )
         return self._replies.answer(health, Format.JSON, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:

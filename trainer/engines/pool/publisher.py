@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ludus.agent.engine import WeightSource
 from ludus.errors import ConfigError, EngineLost, NoEngineLeft, RemoteError
-from ludus.wire.fleet import Fleet, Health
+from ludus.wire.fleet import Fleet, HealthRules
 
 from ...models.weight_files import FileWeights, written
 from ..local import EngineClosed
@@ -60,7 +60,7 @@ class Publisher:
     ) -> None:
         self.fleet: Fleet[Seat] = Fleet(
             [Seat(index, engine) for index, engine in enumerate(engines)],
-            Health(
+            HealthRules(
                 check_every_s=CHECK_S,
                 check_timeout_s=CHECK_TIMEOUT_S,
                 max_missed=MAX_MISSED,

@@ -17,7 +17,7 @@ import msgspec
 from ludus.agent.engine import Engine, Generation, Sampling
 from ludus.agent.images import PlacedImage
 from ludus.agent.trajectory import Finish
-from ludus.wire.fleet import Member
+from ludus.wire.fleet import FleetMember
 
 
 class PooledEngine(Engine, Protocol):
@@ -91,7 +91,7 @@ class PoolRequest:
         )
 
 
-class Seat(Member):
+class Seat(FleetMember):
     """An engine's place in a pool.
 
     Args:
