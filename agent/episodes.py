@@ -1,17 +1,20 @@
-"""Images of recorded episodes: files beside the episodes, named by the digest of their bytes.
+"""Files of recorded episodes: lines, the index with their offsets, and images beside them.
 
     episodes/step-000010.jsonl      {"type": "image", "url": "image:9f86d0...png"}
+    episodes/index.jsonl            {"file": "step-000010.jsonl", "offset": 0, "bytes": 23041, ...}
     episodes/images/9f86d0...png
 
 An image is shown to every rollout of a group and stands in several fields of each, so a line of
-JSON that held the bytes would repeat these many times.
+JSON that held the bytes would repeat these many times. The index is written with the episodes, so
+that a reader of 20,000 episodes opens one by its offset and reads no other.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -20,7 +23,7 @@ import msgspec
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart
 
-from .trajectory import Episode
+from .trajectory import Episode, TurnKind
 
 FOLDER = "images"
 PREFIX = "image:"
@@ -156,6 +159,139 @@ def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episod
     return episodes
 
 
-def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
-    """Write a file of episodes, and the images that they show into files beside it."""
-    path.write_bytes(b"".join(line_of(episode, path) for episode in episodes))
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> list[int]:
+    """Write a file of episodes, and the images that they show into files beside it; return the
+    bytes of each line.
+    """
+    lines = [line_of(episode, path) for episode in episodes]
+    path.write_bytes(b"".join(lines))
+    return [len(line) for line in lines]
+
+
+INDEX = "index.jsonl"
+"""The index of a folder of episodes."""
+EXCERPT = 160
+"""Characters of the last answer that the index keeps."""
+
+
+class EpisodeLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An episode as a line of the index: its place in a file, and what a table shows of it."""
+
+    file: str
+    """The file's name, in the folder of the index."""
+    offset: int
+    """Bytes before the episode's line."""
+    bytes: int
+    """Bytes of the line, its line feed included."""
+    step: int = 0
+    task: str = ""
+    group: str = ""
+    index: int = 0
+    ordinal: int = -1
+    split: str = "train"
+    reward: float | None = None
+    """The reward of the first role; None where nobody could say."""
+    status: str = "ok"
+    """The status of the verdict."""
+    stop: str = ""
+    turns: int = 0
+    tokens: int = 0
+    """Sampled tokens."""
+    windows: int = 0
+    summaries: int = 0
+    calls: int = 0
+    """Calls of tools."""
+    seconds: float = 0.0
+    parts: dict[str, float] = {}
+    """The parts of the reward, without their weights."""
+    kept: str = ""
+    """Why a step kept this episode; empty where it kept all of them."""
+    text: str = ""
+    """The beginning of the last answer, on one line."""
+
+
+def indexed(
+    name: str, step: int, episodes: Sequence[Episode], sizes: Sequence[int], kept: Sequence[str]
+) -> list[EpisodeLine]:
+    """Return the lines of the index for a file.
+
+    Args:
+        name: the file's name.
+        step: the step that the episodes are from.
+        episodes: the episodes, in the order of the file.
+        sizes: bytes of each line, as `write_episodes` returns them.
+        kept: why each was kept; empty for a file that holds all of a step.
+    """
+    lines: list[EpisodeLine] = []
+    offset = 0
+    for number, (episode, size) in enumerate(zip(episodes, sizes, strict=True)):
+        why = kept[number] if kept else ""
+        lines.append(line_about(episode, (name, offset, size), step=step, kept=why))
+        offset += size
+    return lines
+
+
+def line_about(
+    episode: Episode, place: tuple[str, int, int], *, step: int, kept: str = ""
+) -> EpisodeLine:
+    """Return the line of the index for an episode at `place`: file, offset and bytes."""
+    file, offset, size = place
+    line = EpisodeLine(
+        file=file,
+        offset=offset,
+        bytes=size,
+        step=step,
+        task=episode.task,
+        group=episode.group,
+        index=episode.index,
+        ordinal=episode.ordinal,
+        split=episode.split,
+        seconds=round(episode.wall_s, 3),
+        kept=kept,
+    )
+    if not episode.trajectories:
+        return line
+    first = episode.trajectories[0]
+    turns = [turn for trajectory in episode.trajectories for turn in trajectory.turns]
+    line.reward, line.status = first.verdict.reward, str(first.verdict.status)
+    line.stop, line.turns = str(first.stop), len(turns)
+    line.tokens = sum(trajectory.sampled_tokens for trajectory in episode.trajectories)
+    line.windows = sum(len(trajectory.segments) for trajectory in episode.trajectories)
+    line.summaries = sum(turn.kind is TurnKind.SUMMARY for turn in turns)
+    said = [turn.message for turn in turns if turn.message is not None]
+    line.calls = sum(len(message.tool_calls) for message in said)
+    line.parts = {name: value for name, (value, _) in first.verdict.parts.items()}
+    line.text = " ".join(said[-1].text[: 4 * EXCERPT].split())[:EXCERPT] if said else ""
+    return line
+
+
+def chosen(episodes: Sequence[Episode], *, most: int, seed: int) -> list[tuple[Episode, str]]:
+    """Choose the episodes of a step that are worth keeping, with the reason of each: the best, the
+    worst, one that failed, the longest, and then random ones.
+
+    Args:
+        episodes: the episodes of a step.
+        most: the most that are kept.
+        seed: decides the random ones.
+    """
+    played = [episode for episode in episodes if episode.trajectories]
+    scored = [one for one in played if one.trajectories[0].verdict.reward is not None]
+    failed = [one for one in played if one.trajectories[0].verdict.reward is None]
+
+    def reward(episode: Episode) -> float:
+        return episode.trajectories[0].verdict.reward or 0.0
+
+    def tokens(episode: Episode) -> int:
+        return sum(trajectory.sampled_tokens for trajectory in episode.trajectories)
+
+    shuffled = random.Random(seed).sample(played, len(played))
+    wanted = [("best", one) for one in [max(scored, key=reward, default=None)] if one]
+    wanted += [("worst", one) for one in [min(scored, key=reward, default=None)] if one]
+    wanted += [("failed", one) for one in failed[:1]]
+    wanted += [("longest", one) for one in [max(played, key=tokens, default=None)] if one]
+    wanted += [("random", one) for one in shuffled]
+    kept: dict[int, tuple[Episode, str]] = {}
+    for why, one in wanted:
+        if len(kept) < most:
+            kept.setdefault(id(one), (one, why))
+    return list(kept.values())

@@ -185,7 +185,7 @@ class _WarmUp:
         self.folder.log(self.step, metrics)
         every = self.config.run.episodes_every
         if every and self.step % every == 0:
-            self.folder.keep_episodes(f"step-{self.step:06d}", episodes)
+            self.folder.keep_episodes(f"step-{self.step:06d}", self.step, episodes)
         return metrics
 
     async def demonstrate(self, seed: int) -> Episode:

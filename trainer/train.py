@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import torch
 
 from ludus.agent import Episode
+from ludus.agent.episodes import chosen
 from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
 from .learning.experience import gather
+from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
 from .rollout.collect import Group, most_failed, refuse_failure, solved
@@ -92,6 +95,8 @@ class _Run:
         self.watcher = watcher
         self.step = parts.first_step
         self.journal = Journal(parts.folder, parts.config, parts.updater, watcher)
+        self.kept: list[tuple[Episode, str]] = []
+        """Episodes of the step that are worth keeping, with the reason of each."""
         self.stages = Stages()
         self.watchdog = Watchdog(
             self.stages,
@@ -203,7 +208,13 @@ class _Run:
             The metrics of the update, and what became of each rollout.
         """
         updater, metrics = self.parts.updater, dict[str, float]()
-        updater.refusals = []
+        updater.refusals, updater.learned = [], []
+        self.kept = chosen(
+            [episode for group in groups for episode in group.episodes],
+            most=self.config.run.episodes_kept,
+            seed=self.config.seed * 1_000_003 + self.step,
+        )
+        updater.watched = frozenset(episode.ordinal for episode, _ in self.kept)
         experience = gather(groups, version=self.step)
         with self.parts.learner.steady.changing(to=self.step + 1):
             if experience is not None:
@@ -238,10 +249,15 @@ class _Run:
 
     async def keep(self, groups: list[Group]) -> None:
         """Keep episodes, evaluate and save where the settings ask for this step."""
-        run = self.config.run
+        run, folder = self.config.run, self.parts.folder
         if run.episodes_every and self.step % run.episodes_every == 0:
             episodes = [episode for group in groups for episode in group.episodes]
-            self.parts.folder.keep_episodes(f"step-{self.step:06d}", episodes)
+            folder.keep_episodes(f"step-{self.step:06d}", self.step, episodes)
+        elif self.kept:
+            episodes, reasons = [one for one, _ in self.kept], [why for _, why in self.kept]
+            folder.keep_episodes(f"kept-{self.step:06d}", self.step, episodes, reasons)
+        for learned in self.parts.updater.learned:
+            folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))
         await self.evaluations.at(self.step)
         if run.save_every and self.step % run.save_every == 0 and self.step < self.config.steps:
             with self.stages.during("the checkpoint to be written"):

@@ -34,6 +34,7 @@ from .credit import (
 )
 from .experience import Experience, gather, played, responses_of
 from .guard import Refusal
+from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
 from .learner import Learner, Predicted, UpdatePasses
 
 ONE_UPDATE = UpdateSettings()
@@ -70,6 +71,10 @@ class PassLoss:
         """How far each pass moved the policy; see `movement_of`."""
         self.gaps: list[tuple[float, ...]] = []
         """How far the sampler was from the learner in each pass of the first update."""
+        self.watched: frozenset[int] = frozenset()
+        """The rollouts of the step whose rows are kept in `seen`."""
+        self.seen: list[SeenRow] = []
+        """The rows of watched rollouts in the passes of the first update."""
 
     def __call__(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss over the rows of a pass, and their weight."""
@@ -94,6 +99,7 @@ class PassLoss:
             self.moves.append(movement_of(outcome.moved, batch))
             if self.samplers_weights:
                 self.gaps.append(gap_of(logp.detach(), batch, self._version))
+                self.seen += seen_rows(batch, predicted, self.watched)
         return outcome.total, outcome.weight
 
     def forget_after(self, moves: int, gaps: int) -> None:
@@ -138,6 +144,9 @@ class Updater:
         self.entropy = EntropyControl(algorithm.recipe.algorithm.entropy)
         self.refusals: list[Refusal] = []
         """The updates of the last step that were refused."""
+        self.watched: frozenset[int] = frozenset()
+        """Ordinals of the rollouts whose tokens `learned` tells of after the next step."""
+        self.learned: list[LearnedEpisode] = []
         self.refused_in_a_row = 0
         """The number of updates refused since an update was last made."""
 
@@ -211,7 +220,13 @@ class Updater:
         metrics |= self.entropy.begin_step(experience.batch)
         drift = self._drift(experience)
         loss = self.loss_of(credited, experience.version)
+        loss.watched = frozenset(
+            number
+            for number, episode in enumerate(experience.episodes)
+            if episode.ordinal in self.watched
+        )
         metrics |= self._updated(experience, credited, loss, generator)
+        self.learned = learned_episodes(experience, credited.batch, loss.watched, loss.seen)
         movement = movement_numbers(self.learner.gathered(loss.moves))
         # The gap of the old policy's scores, if `metrics` has it, takes precedence.
         metrics = mean_gap(self.learner.gathered(loss.gaps)) | metrics

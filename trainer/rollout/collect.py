@@ -9,6 +9,7 @@ its group, left out of loss and baseline.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
@@ -112,6 +113,16 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """When a rollout was played."""
+
+    started: float
+    """Seconds since 1970, when the rollout was issued."""
+    spans: list[tuple[str, float]]
+    """Its phases in order, with the seconds of each; see `stages.Spans`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """The rollouts of a task, which are compared with each other."""
 
@@ -126,6 +137,8 @@ class Group:
     """The rollouts that were cut off at their deadline, by index, with the seconds that each had
     been played; `episodes` is without these.
     """
+    times: dict[int, Times] = field(default_factory=dict[int, "Times"])
+    """When each rollout was played, by index; empty for a group out of a checkpoint."""
 
 
 DEFAULT_LIMITS = EpisodeLimits()
@@ -270,7 +283,7 @@ class Collector:
             await cancelled(playing)
             stages.leave(ticket.ordinal)
         rollouts = [task.result() for index, task in enumerate(playing) if index not in late]
-        episodes = [episode for episode, _ in rollouts]
+        episodes = [rollout.episode for rollout in rollouts]
         longest_s = max((episode.wall_s for episode in episodes), default=0.0)
         left_s = self.limits.episode_timeout_s - longest_s
         stages.enter(ticket.ordinal, -1, "group verifiers")  # -1 is the group as a whole
@@ -281,10 +294,11 @@ class Collector:
         return Group(
             ticket.task,
             episodes,
-            sum(retries for _, retries in rollouts),
+            sum(rollout.retries for rollout in rollouts),
             ticket.ordinal,
             ticket.version,
             late,
+            {rollout.episode.index: rollout.times for rollout in rollouts},
         )
 
     async def _rollout(
@@ -294,12 +308,12 @@ class Collector:
         rollout: _Rollout,
         done: Callable[[Episode], None] | None,
         stages: Stages,
-    ) -> tuple[Episode, int]:
+    ) -> _Played:
         """Play until the episode's end is of the policy's own making, or until the retries are used
         up.
         """
         ordinal, index = ticket.ordinal, rollout.index
-        attempt = 0
+        attempt, started = 0, time.time()
         while True:
             stages.enter(ordinal, index, "a free place (rollout.concurrency)")
             # The place is given back before a wait for the next attempt, and before verifiers.
@@ -317,10 +331,11 @@ class Collector:
         left_s = self.limits.episode_timeout_s - episode.wall_s
         stages.enter(ordinal, index, "verifiers")
         await self.scorer.score(episode, left_s=left_s)
+        times = Times(round(started, 3), stages.spans(ordinal, index))
         stages.leave(ordinal, index)
         if done is not None:
             done(episode)
-        return episode, attempt
+        return _Played(episode, attempt, times)
 
     async def _play(
         self, ticket: Ticket, env_seed: int, rollout: _Rollout, stages: Stages
@@ -337,6 +352,15 @@ class Collector:
             )
         finally:
             await self.source.release(session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A rollout that has ended."""
+
+    episode: Episode
+    retries: int
+    times: Times
 
 
 @dataclass(frozen=True, slots=True)

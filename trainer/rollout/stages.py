@@ -18,6 +18,40 @@ from ludus.messages import Message, Observation
 
 MANY = 5
 """Number of ordinals that are named for a stage."""
+PHASES = {"generation": "generate", "the environment": "tool", "verifiers": "verify"}
+"""What a rollout does in a stage, for its record; in every other stage it queues."""
+MOST_SPANS = 64
+"""Phases of a rollout that are kept apart; what comes later is added to the last of its name."""
+
+
+class Spans:
+    """The phases of a rollout in order, with the seconds of each.
+
+    >>> spans = Spans(0.0)
+    >>> spans.enter("generation", 1.0)
+    >>> spans.enter("the environment", 3.5)
+    >>> spans.until(4.0)
+    [('queue', 1.0), ('generate', 2.5), ('tool', 0.5)]
+    """
+
+    def __init__(self, at: float) -> None:
+        self._spans: list[tuple[str, float]] = []
+        self._phase, self._since = "queue", at
+
+    def enter(self, stage: str, at: float) -> None:
+        """Begin a stage at a time of the clock."""
+        self._spans, self._since = self.until(at), at
+        self._phase = PHASES.get(stage, "queue")
+
+    def until(self, at: float) -> list[tuple[str, float]]:
+        """Return the phases up to a time of the clock."""
+        spans, phase, seconds = list(self._spans), self._phase, round(at - self._since, 3)
+        places = [place for place, (name, _) in enumerate(spans) if name == phase]
+        if places and (places[-1] == len(spans) - 1 or len(spans) >= MOST_SPANS):
+            spans[places[-1]] = (phase, round(spans[places[-1]][1] + seconds, 3))
+        elif seconds:
+            spans.append((phase, seconds))
+        return spans
 
 
 class Stages:
@@ -33,6 +67,7 @@ class Stages:
         """The stage of each rollout by the group's ordinal and the rollout's index; stages of the
         run itself have the ordinal -1.
         """
+        self._spans: dict[tuple[int, int], Spans] = {}
         self._runs_own = count()
         self._moved = clock()
         self.moves = 0
@@ -50,16 +85,25 @@ class Stages:
 
     def enter(self, ordinal: int, index: int, stage: str) -> None:
         """Note what a rollout waits for from now on; an index of -1 is the group as a whole."""
-        self._at[ordinal, index] = stage
+        key, now = (ordinal, index), self._clock()
+        self._at[key] = stage
+        self._spans.setdefault(key, Spans(now)).enter(stage, now)
         self.move()
+
+    def spans(self, ordinal: int, index: int) -> list[tuple[str, float]]:
+        """Return the phases of a rollout in flight so far."""
+        spans = self._spans.get((ordinal, index))
+        return spans.until(self._clock()) if spans else []
 
     def leave(self, ordinal: int, index: int | None = None) -> None:
         """Forget a rollout that has ended, or all of a group without an index."""
         if index is not None:
             self._at.pop((ordinal, index), None)
+            self._spans.pop((ordinal, index), None)
         else:
             for key in [key for key in self._at if key[0] == ordinal]:
                 del self._at[key]
+                self._spans.pop(key, None)
         self.move()
 
     @contextmanager

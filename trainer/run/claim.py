@@ -16,9 +16,11 @@ from pathlib import Path
 
 import msgspec
 
+from ludus.agent.episodes import INDEX
 from ludus.errors import ConfigError
 from ludus.metrics import cut_back, read_metrics
 
+from ..learning.learned import LEARNER
 from ..models.checkpoint import checkpoints, step_of, tidy
 
 FILE = ".lock"
@@ -206,7 +208,7 @@ def _has_steps(folder: Path) -> bool:
 
 
 def _take_back(folder: Path, step: int) -> None:
-    for name in LINES:
+    for name in [*LINES, f"episodes/{INDEX}", f"annotations/{LEARNER}"]:
         cut_back(folder / name, step)
     for path in [*folder.glob("episodes/*-*.jsonl"), *folder.glob("refused/*-*.pt")]:
         number = path.stem.rpartition("-")[2]

@@ -222,7 +222,7 @@ class Evaluations:
         await self._record(step, scores)
 
     async def _record(self, step: int, scores: HeldOutScores) -> None:
-        self._saver.folder.keep_episodes(f"eval-{step:06d}", scores.episodes)
+        self._saver.folder.keep_episodes(f"eval-{step:06d}", step, scores.episodes)
         self._saver.folder.log(step, scores.numbers)
         best = self.history.add(step, scores.mean)
         if self._settings.keep_best:

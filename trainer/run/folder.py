@@ -6,7 +6,8 @@ metrics.jsonl     one line for each step
 rollouts.jsonl    the fate of each rollout; see `../stream/accounts.py`
 notices.jsonl     the notices that were shown; see `notices.py`
 template.txt      what the probe found out about the chat template, also as template.json
-episodes/         whole episodes, one in each line, and images/ with what they show
+episodes/         whole episodes, one in each line, index.jsonl with the place of each, and images/
+annotations/      what is learned about kept episodes later: learner.jsonl
 refused/          the rows of updates that were not made
 checkpoints/      see `../models/checkpoint.py`
 tensorboard/
@@ -16,14 +17,16 @@ tensorboard/
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import torch
 
 from ludus.agent import Episode, write_episodes
+from ludus.agent.episodes import INDEX, indexed
 from ludus.config import as_table, to_toml
 from ludus.errors import SaveFailed
 from ludus.metrics import LineFile, MetricsLog
@@ -119,15 +122,27 @@ class RunFolder:
                 )
             lines.sync()
 
-    def keep_episodes(self, name: str, episodes: Iterable[Episode]) -> Path:
-        """Write whole episodes to `episodes/NAME.jsonl`; where that cannot be done, no file is left
-        and `faults` says why.
+    def keep_episodes(
+        self, name: str, step: int, episodes: Sequence[Episode], kept: Sequence[str] = ()
+    ) -> Path:
+        """Write whole episodes to `episodes/NAME.jsonl`, and their lines of the index; where that
+        cannot be done, no file is left and `faults` says why.
+
+        Args:
+            name: the file's name without its ending.
+            step: the step that the episodes are from.
+            episodes: the episodes.
+            kept: why each was kept; empty where the file holds all of a step.
         """
         path = self.episodes / f"{name}.jsonl"
         partial = path.with_suffix(".partial")
         try:
-            write_episodes(partial, episodes)
+            sizes = write_episodes(partial, episodes)
             partial.replace(path)
+            lines = indexed(path.name, step, episodes, sizes, kept)
+            if lines:
+                encoded = b"\n".join(msgspec.json.encode(line) for line in lines)
+                self.lines(f"episodes/{INDEX}").append(encoded)
         except OSError as error:
             self._faults["unwritten episodes"] = (
                 f"{path.name} could not be written ({error.strerror}); make room on the disk of "
@@ -167,7 +182,7 @@ class RunFolder:
                 f"{reason}"
             )
         episodes = [episode for refusal in refusals for episode in refusal.episodes]
-        return self.keep_episodes(f"refused-{step:06d}", episodes)
+        return self.keep_episodes(f"refused-{step:06d}", step, episodes)
 
     def close(self) -> None:
         """Flush buffered lines, close the files, and let another run use the folder."""

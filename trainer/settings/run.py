@@ -45,7 +45,11 @@ class RunConfig:
     ends the run.
     """
     episodes_every: int = 10
-    """Steps between files of whole episodes."""
+    """Steps between files of all episodes."""
+    episodes_kept: int = 5
+    """Most episodes that every other step keeps: the best, the worst, one that failed, the longest,
+    and random ones.
+    """
     tensorboard: bool = True
     """Whether the metrics are also written as TensorBoard files, if tensorboard is installed."""
 
@@ -54,3 +58,4 @@ class RunConfig:
         positive("run.max_failed_saves", self.max_failed_saves)
         not_negative("run.save_every", self.save_every)
         not_negative("run.episodes_every", self.episodes_every)
+        not_negative("run.episodes_kept", self.episodes_kept)

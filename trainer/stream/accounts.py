@@ -68,6 +68,12 @@ class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Number of sampled tokens; None where the rollout was cut off at its deadline."""
     seconds: float = 0.0
     """Seconds of play."""
+    reward: float | None = None
+    """The reward of the first role; None without one."""
+    started: float = 0.0
+    """Seconds since 1970, when the rollout was issued; 0 where not known."""
+    spans: list[tuple[str, float]] = []
+    """What it did in order, with the seconds of each: queue, generate, tool, verify."""
 
 
 @dataclass
@@ -361,6 +367,7 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
     first, records = group.ordinal * group_size, list[RolloutRecord]()
     for episode in group.episodes:
         reason, versions = fate_of(group, episode), versions_of(episode)
+        times = group.times.get(episode.index)
         records.append(
             RolloutRecord(
                 ordinal=first + episode.index,
@@ -374,6 +381,9 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
                 newest=max(versions, default=None),
                 tokens=sum(trajectory.sampled_tokens for trajectory in episode.trajectories),
                 seconds=episode.wall_s,
+                reward=episode.trajectories[0].verdict.reward if episode.trajectories else None,
+                started=times.started if times else 0.0,
+                spans=times.spans if times else [],
             )
         )
     records += [

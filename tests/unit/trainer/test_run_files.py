@@ -63,14 +63,14 @@ def folder(path: Path) -> Any:
 
 def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:
     made = [episode("test/0", "1-2"), episode("test/1", "1+2", reward=0.0)]
-    path = folder(tmp_path).keep_episodes("step-000001", made)
+    path = folder(tmp_path).keep_episodes("step-000001", 1, made)
     assert read_episodes(path) == made
 
 
 def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_path: Path) -> None:
     run = folder(tmp_path)
-    run.keep_episodes("eval-000000", [episode("test/0", "1+2", reward=0.0)])
-    run.keep_episodes("eval-000002", [episode("test/0", "1-2")])
+    run.keep_episodes("eval-000000", 0, [episode("test/0", "1+2", reward=0.0)])
+    run.keep_episodes("eval-000002", 2, [episode("test/0", "1-2")])
     run.log(0, {"eval/mean": 0.0})
     run.log(1, {"reward/mean": 0.25})
     run.log(2, {"reward/mean": 0.75})
@@ -85,7 +85,7 @@ def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_
 
 def test_a_report_writes_out_what_would_not_be_seen(tmp_path: Path) -> None:
     run = folder(tmp_path)
-    run.keep_episodes("eval-000000", [episode("test/\x1b[2J\u202e0", "1-2")])
+    run.keep_episodes("eval-000000", 0, [episode("test/\x1b[2J\u202e0", "1-2")])
     page = write_report(run.path, title="<i>&", lead="\u200b").read_text()
     assert "test/<mark>\\x1b</mark>[2J<mark>\\u202e</mark>0" in page
     assert "<h1>&lt;i&gt;&amp;</h1>" in page
@@ -128,13 +128,13 @@ def test_means_of_nothing_are_left_out_of_a_report(tmp_path: Path) -> None:
 
 def test_a_report_shows_no_task_that_was_lost_before_or_after(tmp_path: Path) -> None:
     run = folder(tmp_path)
-    run.keep_episodes("eval-000000", [lost("test/0"), episode("test/1", "1-2")])
-    run.keep_episodes("eval-000002", [episode("test/0", "1-2"), episode("test/1", "1-2")])
+    run.keep_episodes("eval-000000", 0, [lost("test/0"), episode("test/1", "1-2")])
+    run.keep_episodes("eval-000002", 2, [episode("test/0", "1-2"), episode("test/1", "1-2")])
     page = write_report(run.path).read_text()
     assert "test/1" in page
     assert "test/0" not in page
     assert "reward rose most" in page
-    run.keep_episodes("eval-000002", [lost("test/1")])
+    run.keep_episodes("eval-000002", 2, [lost("test/1")])
     assert "No task has a reward both times" in write_report(run.path).read_text()
 
 
