@@ -58,6 +58,8 @@ given little for so many seconds, and then judged anew.
 """
 MIN_HEDGE_S = 0.005
 """The least time after which a score is asked a second time."""
+WAIT_S = 0.1
+"""Seconds between two looks for a server that takes a session."""
 BLOCKING_LOOK_S = 2.0
 """A blocking client looks at a server before a new session, unless it did so lately."""
 HEDGED_SHARE, MAX_HEDGES = 0.05, 10.0
@@ -196,6 +198,18 @@ class ServerGroup(ABC):
             [one for one, load in zip(candidates, loads, strict=True) if load == least]
         )
 
+    async def pick_for_session(self) -> Replica:
+        """Return the server with the fewest sessions, and wait while none takes more."""
+        policy = self._anyone.policy
+        met = any(one.client.contact.made for one in self.members)
+        patience_s = policy.timeout_s if met else min(policy.timeout_s, policy.first_contact_s)
+        deadline = time.monotonic() + patience_s
+        while True:
+            replica = await self.pick(for_session=True)
+            if self.sole or replica.takes_more or time.monotonic() >= deadline:
+                return replica
+            await self._anyone.transport.sleep(WAIT_S)
+
     async def attempt(
         self,
         replica: Replica,
@@ -294,7 +308,7 @@ class SessionSeats(Generic[Asked, Answer]):
 
     async def seat(self, session: object) -> SessionSeat[Asked, Answer]:
         """Return a place on the server with the fewest sessions."""
-        replica = await self._group.pick(for_session=True)
+        replica = await self._group.pick_for_session()
         replica.sessions.add(session)
         return SessionSeat(self._group, replica, self._kind)
 
@@ -621,7 +635,8 @@ class BlockingReplicas(ServerGroup):
             self._lose(replica, error)
         else:
             replica.open()
-        replica.look_at = time.monotonic() + BLOCKING_LOOK_S
+        pause_s = BLOCKING_LOOK_S if replica.takes_more else HEALTH.check_every_s
+        replica.look_at = time.monotonic() + pause_s
         return replica.serving
 
     def _lose(self, replica: Replica, error: Exception) -> None:

@@ -170,6 +170,19 @@ class EndpointService(Protocol):
         ...
 
 
+@runtime_checkable
+class DrainedService(Protocol):
+    """A service that can end in good order: it begins nothing new, and says what it still holds."""
+
+    def drain(self) -> None:
+        """Begin nothing new from now on, and go on with what has begun."""
+        ...
+
+    def held(self) -> int:
+        """Return how many sessions have begun and not ended."""
+        ...
+
+
 class Service(Protocol):
     """A part of a server with separate routes, such as environments or verifiers."""
 
@@ -224,18 +237,18 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readiness(
-    services: Sequence[Service], instance: str, *, stopping: bool, is_stranger: bool
+    services: Sequence[Service], instance: str, *, ending: str, is_stranger: bool
 ) -> tuple[bool, Health]:
     """Return whether every service takes work, and the load and problems of each; a stranger, who
-    has shown no token, is told only whether.
+    has shown no token, is told only whether. `ending` says how far the server is with its end.
     """
     loads = {service.name: service.load() for service in services}
     problems = [load.problem for load in loads.values() if load.problem]
-    problems += ["stopping"] if stopping else []
+    problems += [ending] if ending else []
     status = "; ".join(problems) or "ready"
     if is_stranger:
-        short = "stopping" if stopping else "not ready"
-        return not problems, Health(status=short if problems else status, instance=instance)
+        short = ending or ("not ready" if problems else status)
+        return not problems, Health(status=short, instance=instance)
     return not problems, Health(status=status, instance=instance, services=loads)
 
 
