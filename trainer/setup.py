@@ -398,7 +398,13 @@ async def _agent(config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack
     )
     limits = AgentLimits(timeout_s=rollout.episode_timeout_s, rollout=bounds)
     writer = TokenWriter(policy.chat_format, policy.engine, policy.sampling)
-    maker = AgentMaker(agent_of(config.agent), writer, limits)
+    maker = AgentMaker(
+        agent_of(config.agent),
+        writer,
+        limits,
+        sandbox=config.agent_sandbox,
+        agents=rollout.concurrency,
+    )
     return await stack.enter_async_context(maker)
 
 

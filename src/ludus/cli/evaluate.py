@@ -31,7 +31,14 @@ from ludus.agent import (
 from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.episodes import line_of
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
-from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, TextWriter, agent_of
+from ludus.agent.gateway import (
+    AgentLimits,
+    AgentMaker,
+    AgentSandbox,
+    RolloutLimits,
+    TextWriter,
+    agent_of,
+)
 from ludus.agent.images import refuse_unseen
 from ludus.agent.rows import RowWriter, TokenWriter
 from ludus.envs import AddedTools, EnvSession, Tool
@@ -168,6 +175,8 @@ class EvalOptions:
     """An agent that plays with the model (--policy local or openai): a command or a function, as in
     'python agent.py' or agent.py:run; see docs/agents.md.
     """
+    agent_sandbox: AgentSandbox = field(default_factory=AgentSandbox)
+    """Where the agent's program runs, as agent_sandbox of a run's settings."""
     model: str = ""
     """The name of the model on its server; with --policy local its folder, checkpoint, .gguf file,
     or the name of a released model.
@@ -325,7 +334,13 @@ def _agent(options: EvalOptions, model: ChatPolicy | TokenPolicy | None) -> Agen
         max_calls=options.max_turns or RolloutLimits().max_calls, window=options.window or None
     )
     limits = AgentLimits(timeout_s=options.episode_timeout_s, rollout=bounds)
-    return AgentMaker(agent_of(options.agent), writer, limits)
+    return AgentMaker(
+        agent_of(options.agent),
+        writer,
+        limits,
+        sandbox=options.agent_sandbox,
+        agents=options.concurrency,
+    )
 
 
 class _Notes:
