@@ -392,7 +392,7 @@ class ChatPolicy:
         """Return a player whose requests carry `seed`, so that samples differ and can be
         repeated.
         """
-        return ChatPlayer(self, self._wire(), self.context, window=self.window, seed=seed)
+        return ChatPlayer(self, self.wire(), self.context, window=self.window, seed=seed)
 
     async def ask(
         self, messages: Sequence[Message], offer: list[dict[str, Any]], seed: int, **fields: Any
@@ -414,7 +414,7 @@ class ChatPolicy:
         """
         if self.window is None:
             return
-        all_tools, wire = [*tools, *self.context.tools], self._wire()
+        all_tools, wire = [*tools, *self.context.tools], self.wire()
         sizes = measure_sizes(
             self.context,
             opening,
@@ -438,5 +438,6 @@ class ChatPolicy:
         max_tokens = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
         return max_tokens if isinstance(max_tokens, int) else None
 
-    def _wire(self) -> ToolWire:
+    def wire(self) -> ToolWire:
+        """Return how tools are offered to this model, and how its calls are read."""
         return ServerTools() if self.tool_format is None else TextTools(self.tool_format)

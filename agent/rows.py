@@ -9,6 +9,9 @@ decoded and encoded again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +20,8 @@ from ludus.messages import Message
 
 from .chat import ChatFormat
 from .engine import Engine, Sampling, refuse_broken
+from .images import PlacedImage
+from .templates.text import TemplateRefused
 from .trajectory import Finish, Turn
 
 MIN_ANSWER_TOKENS = 4
@@ -37,6 +42,82 @@ def extension_behind(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The tokens of one answer."""
+
+    prompt: int
+    sampled: int
+
+
+class RowWriter(Protocol):
+    """Continues rows. `TokenWriter` does with an engine; the gateway's `TextWriter` with a server
+    that returns no ids, for evaluation.
+    """
+
+    window: int
+    """The most tokens of a prompt and its answer."""
+    max_tokens: int
+    """The most tokens of an answer."""
+    keeps_ids: bool
+    """Whether the sampled ids are known, which training needs."""
+    sees_images: bool
+
+    def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
+        """Return the ids of a whole conversation up to the point where the policy speaks.
+
+        Raises:
+            TemplateRefused: the chat template cannot show the conversation.
+            ImageRefused: an image cannot be shown.
+        """
+        ...
+
+    def extend(self, turn: Turn, new: Sequence[Message]) -> list[int] | None:
+        """Return the ids of `new` behind `turn`; None where the conversation has to be opened
+        anew.
+        """
+        ...
+
+    def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
+        """Return where the images of `messages` stand in the ids that show them."""
+        ...
+
+    def quoted(self, message: Message) -> Message:
+        """Return the message without marks that could end a turn."""
+        ...
+
+    async def sample(
+        self, prompt: Prompt, turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
+    ) -> Spent:
+        """Sample at most `budget` tokens behind `prompt` into `turn`, and parse them.
+
+        Raises:
+            LudusError: the engine or the server could not answer.
+        """
+        ...
+
+    def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
+        """Return the message that the sampled `turn` says behind `ids`; calls only where there are
+        `tools`.
+        """
+        ...
+
+    def decode(self, ids: Sequence[int], *, marks: bool = False) -> str:
+        """Return the text of ids, special tokens only with `marks`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation that the policy answers, as ids and as messages."""
+
+    ids: Sequence[int]
+    images: Sequence[PlacedImage] = ()
+    """The images that stand in the ids."""
+    messages: Sequence[Message] = ()
+    """The same conversation for a server that takes messages."""
+
+
 class TokenWriter:
     """Writes rows in a model's chat format with what an engine samples.
 
@@ -46,19 +127,35 @@ class TokenWriter:
         sampling: `max_tokens` is the most of one turn; the seed is replaced for each turn.
     """
 
+    keeps_ids = True
+
     def __init__(self, chat_format: ChatFormat, engine: Engine, sampling: Sampling) -> None:
-        self.chat_format = chat_format
-        self.engine = engine
-        self.sampling = sampling
+        self.chat_format, self.engine, self.sampling = chat_format, engine, sampling
+        self.window, self.max_tokens = engine.max_length, sampling.max_tokens
+        self.sees_images = chat_format.images is not None
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
-        """Return the ids of a whole conversation up to the point where the policy speaks."""
+        """Return the ids of a whole conversation; see `RowWriter.open`."""
         return self.chat_format.prompt(messages, tools)
 
+    def extend(self, turn: Turn, new: Sequence[Message]) -> list[int] | None:
+        """Return the ids of what is new; see `RowWriter.extend`."""
+        with suppress(TemplateRefused):
+            return extension_behind(turn, new, self.chat_format)
+        return None
+
+    def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
+        """Return where images stand; see `RowWriter.placed`."""
+        return self.chat_format.placed(ids, messages)
+
+    def quoted(self, message: Message) -> Message:
+        """Return the message without marks; see `RowWriter.quoted`."""
+        return self.chat_format.quoted(message)
+
     async def sample(
-        self, ids: Sequence[int], turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
-    ) -> None:
-        """Sample at most `budget` tokens behind `ids` into `turn`, and parse them.
+        self, prompt: Prompt, turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
+    ) -> Spent:
+        """Sample a turn; see `RowWriter.sample`.
 
         Raises:
             BrokenGeneration: the engine's answer cannot become a row.
@@ -69,16 +166,15 @@ class TokenWriter:
             seed=seed,
             stop_token_ids=self.chat_format.stop_token_ids,
         )
-        generation = await self.engine.generate(ids, sampling)
+        generation = await self.engine.generate(prompt.ids, sampling, images=prompt.images)
         refuse_broken(generation, budget)
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
         turn.versions, turn.finish = generation.versions, generation.finish
-        turn.message = self.read(turn, tools, ids)
+        turn.message = self.read(turn, tools, prompt.ids)
+        return Spent(len(prompt.ids), len(turn.out_ids))
 
     def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
-        """Return the message that the sampled ids of `turn` say behind `ids`; calls only where
-        there are `tools`.
-        """
+        """Return what the sampled ids say; see `RowWriter.read`."""
         return self.chat_format.parse(
             turn.out_ids,
             complete=turn.finish is Finish.STOP,
@@ -86,3 +182,7 @@ class TokenWriter:
             tools=tools,
             prompt=ids,
         )
+
+    def decode(self, ids: Sequence[int], *, marks: bool = False) -> str:
+        """Return the text of ids; see `RowWriter.decode`."""
+        return self.chat_format.tokenizer.decode(list(ids), skip_special_tokens=not marks)

@@ -337,8 +337,11 @@ async def _make(tier: str, settings: SandboxSettings) -> SlotSandbox:
             runtime=settings.runtime,
             size=settings.size,
             network=settings.network,
+            readable=settings.readable,
         )
     refuse_unknown(tier)
     if settings.are_for_docker:
         raise ConfigError(f"an image and a runtime are for the tier 'docker', not {tier!r}")
-    return SlotSandbox(tier, size=settings.size, network=settings.network)
+    return SlotSandbox(
+        tier, size=settings.size, network=settings.network, readable=settings.readable
+    )

@@ -29,6 +29,9 @@ class SandboxSettings:
     network: NetworkPolicy | None = None
     """The hosts that runs with `network=True` may reach; without a policy such runs are refused."""
 
+    readable: tuple[str, ...] = ()
+    """Files and folders of this machine that every program may read, at the same paths."""
+
     for_tenants: bool = False
     """Whether a development tier is chosen only by its name; a server has it so."""
 

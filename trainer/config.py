@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ludus.agent.context import ContextSettings
+from ludus.agent.gateway import AgentSandbox
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
@@ -55,6 +56,7 @@ class TrainConfig:
     (agent.py:run). It calls the policy through a gateway, and its answer is the environment's only
     action; see docs/agents.md.
     """
+    agent_sandbox: AgentSandbox = field(default_factory=AgentSandbox)
     recipe: str = "grpo"
     """Name of an algorithm (ludus recipes), or path of a TOML file."""
     engine: EngineName = "local"

@@ -16,6 +16,7 @@ from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
 from ludus.agent.loop import EpisodeMaker
+from ludus.agent.rows import TokenWriter
 from ludus.errors import ConfigError
 
 from .config import RolloutConfig, TrainConfig
@@ -393,7 +394,14 @@ async def _agent(config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack
         max_calls=rollout.max_turns or RolloutLimits().max_calls, window=rollout.window or None
     )
     limits = AgentLimits(timeout_s=rollout.episode_timeout_s, rollout=bounds)
-    maker = AgentMaker(agent_of(config.agent), policy, limits)
+    writer = TokenWriter(policy.chat_format, policy.engine, policy.sampling)
+    maker = AgentMaker(
+        agent_of(config.agent),
+        writer,
+        limits,
+        sandbox=config.agent_sandbox,
+        agents=rollout.concurrency,
+    )
     return await stack.enter_async_context(maker)
 
 

@@ -4,15 +4,19 @@
     rollout.py     one rollout: its calls, budgets, retries and end
     dialects/      OpenAI chat and responses, Anthropic messages: translation and nothing else
     service.py     the HTTP server, a key for each rollout
-    launch.py      runs an agent, a command or a Python callable, as one episode
+    served.py      a model behind a server in place of an engine, for evaluation
+    programs.py    agents: functions, programs of this machine, programs in a sandbox
+    launch.py      lets an agent play one episode
 
 The ids of a row are what the engine saw and sampled. An exact echo of an earlier answer is
 continued with the ids that were sampled; any other history opens a row, and the row names why.
 """
 
 from .dialects import DIALECTS
-from .launch import Agent, AgentCommand, AgentLimits, AgentMaker, AgentTask, agent_of, run_agent
+from .launch import AgentLimits, AgentMaker, run_agent
+from .programs import Agent, AgentCommand, AgentSandbox, AgentTask, agent_of
 from .rollout import Rollout, RolloutLimits
+from .served import TextWriter
 from .service import Gateway
 from .tree import Cause, PolicyCall, Tree
 
@@ -22,12 +26,14 @@ __all__ = [
     "AgentCommand",
     "AgentLimits",
     "AgentMaker",
+    "AgentSandbox",
     "AgentTask",
     "Cause",
     "Gateway",
     "PolicyCall",
     "Rollout",
     "RolloutLimits",
+    "TextWriter",
     "Tree",
     "agent_of",
     "run_agent",

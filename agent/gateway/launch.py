@@ -9,22 +9,12 @@ that a policy cannot escape a bad task by breaking its agent.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import logging
-import os
-import shlex
-import shutil
-import signal
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Mapping
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Self
 
 import msgspec
@@ -35,20 +25,24 @@ from ludus.messages import Message, as_messages, assistant
 from ludus.verdict import Verdict
 
 from ..loop import opening_of
-from ..rows import TokenWriter
-from ..token_policy import TokenPolicy
+from ..rows import RowWriter
 from ..trajectory import Episode, Stop, Trajectory
+from .programs import (
+    Agent,
+    AgentCommand,
+    AgentFailed,
+    AgentHostFailed,
+    AgentSandbox,
+    AgentTask,
+    AgentTimeout,
+    Result,
+    SandboxedCommand,
+    sandboxed,
+)
 from .rollout import Rollout, RolloutLimits
 from .service import Gateway
 
 logger = logging.getLogger(__name__)
-
-MAX_ANSWER_BYTES = 1 << 20
-"""The longest answer that is read from an agent."""
-KILL_AFTER_S = 0.5
-"""Seconds between SIGTERM and SIGKILL for an agent that is out of time."""
-SECRETS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
-"""Ends of the names of variables that an agent's process does not inherit."""
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,153 +50,6 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     timeout_s: float = 600.0
     rollout: RolloutLimits = RolloutLimits()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTask:
-    """What an agent is given."""
-
-    base_url: str
-    """For OpenAI's clients; it ends with /v1."""
-    anthropic_url: str
-    """For Anthropic's clients."""
-    key: str
-    """The API key, which names the rollout."""
-    task: str
-    """The id of the task."""
-    messages: list[Message]
-    """The opening of the environment."""
-    model: str = "policy"
-
-    @property
-    def prompt(self) -> str:
-        """The opening as one text."""
-        return "\n\n".join(message.text for message in self.messages if message.text)
-
-
-Result = str | Message | None
-Agent = Callable[[AgentTask], Result | Awaitable[Result]]
-"""Returns the final answer; None where the policy's last words are the answer. A plain function
-runs on a thread.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
-    """An agent that is a program; calling it runs the program once.
-
-    The program finds the gateway in OPENAI_BASE_URL, OPENAI_API_BASE, OPENAI_API_KEY, OPENAI_MODEL,
-    ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY, the prompt in LUDUS_PROMPT, and in LUDUS_TASK a JSON
-    file with `task` and `messages`. Its answer is the file that LUDUS_ANSWER names if it was
-    written, or else what was printed.
-
-    Raises:
-        ConfigError: the command is empty, or its program does not exist.
-    """
-
-    command: str
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Further variables of the program."""
-
-    def __post_init__(self) -> None:
-        words = shlex.split(self.command)
-        if not words:
-            raise ConfigError("the agent's command is empty; give one such as 'python agent.py'")
-        if shutil.which(words[0]) is None:
-            raise ConfigError(f"the agent's command {self.command!r}: no program {words[0]!r}")
-
-    async def __call__(self, task: AgentTask) -> str:
-        """Run the program.
-
-        Raises:
-            AgentFailed: the program ended with another status than 0.
-        """
-        with tempfile.TemporaryDirectory(prefix="ludus-agent-") as folder:
-            given, answer = Path(folder, "task.json"), Path(folder, "answer")
-            row = msgspec.json.encode({"task": task.task, "messages": task.messages})
-            await asyncio.to_thread(given.write_bytes, row)
-            process = await asyncio.create_subprocess_exec(
-                *shlex.split(self.command),
-                env=self._environment(task, given, answer),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-            assert process.stdout is not None
-            assert process.stderr is not None
-            printed, complaints = bytearray(), bytearray()
-            readers = [
-                asyncio.create_task(_drain(process.stdout, printed)),
-                asyncio.create_task(_drain(process.stderr, complaints)),
-            ]
-            try:
-                await process.wait()
-            finally:
-                await _end_group(process)
-                # The pipes end with the group. A process that has left it may hold them open.
-                await asyncio.wait(readers, timeout=KILL_AFTER_S)
-                for reader in readers:
-                    reader.cancel()
-                process._transport.close()  # type: ignore[attr-defined]  # nothing public does
-            if process.returncode:
-                tail = complaints.decode("utf-8", "replace").strip()[-400:]
-                raise AgentFailed(f"the agent ended with status {process.returncode}: {tail}")
-            return await asyncio.to_thread(_read_answer, answer, printed)
-
-    def _environment(self, task: AgentTask, given: Path, answer: Path) -> dict[str, str]:
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
-        }
-        return inherited | {
-            "OPENAI_BASE_URL": task.base_url,
-            "OPENAI_API_BASE": task.base_url,
-            "OPENAI_API_KEY": task.key,
-            "OPENAI_MODEL": task.model,
-            "ANTHROPIC_BASE_URL": task.anthropic_url,
-            "ANTHROPIC_API_KEY": task.key,
-            "LUDUS_PROMPT": task.prompt,
-            "LUDUS_TASK": str(given),
-            "LUDUS_ANSWER": str(answer),
-            **self.variables,
-        }
-
-
-async def _drain(stream: asyncio.StreamReader, kept: bytearray) -> None:
-    """Read a stream to its end, and keep the last part of what it said."""
-    while piece := await stream.read(1 << 16):
-        kept += piece
-        del kept[:-MAX_ANSWER_BYTES]
-
-
-def _read_answer(file: Path, printed: bytearray) -> str:
-    if not file.is_file():
-        return printed.decode("utf-8", "replace").strip()
-    with file.open("rb") as written:
-        return written.read(MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
-
-
-class AgentFailed(LudusError, RuntimeError):
-    """The agent's program or function failed."""
-
-
-async def _end_group(process: asyncio.subprocess.Process) -> None:
-    """End a program and all that it started, and read its status."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), KILL_AFTER_S)
-            if number is signal.SIGTERM and not _group_lives(process.pid):
-                return
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 async def run_agent(
@@ -284,8 +131,13 @@ class _Run:
         try:
             async with clock:
                 answer = await self._call(given)
+        except AgentHostFailed as error:
+            self._fail(Stop.POLICY_ERROR, str(error))
+            return
         except Exception as error:
-            is_late = isinstance(error, TimeoutError) and clock.expired()
+            is_late = isinstance(error, AgentTimeout) or (
+                isinstance(error, TimeoutError) and clock.expired()
+            )
             self.stop = Stop.AGENT_TIMEOUT if is_late else Stop.AGENT_FAILED
             known = is_late or isinstance(error, LudusError)
             logger.warning(
@@ -303,7 +155,8 @@ class _Run:
 
     async def _call(self, given: AgentTask) -> Result:
         call = self.agent
-        is_async = isinstance(call, AgentCommand) or inspect.iscoroutinefunction(call)
+        is_program = isinstance(call, AgentCommand | SandboxedCommand)
+        is_async = is_program or inspect.iscoroutinefunction(call)
         result = call(given) if is_async else await _on_thread(call, given)
         return await result if inspect.isawaitable(result) else result
 
@@ -394,23 +247,57 @@ async def _on_thread(call: Agent, given: AgentTask) -> Result | Awaitable[Result
 class AgentMaker:
     """Makes episodes by an agent that calls the policy through a gateway of its own.
 
-    async with AgentMaker(agent, policy, limits) as maker:
-        episode = await maker.make(session, task="...", ...)
+        async with AgentMaker(agent, writer, limits) as maker:
+            episode = await maker.make(session, task="...", ...)
+
+    Args:
+        agent: the agent.
+        writer: continues the rows.
+        limits: the bounds of one run.
+        sandbox: where a program runs; by default as a process of this machine.
+        agents: how many sandboxed programs run at once; others wait.
+
+    Raises:
+        ConfigError: as the maker is entered: no such sandbox, or the agent is a function.
     """
 
     def __init__(
-        self, agent: Agent, policy: TokenPolicy, limits: AgentLimits | None = None
+        self,
+        agent: Agent,
+        writer: RowWriter,
+        limits: AgentLimits | None = None,
+        *,
+        sandbox: AgentSandbox | None = None,
+        agents: int = 16,
     ) -> None:
         self.agent, self.limits = agent, limits or AgentLimits()
-        writer = TokenWriter(policy.chat_format, policy.engine, policy.sampling)
         self.gateway = Gateway(writer)
+        self._sandbox, self._agents = sandbox or AgentSandbox(), agents
+        self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self.gateway.start()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.gateway)
+            if self._sandbox.is_wanted:
+                if not isinstance(self.agent, AgentCommand):
+                    raise ConfigError(
+                        "agent_sandbox: a function runs in this process; give the agent as a "
+                        "command, such as 'python agent.py'"
+                    )
+                self.agent = await stack.enter_async_context(
+                    sandboxed(
+                        self.agent,
+                        self._sandbox,
+                        gateway=f"127.0.0.1:{self.gateway.port}",
+                        agents=self._agents,
+                        timeout_s=self.limits.timeout_s,
+                    )
+                )
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.gateway.stop()
+        await self._open.aclose()
 
     async def make(
         self, env: Playable, *, task: str, split: str, seed: int, sampling_seed: int
@@ -426,41 +313,3 @@ class AgentMaker:
             sampling_seed=sampling_seed,
             limits=self.limits,
         )
-
-
-def agent_of(name: str) -> Agent:
-    """Return the agent that a setting names.
-
-    Args:
-        name: a command (`python agent.py`), or a function: `agent.py:run` or `package.module:run`.
-
-    Raises:
-        ConfigError: nothing of that name can be run.
-    """
-    place, separator, function = name.rpartition(":")
-    if separator and function.isidentifier() and " " not in name:
-        return _function_of(place, function)
-    words = shlex.split(name)
-    if words and words[0] in ("python", "python3"):  # the one that ludus runs in
-        words[0] = sys.executable
-    return AgentCommand(shlex.join(words))
-
-
-def _function_of(place: str, name: str) -> Agent:
-    try:
-        if place.endswith(".py"):
-            path = Path(place)
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise ConfigError(f"agent {place}:{name}: no such file")
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"agent {place}:{name}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ConfigError(f"agent {place}:{name}: {place} has no function {name!r}")
-    agent: Agent = function
-    return agent

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -20,8 +19,8 @@ from ludus.errors import BrokenGeneration
 from ludus.messages import Message, Role, ToolCall, assistant
 from ludus.verdict import Verdict
 
-from ..images import images_of
-from ..rows import MIN_ANSWER_TOKENS, TokenWriter, extension_behind
+from ..images import ImageRefused, images_of
+from ..rows import MIN_ANSWER_TOKENS, Prompt, RowWriter
 from ..templates.text import TemplateRefused
 from ..trajectory import FAILURES, Finish, Segment, Stop, Trajectory, Turn
 from .tree import Cause, PolicyCall, Tree, TreePlace, Untrained
@@ -71,7 +70,7 @@ class Rollout:
     """
 
     def __init__(
-        self, writer: TokenWriter, limits: RolloutLimits | None = None, *, seed: int = 0
+        self, writer: RowWriter, limits: RolloutLimits | None = None, *, seed: int = 0
     ) -> None:
         self.id = f"ro_{secrets.token_hex(6)}"
         self.key = f"sk-ludus-{secrets.token_hex(20)}"
@@ -84,7 +83,7 @@ class Rollout:
         self.touched = time.monotonic()
         self._writer = writer
         self._seed = seed
-        self._window = min(self.limits.window or writer.engine.max_length, writer.engine.max_length)
+        self._window = min(self.limits.window or writer.window, writer.window)
         self._ids: dict[str, ToolCall] = {}
         """The calls as sampled, by the ids that the agent was given."""
         self._answered: dict[bytes, asyncio.Task[_Given]] = {}
@@ -171,8 +170,7 @@ class Rollout:
         return _answer_of(request, [choice], 0, 0)
 
     async def _answer(self, request: AgentRequest, calls: list[PolicyCall]) -> _Given:
-        context = calls[0].context()
-        cached = 0 if calls[0].parent is None else len(context) - len(calls[0].turn.obs_ids)
+        cached = calls[0].inherited
         self._waiting += len(calls)
         try:
             results = await asyncio.gather(
@@ -185,7 +183,7 @@ class Rollout:
             if isinstance(result, BaseException):
                 raise result
             choices.append(result)
-        return _Given(_answer_of(request, choices, len(context), cached), calls)
+        return _Given(_answer_of(request, choices, choices[0].prompt, cached), calls)
 
     def _refuse(self, request: AgentRequest, messages: Sequence[Message]) -> None:
         if not messages:
@@ -196,10 +194,10 @@ class Rollout:
             raise GatewayRefusal(
                 f"n = {request.samples}: ask for 1 to {MAX_SAMPLES} answers", parameter="n"
             )
-        if images_of(messages):
+        if images_of(messages) and not self._writer.sees_images:
             raise GatewayRefusal(
-                "messages show an image, and the gateway carries text alone: this policy is "
-                "trained on what it is shown, so the image cannot be left out",
+                "messages show an image, and this model reads text alone: the policy is trained "
+                "on what it is shown, so the image cannot be left out",
                 code="image_parse_error",
                 parameter="messages",
             )
@@ -238,10 +236,11 @@ class Rollout:
         calls: list[PolicyCall] = []
         for _ in range(min(request.samples, self.limits.max_calls - len(self.tree.calls))):
             place, ids = self._rendered(messages, request.tools)
+            images = self._writer.placed(ids, place.new)
             turn = Turn(observation=list(place.new))
             if place.parent is not None:
-                turn.obs_ids = ids
-            calls.append(self.tree.add(place, [] if place.parent is not None else ids, turn))
+                turn.obs_ids, turn.obs_images, ids, images = ids, images, [], []
+            calls.append(self.tree.add(place, ids, turn, images))
         length = len(calls[0].context())
         if self._window - length < MIN_ANSWER_TOKENS:
             for call in calls:
@@ -263,19 +262,16 @@ class Rollout:
         Raises:
             GatewayRefusal: the chat template cannot show the conversation.
         """
-        place, chat_format = self.tree.place(messages, tools), self._writer.chat_format
-        if place.parent is not None:
-            new = [self._quoted(message) for message in place.new]
-            with suppress(TemplateRefused):
-                added = extension_behind(place.parent.turn, new, chat_format)
-                if added is not None:
-                    return place, added
+        place = self.tree.place(messages, tools)
         try:
+            if place.parent is not None:
+                new = [self._quoted(message) for message in place.new]
+                if (added := self._writer.extend(place.parent.turn, new)) is not None:
+                    return place, added
             ids = self._writer.open([self._quoted(message) for message in messages], tools)
-        except TemplateRefused as error:
+        except (TemplateRefused, ImageRefused) as error:
             raise GatewayRefusal(
-                f"the model's chat template cannot show this conversation: {error}",
-                parameter="messages",
+                f"the model cannot be shown this conversation: {error}", parameter="messages"
             ) from None
         if place.parent is not None:
             place = replace(
@@ -293,20 +289,24 @@ class Rollout:
         """
         if message.role is not Role.ASSISTANT or self.tree.has_said(message):
             return message
-        return self._writer.chat_format.quoted(message)
+        return self._writer.quoted(message)
 
     async def _sample(self, call: PolicyCall, request: AgentRequest) -> Choice:
         ids = call.context()
-        asked = request.max_tokens or self._writer.sampling.max_tokens
+        asked = request.max_tokens or self._writer.max_tokens
         left = self.limits.max_tokens - self.tree.sampled - self._reserved
         room = self._window - len(ids)
-        budget = max(1, min(asked, self._writer.sampling.max_tokens, room, left))
-        name = msgspec.msgpack.encode((self._seed, ids, self._equal(call)))
+        budget = max(1, min(asked, self._writer.max_tokens, room, left))
+        name = msgspec.msgpack.encode((self._seed, ids or call.keys.tooled, self._equal(call)))
         seed = int.from_bytes(blake2b(name, digest_size=4).digest(), "big") & 0x7FFFFFFF
         tools = request.tools if request.calls else []
         self._reserved += budget
+        messages = [self._as_sampled(message) for message in request.messages]
+        prompt = Prompt(ids, call.images(), messages)
         try:
-            await self._writer.sample(ids, call.turn, budget=budget, seed=seed, tools=tools)
+            spent = await self._writer.sample(
+                prompt, call.turn, budget=budget, seed=seed, tools=tools
+            )
         except BaseException:
             self.tree.discard(call)
             raise
@@ -315,13 +315,19 @@ class Rollout:
         if call.turn.finish is Finish.ABORT:
             call.untrained, call.shown = Untrained.ABORTED, assistant()
             raise BrokenGeneration("the engine dropped the request")
+        if not self._writer.keeps_ids:
+            call.untrained, call.unseen = Untrained.NO_IDS, spent.sampled
         cut = self._cut(call, request)
         message = self._shown(call, request, cut)
         self.tree.answer(call, self._as_sampled(message))
         self._count(call, request)
         tokens = self._tokens(call.turn) if request.logprobs else []
         return Choice(
-            message=message, finish=call.turn.finish, tokens=tokens, sampled=len(call.turn.out_ids)
+            message=message,
+            finish=call.turn.finish,
+            tokens=tokens,
+            prompt=spent.prompt,
+            sampled=len(call.turn.out_ids) or spent.sampled,
         )
 
     def _equal(self, call: PolicyCall) -> int:
@@ -337,18 +343,30 @@ class Rollout:
         The ids stay as sampled up to the token that completes the string, and the later ones leave
         the row: an engine that stops on text would not have sampled them.
         """
-        if not request.stop:
-            return None
         turn = call.turn
-        tokenizer = self._writer.chat_format.tokenizer
+        if not request.stop or turn.message is None:
+            return None
+        if turn.out_ids and not self._cut_ids(call, request.stop):
+            return None
+        message = self._writer.read(turn, [], call.context())
+        ends = [message.text.find(stop) for stop in request.stop if stop in message.text]
+        if not ends and not turn.out_ids:
+            return None
+        text = message.text[: min(ends)] if ends else message.text
+        turn.message = msgspec.structs.replace(message, content=text)
+        return turn.message
+
+    def _cut_ids(self, call: PolicyCall, stops: Sequence[str]) -> bool:
+        """Take the ids behind the first stop string out of a turn; returns whether there is one."""
+        turn = call.turn
 
         def first(count: int) -> int:
-            text = tokenizer.decode(turn.out_ids[:count], skip_special_tokens=True)
-            places = [text.find(stop) for stop in request.stop]
+            text = self._writer.decode(turn.out_ids[:count])
+            places = [text.find(stop) for stop in stops]
             return min((place for place in places if place >= 0), default=-1)
 
         if first(len(turn.out_ids)) < 0:
-            return None
+            return False
         low, high = 1, len(turn.out_ids)
         while low < high:  # the shortest answer that holds a stop string
             middle = (low + high) // 2
@@ -356,11 +374,7 @@ class Rollout:
         call.dropped = len(turn.out_ids) - low
         turn.out_ids, turn.logprobs = turn.out_ids[:low], turn.logprobs[:low]
         turn.versions, turn.finish = turn.versions[:low], Finish.STOP
-        message = self._writer.read(turn, [], call.context())
-        ends = [message.text.find(stop) for stop in request.stop if stop in message.text]
-        text = message.text[: min(ends)] if ends else message.text
-        turn.message = msgspec.structs.replace(message, content=text)
-        return turn.message
+        return True
 
     def _shown(self, call: PolicyCall, request: AgentRequest, cut: Message | None) -> Message:
         """Return the answer as the agent is given it. A call that cannot be read, or that was cut,
@@ -395,8 +409,7 @@ class Rollout:
             self.counts["sampling_overridden"] += 1
 
     def _tokens(self, turn: Turn) -> list[tuple[str, float]]:
-        decode = self._writer.chat_format.tokenizer.decode
-        texts = [decode([token], skip_special_tokens=False) for token in turn.out_ids]
+        texts = [self._writer.decode([token], marks=True) for token in turn.out_ids]
         return list(zip(texts, turn.logprobs, strict=True))
 
     def count_tokens(self, request: AgentRequest) -> int:

@@ -25,6 +25,7 @@ import msgspec
 from ludus.envs import ToolSpec
 from ludus.messages import Message, Role
 
+from ..images import PlacedImage
 from ..trajectory import Finish, Segment, Turn
 
 MIN_SUMMARY = 16
@@ -65,6 +66,8 @@ class Untrained(StrEnum):
     """Sampled behind a stop string of the client, which nobody saw."""
     LATE = "late"
     """The rollout had ended before the answer was ready."""
+    NO_IDS = "no_ids"
+    """The model is behind a server that returns text: such a rollout is evaluated alone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +84,8 @@ class PolicyCall:
     """The reason why this call opens a row; None where it continues its parent's."""
     prompt_ids: list[int]
     """The ids before the answer where there is no parent."""
+    prompt_images: list[PlacedImage]
+    """The images that stand in `prompt_ids`."""
     turn: Turn
     """`obs_ids` are the ids between the parent's answer and this one."""
     keys: Chain
@@ -94,6 +99,8 @@ class PolicyCall:
     """None once the client has the answer: what nobody read is not trained."""
     dropped: int = 0
     """Tokens that were sampled behind a stop string; they are not in the turn."""
+    unseen: int = 0
+    """Tokens that a server sampled without telling their ids."""
 
     def echoes(self, message: Message) -> bool:
         """Return whether `message`, which says the same, thinks the same or leaves thoughts out."""
@@ -103,19 +110,46 @@ class PolicyCall:
     @property
     def is_dead(self) -> bool:
         """Whether no row will hold this answer: it is not trained, and nothing continues it."""
-        return self.shown is not None and self.untrained is not None and not self.children
+        is_kept = self.untrained is None or self.untrained is Untrained.NO_IDS
+        return self.shown is not None and not is_kept and not self.children
+
+    @property
+    def sampled(self) -> int:
+        """The tokens that were sampled."""
+        return len(self.turn.out_ids) + self.dropped + self.unseen
+
+    @property
+    def inherited(self) -> int:
+        """The ids before the answer that the parent's row holds."""
+        if self.parent is None:
+            return 0
+        return len(self.context()) - len(self.turn.obs_ids)
 
     def context(self) -> list[int]:
         """Return the ids before the answer."""
-        line = [self]
-        while line[-1].parent is not None:
-            line.append(line[-1].parent)
-        line.reverse()
+        line = self._line()
         ids = list(line[0].prompt_ids)
         for before, call in pairwise(line):
             ids += before.turn.out_ids
             ids += call.turn.obs_ids
         return ids
+
+    def images(self) -> list[PlacedImage]:
+        """Return the images before the answer, with their places in `context()`."""
+        line = self._line()
+        images, length = list(line[0].prompt_images), len(line[0].prompt_ids)
+        for before, call in pairwise(line):
+            length += len(before.turn.out_ids)
+            images += [image.moved(length) for image in call.turn.obs_images]
+            length += len(call.turn.obs_ids)
+        return images
+
+    def _line(self) -> list[PolicyCall]:
+        """Return the calls from the first of this row to this one."""
+        line = [self]
+        while line[-1].parent is not None:
+            line.append(line[-1].parent)
+        return line[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +264,13 @@ class Tree:
         texts = (call.shown.text.strip() for call in self.calls if call.shown is not None)
         return any(len(text) >= MIN_SUMMARY and text in message.text for text in texts)
 
-    def add(self, place: TreePlace, prompt_ids: list[int], turn: Turn) -> PolicyCall:
+    def add(
+        self,
+        place: TreePlace,
+        prompt_ids: list[int],
+        turn: Turn,
+        prompt_images: Sequence[PlacedImage] = (),
+    ) -> PolicyCall:
         """Add a call before it is sampled."""
         self._number += 1
         self.stripped += place.stripped
@@ -240,6 +280,7 @@ class Tree:
             after=place.after,
             cause=place.cause,
             prompt_ids=prompt_ids,
+            prompt_images=list(prompt_images),
             turn=turn,
             keys=place.keys,
         )
@@ -290,7 +331,11 @@ class Tree:
         ]
         while waiting:
             first = waiting.pop()
-            row = Segment(prompt_ids=first.context(), cause=str(first.cause or Cause.FORK))
+            row = Segment(
+                prompt_ids=first.context(),
+                prompt_images=first.images(),
+                cause=str(first.cause or Cause.FORK),
+            )
             source = first.parent or first.after
             row.parent = -1 if source is None else row_of.get(source.number, -1)
             line, forks = self._line(first, sizes)
@@ -326,9 +371,8 @@ class Tree:
         """Return the sampled tokens that no row trains, by reason."""
         tokens: dict[str, int] = defaultdict(int)
         for call in self.calls:
-            sampled = len(call.turn.out_ids) + call.dropped
-            if call.untrained is not None and sampled:
-                tokens[call.untrained] += sampled
+            if call.untrained is not None and call.sampled:
+                tokens[call.untrained] += call.sampled
             elif call.dropped:
                 tokens[Untrained.BEHIND_STOP] += call.dropped
         return dict(tokens)
@@ -336,7 +380,7 @@ class Tree:
     @property
     def sampled(self) -> int:
         """All tokens that were sampled."""
-        return sum(len(call.turn.out_ids) + call.dropped for call in self.calls)
+        return sum(call.sampled for call in self.calls)
 
     def lines(self) -> Iterator[str]:
         """Yield the tree as text, a call a line, with the span of its sampled tokens."""

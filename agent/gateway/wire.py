@@ -74,6 +74,8 @@ class Choice:
     finish: Finish
     tokens: list[tuple[str, float]] = field(default_factory=list)
     """Text and log-probability of each sampled token, where the client asked for them."""
+    prompt: int = 0
+    """Tokens of the prompt."""
     sampled: int = 0
 
 

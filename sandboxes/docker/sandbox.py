@@ -51,6 +51,7 @@ class DockerSettings(TypedDict, total=False):
     processes: int
     max_sessions: int
     network: NetworkPolicy | None
+    readable: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from ludus.errors import ConfigError
+
 _SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
 
 
@@ -23,6 +25,27 @@ def readable_places() -> list[str]:
     places = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
     places += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
     return [place for place in [*system, *places] if os.path.exists(place)]
+
+
+OWN_FOLDERS = ("/tmp", "/proc", "/dev", "/sandbox")
+"""Folders that each program has of its own."""
+
+
+def shown_place(place: str) -> str:
+    """Return the absolute path of a file or folder that programs shall read.
+
+    Raises:
+        ConfigError: it does not exist, or would lie where each program has a folder of its own.
+    """
+    path = os.path.abspath(place)
+    if not os.path.exists(path):
+        raise ConfigError(f"programs in the sandbox shall read {place!r}, which does not exist")
+    if any(path == own or path.startswith(f"{own}/") for own in OWN_FOLDERS) or path == "/":
+        raise ConfigError(
+            f"programs in the sandbox shall read {path!r}, but each has its own "
+            f"{', '.join(OWN_FOLDERS)}; put it into another folder"
+        )
+    return path
 
 
 def package_folders(name: str) -> list[str]:

@@ -41,7 +41,7 @@ from ..protocol import (
     Sandbox,
 )
 from .control_groups import ControlGroups
-from .mounts import certificate_places, package_folders, readable_places
+from .mounts import certificate_places, package_folders, readable_places, shown_place
 from .slot_pool import Companions, SlotPool, default_size
 from .slots import Slot, SlotLost
 from .user_ids import first_user_id, user_ids
@@ -97,6 +97,7 @@ class SlotSandbox(Sandbox):
             the kernel's user limits count them.
         max_sessions: how many sessions may be open at once.
         network: what runs with `network=True` may reach; if left out, such runs are refused.
+        readable: files and folders of this machine that programs may read, at the same paths.
 
     Raises:
         ConfigError: the tier is unknown, or cannot be used on this system or by this user.
@@ -118,6 +119,7 @@ class SlotSandbox(Sandbox):
         processes: int = 64,
         max_sessions: int = 32,
         network: NetworkPolicy | None = None,
+        readable: Sequence[str] = (),
     ) -> None:
         if tier not in (*SLOT_TIERS, DOCKER):
             raise ConfigError(f"no slot tier named {tier!r}; known: {', '.join(SLOT_TIERS)}")
@@ -132,6 +134,7 @@ class SlotSandbox(Sandbox):
         self._tier = tier
         self._disk_bytes, self._processes = disk_bytes, processes
         self._packages = [folder for name in packages for folder in package_folders(name)]
+        self._shown = [shown_place(place) for place in readable]
         self._has_numpy = "numpy" in packages and bool(package_folders("numpy"))
         groups = ControlGroups.find() if tier in (ROOT, LANDLOCK, USERNS) else ""
         self.groups: ControlGroups | None = None if isinstance(groups, str) else groups
@@ -364,7 +367,8 @@ class SlotSandbox(Sandbox):
         return slot
 
     def _readable(self, kind: str) -> list[str]:
-        return readable_places() + (certificate_places() if kind == NETWORK else [])
+        places = readable_places() + self._shown
+        return places + (certificate_places() if kind == NETWORK else [])
 
     def _preload(self, kind: str) -> list[str]:
         numeric = kind in (NUMERIC, SESSION) and self._has_numpy

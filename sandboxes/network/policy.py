@@ -113,6 +113,10 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     A host given as this address needs no entry in `hosts`; a name that leads to it does.
     """
+    origin: str = ""
+    """The "ADDRESS:PORT" of a server that answers requests which are made to the way out itself.
+    Programs that know no proxy reach that one server; it needs no exception of its own.
+    """
     connections: int = 32
     """The most connections of a run at the same time; further ones wait."""
     total_bytes: int = 256 * MIB
@@ -129,6 +133,8 @@ class NetworkPolicy(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("connections", "total_bytes", "connect_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if self.origin:
+            msgspec.structs.force_setattr(self, "exceptions", (*self.exceptions, self.origin))
         for exception in self.exceptions:
             _, colon, port = exception.rpartition(":")
             if not colon or not port.isdigit():

@@ -45,8 +45,10 @@ class ProxyRequest:
         return not self.opening
 
 
-def parse(head: bytes) -> ProxyRequest:
+def parse(head: bytes, origin: str = "") -> ProxyRequest:
     r"""Parse the head of a request, up to and with the empty line.
+
+    A request for a path alone, as to a server, is for `origin`, where there is one.
 
     A plain request is sent on with `Connection: close`, so that the next request, which may be for
     another host, comes to the proxy again.
@@ -71,9 +73,13 @@ def parse(head: bytes) -> ProxyRequest:
         if not host or port is None or url.path or url.query:
             raise BadRequest("CONNECT takes host:port")
         return ProxyRequest(host, port, b"")
-    if url.scheme != "http" or not host:
-        raise BadRequest("a proxy is asked for http://host/path or by CONNECT host:port")
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    if origin and target.startswith(b"/"):
+        host, _, digits = origin.rpartition(":")
+        port, path = int(digits), target.decode("ascii")
+    elif url.scheme != "http" or not host:
+        raise BadRequest("a proxy is asked for http://host/path or by CONNECT host:port")
+    assert host is not None
     kept_headers = [
         header for header in headers if header.partition(b":")[0].strip().lower() not in _DROPPED
     ]
@@ -171,7 +177,7 @@ class _Way:
                 async with asyncio.timeout(_HEAD_TIMEOUT_S):
                     head = await reader.readuntil(b"\r\n\r\n")
                 try:
-                    request = parse(head)
+                    request = parse(head, self._policy.origin)
                     host = await self._connect(request)
                 except (BadRequest, EgressRefused, OSError) as error:
                     # An HTTP response tells the program why the connection was refused.

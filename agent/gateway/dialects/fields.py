@@ -93,8 +93,13 @@ def content_of(value: object, name: str) -> str | list[Part]:
 
 
 def _image_url(part: Body) -> str:
+    """Return an image as a URL: OpenAI's is one, Anthropic's may be base64 and its type."""
     source = part.get("image_url") or part.get("source") or {}
-    return str(source if isinstance(source, str) else source.get("url") or source.get("data") or "")
+    if isinstance(source, str):
+        return source
+    if isinstance(source.get("data"), str):
+        return f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
+    return str(source.get("url") or "")
 
 
 def call_of(name: object, arguments: object, identity: object) -> ToolCall:

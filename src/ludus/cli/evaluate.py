@@ -32,8 +32,16 @@ from ludus.agent import (
 from ludus.agent.context import ContextSettings, make_context
 from ludus.agent.episodes import line_of, write_episodes
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
-from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
+from ludus.agent.gateway import (
+    AgentLimits,
+    AgentMaker,
+    AgentSandbox,
+    RolloutLimits,
+    TextWriter,
+    agent_of,
+)
 from ludus.agent.images import refuse_unseen
+from ludus.agent.rows import RowWriter, TokenWriter
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
 from ludus.envs.serving.offload import OwnThreads
@@ -165,9 +173,11 @@ class EvalOptions:
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """The address of the model's server, up to and with /v1."""
     agent: str = ""
-    """An agent that plays with a local model (--policy local): a command or a function, as in
+    """An agent that plays with the model (--policy local or openai): a command or a function, as in
     'python agent.py' or agent.py:run; see docs/agents.md.
     """
+    agent_sandbox: AgentSandbox = field(default_factory=AgentSandbox)
+    """Where the agent's program runs, as agent_sandbox of a run's settings."""
     model: str = ""
     """The name of the model on its server; with --policy local its folder, checkpoint, .gguf file,
     or the name of a released model.
@@ -315,16 +325,27 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
 
 def _agent(options: EvalOptions, model: ChatPolicy | TokenPolicy | None) -> AgentMaker:
     """Return the maker of episodes in which the agent plays with the model."""
-    if not isinstance(model, TokenPolicy):
+    writer: RowWriter
+    if isinstance(model, TokenPolicy):
+        writer = TokenWriter(model.chat_format, model.engine, model.sampling)
+    elif isinstance(model, ChatPolicy):
+        writer = TextWriter(model)
+    else:
         raise ConfigError(
-            f"--agent {options.agent!r} needs --policy local: the gateway serves a model of this "
-            "process. An agent that has a server of its own needs no gateway"
+            f"--agent {options.agent!r} needs a model to call: --policy local or --policy openai, "
+            f"not {options.policy}"
         )
     bounds = RolloutLimits(
         max_calls=options.max_turns or RolloutLimits().max_calls, window=options.window or None
     )
     limits = AgentLimits(timeout_s=options.episode_timeout_s, rollout=bounds)
-    return AgentMaker(agent_of(options.agent), model, limits)
+    return AgentMaker(
+        agent_of(options.agent),
+        writer,
+        limits,
+        sandbox=options.agent_sandbox,
+        agents=options.concurrency,
+    )
 
 
 class _Notes:

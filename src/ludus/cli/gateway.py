@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import httpx
 import tyro
 
-from ludus.agent import Sampling
-from ludus.agent.gateway import Gateway
+from ludus.agent import ChatPolicy, Sampling
+from ludus.agent.gateway import Gateway, TextWriter
 from ludus.agent.gateway.service import LEASE_S, refuse_open_door
-from ludus.agent.rows import TokenWriter
+from ludus.agent.rows import RowWriter, TokenWriter
 from ludus.errors import ConfigError, MissingExtra
 from ludus.secret import NO_SECRET
 
@@ -34,7 +35,15 @@ class GatewayOptions:
     """The options of `ludus gateway`: the model, the address, or a rollout to look at."""
 
     model: str = ""
-    """The model that answers: a folder, a checkpoint of a run, a .gguf file, or smollm2."""
+    """The model that answers: a folder, a checkpoint of a run, a .gguf file, or smollm2; with
+    --base-url its name on the server.
+    """
+    base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """An OpenAI-compatible server of the model, up to and with /v1, for evaluation: it returns text
+    and no ids, so its rollouts cannot be trained.
+    """
+    api_key_env: Annotated[str, tyro.conf.arg(metavar="NAME")] = "LUDUS_API_KEY"
+    """The environment variable that holds the server's key."""
     host: str = "127.0.0.1"
     """The address to bind. Off loopback an operator's key is required."""
     port: int = 8010
@@ -106,17 +115,10 @@ def look(options: GatewayOptions) -> int:
 
 
 async def serve(options: GatewayOptions) -> int:
-    """Load the model, and serve in this process until SIGINT or SIGTERM; returns 0."""
-    try:
-        from ludus.trainer.config import ModelConfig
-        from ludus.trainer.engines.local_policy import local_policy
-    except ImportError as error:
-        raise MissingExtra.of("train", needed_for="ludus gateway") from error
-    model = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)
-    sampling = Sampling(max_tokens=options.max_tokens, temperature=options.temperature)
-    async with local_policy(model, sampling) as policy:
+    """Open the model, and serve in this process until SIGINT or SIGTERM; returns 0."""
+    async with opened(options) as writer:
         gateway = Gateway(
-            TokenWriter(policy.chat_format, policy.engine, policy.sampling),
+            writer,
             host=options.host,
             port=options.port,
             key=operator_key(options),
@@ -128,3 +130,31 @@ async def serve(options: GatewayOptions) -> int:
                 print(f"operator's key: {gateway.operator_key}", file=sys.stderr, flush=True)
             await stop.wait()
     return 0
+
+
+@asynccontextmanager
+async def opened(options: GatewayOptions) -> AsyncGenerator[RowWriter]:
+    """Load the model, or ask its server whether it serves the model."""
+    sampling = Sampling(max_tokens=options.max_tokens, temperature=options.temperature)
+    if options.base_url:
+        served = ChatPolicy(
+            options.base_url,
+            options.model,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            api_key=os.environ.get(options.api_key_env, ""),
+        )
+        try:
+            await served.client.ensure_served()
+            yield TextWriter(served)
+        finally:
+            await served.close()
+        return
+    try:
+        from ludus.trainer.config import ModelConfig
+        from ludus.trainer.engines.local_policy import local_policy
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus gateway") from error
+    model = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)
+    async with local_policy(model, sampling) as policy:
+        yield TokenWriter(policy.chat_format, policy.engine, policy.sampling)

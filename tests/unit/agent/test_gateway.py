@@ -3,7 +3,9 @@ every sampled token is trained once or listed with its reason. The oracle is the
 """
 
 import asyncio
+import base64
 import copy
+import io
 import json
 import operator
 import os.path
@@ -16,22 +18,27 @@ from typing import Any, cast
 import httpx
 import psutil
 import pytest
+from PIL import Image
 
-from ludus.agent import ChatFormat, Stop
+from ludus.agent import ChatFormat, Sampling, Stop
 from ludus.agent.gateway import (
     AgentCommand,
     AgentLimits,
     AgentTask,
+    Gateway,
     RolloutLimits,
     agent_of,
     run_agent,
 )
 from ludus.agent.gateway.rollout import Rollout
+from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
 from ludus.errors import ConfigError
 from ludus.messages import assistant
+from ludus.trainer.config import ModelConfig
 from ludus.trainer.engines.local import LocalEngine
-from ludus.trainer.models.tiny import build_model
+from ludus.trainer.engines.local_policy import local_policy
+from ludus.trainer.models.tiny import build_model, write_tiny_vision_policy
 from ludus.verdict import Verdict
 from tests.unit.agent.gateway_engine import (
     LoggedEngine,
@@ -403,6 +410,48 @@ async def test_recomputed_log_probabilities_are_those_that_were_sampled() -> Non
                 assert turn.logprobs == pytest.approx(again, abs=1e-5)
     finally:
         await engine.close()
+
+
+def picture(colour: str) -> str:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), colour).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+async def test_images_stand_in_the_rows_where_the_policy_saw_them(tmp_path: Path) -> None:
+    model = ModelConfig(path=str(write_tiny_vision_policy(tmp_path, hidden=32, layers=2)))
+    async with local_policy(model, Sampling(max_tokens=8)) as policy:
+        engine = policy.engine
+        assert isinstance(engine, LocalEngine)
+        writer = TokenWriter(policy.chat_format, engine, policy.sampling)
+        async with Gateway(writer) as gateway, httpx.AsyncClient(base_url=gateway.url) as http:
+            rollout = gateway.open()
+            messages: list[dict[str, Any]] = []
+            for colour in ("red", "blue"):
+                url = f"data:image/png;base64,{picture(colour)}"
+                part = {"type": "image_url", "image_url": {"url": url}}
+                messages.append({"role": "user", "content": [part]})
+                reply = await ask(http, rollout, {"messages": messages})
+                messages.append(reply["choices"][0]["message"])
+            source = {"type": "base64", "media_type": "image/png", "data": picture("red")}
+            content = [{"type": "image", "source": source}]
+            body = {"max_tokens": 8, "messages": [{"role": "user", "content": content}]}
+            answered = await http.post("/v1/messages", json=body, headers=bearer(rollout))
+            assert answered.status_code == 200, answered.text
+            far = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x.png"}}
+            body = {"messages": [{"role": "user", "content": [far]}]}
+            refused = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
+            assert refused.status_code == 400, refused.text
+            assert "data:" in refused.json()["error"]["message"]
+        segments = rollout.trajectory(Verdict.of(1.0)).segments
+        assert [len(row.images()) for row in segments] == [2, 1]
+        # Anthropic's picture is OpenAI's first one, and so is its prompt.
+        assert segments[1].prompt_ids == segments[0].prompt_ids
+        for row in segments:
+            recomputed = await engine.logprobs(row.ids(), images=row.images())
+            for start, turn in row.spans():
+                again = recomputed[start : start + len(turn.out_ids)]
+                assert turn.logprobs == pytest.approx(again, abs=1e-5)
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

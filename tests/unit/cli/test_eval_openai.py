@@ -196,3 +196,62 @@ def test_of_a_runs_folder_every_file_is_shown(
     page = (tmp_path / "p.html").read_text()
     assert '"task":"old"' in page
     assert '"task":"new"' in page
+
+
+AGENT = """
+import httpx
+
+
+def run(task):
+    messages = [{"role": "user", "content": task.prompt}]
+    schema = {"type": "object", "properties": {"expression": {"type": "string"}}}
+    tools = [{"name": "calculator", "description": "Computes.", "input_schema": schema}]
+    while True:
+        body = {"model": "m", "max_tokens": 50, "messages": messages, "tools": tools}
+        url, headers = f"{task.anthropic_url}/v1/messages", {"x-api-key": task.key}
+        reply = httpx.post(url, json=body, headers=headers, timeout=60)
+        assert reply.status_code == 200, reply.text
+        blocks = reply.json()["content"]
+        calls = [block for block in blocks if block["type"] == "tool_use"]
+        if not calls:
+            return blocks[0]["text"]
+        results = [
+            {"type": "tool_result", "tool_use_id": call["id"], "content": "the tool has run"}
+            for call in calls
+        ]
+        messages += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+"""
+
+
+def test_an_agent_is_evaluated_with_a_model_behind_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent, out = tmp_path / "agent.py", tmp_path / "e.jsonl"
+    agent.write_text(AGENT)
+    with model_server(solver) as (url, requests):
+        more = ("--tasks", "3", "--agent", f"{agent}:run", "--out", str(out))
+        result = evaluated(url, *more, capsys=capsys)
+    assert (result["episodes"], result["failed"]) == (3, 0)
+    asked = [request for request in requests if len(request["messages"]) == 1]
+    assert len(asked) == 3
+    assert {request["max_tokens"] for request in requests} == {50}
+    called = next(request["messages"] for request in requests if len(request["messages"]) == 3)
+    assert called[2]["tool_call_id"] == called[1]["tool_calls"][0]["id"]
+    for line in out.read_text().splitlines():
+        (trajectory,) = json.loads(line)["trajectories"]
+        (row,) = trajectory["segments"]
+        assert [turn["message"]["role"] for turn in row["turns"]] == ["assistant"] * 2
+        # Two answers of five tokens by the server's count: sampled, and not trained for a reason.
+        assert trajectory["metrics"]["untrained_no_ids"] == 10.0
+
+
+def test_a_server_that_fails_under_an_agent_is_a_failed_episode_and_no_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(AGENT)
+    refused = {"error": {"message": "no such model", "type": "invalid_request_error"}}
+    with model_server(lambda _: (404, refused)) as (url, _):
+        model = ["--policy", "openai", "--base-url", url, "--model", "tiny", "--tasks", "2"]
+        assert main(["eval", "ludus/arithmetic-v0", *model, "--agent", f"{agent}:run"]) == 1
+    assert "2 episodes failed" in capsys.readouterr().out

@@ -108,6 +108,17 @@ def test_a_plain_request_is_sent_on_without_the_proxy_s_own_lines() -> None:
     assert parse(b"GET http://[2a00::1] HTTP/1.1\r\n\r\n").host == "2a00::1"
 
 
+def test_a_path_alone_is_for_the_origin_and_for_nobody_where_there_is_none() -> None:
+    for path in (b"/v1/x?y=1", b"//example.org/x", b"/http://example.org/"):
+        head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1:5\r\n\r\n"
+        wanted = parse(head, "127.0.0.1:8010")
+        assert (wanted.host, wanted.port) == ("127.0.0.1", 8010)
+        assert wanted.opening.startswith(b"POST " + path + b" HTTP/1.1\r\n")
+        with pytest.raises(BadRequest):
+            parse(head)
+    assert parse(b"GET http://example.org/ HTTP/1.1\r\n\r\n", "127.0.0.1:8010").port == 80
+
+
 def test_a_tunnel_names_host_and_port() -> None:
     wanted = parse(b"CONNECT [::1]:22 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (wanted.host, wanted.port, wanted.is_tunnel) == ("::1", 22, True)

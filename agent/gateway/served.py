@@ -1,0 +1,85 @@
+"""A model behind a server, for agents that are evaluated: its answers are text without ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ludus.envs import ToolSpec
+from ludus.llm.chat_wire import ContextTooLong
+from ludus.messages import Message
+
+from ..chat_policy import ChatPolicy
+from ..images import PlacedImage
+from ..rows import Prompt, Spent
+from ..trajectory import Finish, Turn
+from .wire import GatewayRefusal
+
+NO_WINDOW = 1 << 31
+"""Stands for a window that only the server knows."""
+
+
+class TextWriter:
+    """Has a server answer conversations; see `RowWriter`. Its rows hold messages and no ids.
+
+    Args:
+        policy: the model, with its sampling and its tool format.
+    """
+
+    keeps_ids, sees_images = False, True
+
+    def __init__(self, policy: ChatPolicy) -> None:
+        self._policy, self._wire = policy, policy.wire()
+        self.window = policy.window or NO_WINDOW
+        self.max_tokens = policy.answer_tokens or NO_WINDOW
+
+    def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
+        """Return no ids; see `RowWriter.open`."""
+        return []
+
+    def extend(self, turn: Turn, new: Sequence[Message]) -> list[int] | None:
+        """Return no ids; see `RowWriter.extend`."""
+        return []
+
+    def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
+        """Return no places; the server places the images."""
+        return []
+
+    def quoted(self, message: Message) -> Message:
+        """Return the message as it is: its marks are the server's concern."""
+        return message
+
+    async def sample(
+        self, prompt: Prompt, turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
+    ) -> Spent:
+        """Ask the server; see `RowWriter.sample`.
+
+        Raises:
+            GatewayRefusal: the conversation is longer than the server takes.
+            RemoteError: the server failed, or could not be asked.
+        """
+        rows, offer = self._wire.request(prompt.messages, tools)
+        fields = {} if budget >= self.max_tokens else {"max_tokens": budget}
+        try:
+            completion = await self._policy.ask(rows, offer, seed, **fields)
+        except ContextTooLong as error:
+            raise GatewayRefusal(
+                str(error), code="context_length_exceeded", parameter="messages"
+            ) from None
+        turn.message = self._wire.read(completion, tools)
+        turn.finish = Finish.LENGTH if completion.finish == "length" else Finish.STOP
+        usage = completion.usage
+        if usage is None:
+            ruler = self._policy.ruler
+            return Spent(ruler.prompt(rows, offer), ruler.tokens([turn.message]))
+        return Spent(usage.prompt_tokens, usage.completion_tokens)
+
+    def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
+        """Return what the server said, its calls as text only; see `RowWriter.read`."""
+        assert turn.message is not None
+        return Message(
+            role=turn.message.role, content=turn.message.text, reasoning=turn.message.reasoning
+        )
+
+    def decode(self, ids: Sequence[int], *, marks: bool = False) -> str:
+        """Return no text: there are no ids."""
+        return ""
