@@ -129,6 +129,10 @@ class Sessions:
         self.limits = limits
         self.admission = Admission(limits.max_queue, per_key=limits.max_queue_per_env)
         self.counts: Counter[str] = Counter()
+        self.draining = False
+        """Whether no episode begins any more."""
+        self.stopped = False
+        """Whether the server has ended the sessions that were left."""
         self._context = context
         self._metrics = context.metrics
         # Looking a counter up by its labels costs more than counting.
@@ -153,6 +157,7 @@ class Sessions:
 
     async def stop(self, timeout_s: float) -> None:
         """Release every session, waiting at most `timeout_s` for the environments to close."""
+        self.stopped = True
         for session in self._table.all():
             self._release(session, EndedSession.RELEASED)
         await self._table.stop(timeout_s)
@@ -168,6 +173,7 @@ class Sessions:
             case Create():
                 session = self._table.find(operation.session)
                 if session is None:
+                    self._refuse_draining()
                     if operation.env not in self.homes:
                         raise UnknownEnv.near(operation.env, self.homes, hint="served here")
                     self._table.check_new(operation.session)
@@ -189,6 +195,14 @@ class Sessions:
                 return self._play(session, operation, 0)
             case Reset() | Step():
                 session = self._find(operation.session, operation.instance)
+                if (
+                    self.draining
+                    and isinstance(operation, Reset)
+                    and session.plays.kept(operation, operation.seq) is None
+                ):
+                    # Its episode is over, and the next has to begin elsewhere.
+                    self._release(session, EndedSession.RELEASED)
+                    self._refuse_draining()
                 return self._play(session, operation, operation.seq)
             case Delete():
                 name = operation.session
@@ -203,6 +217,10 @@ class Sessions:
                 future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
                 future.set_result(outcome)
                 return future
+
+    def _refuse_draining(self) -> None:
+        if self.draining:
+            raise Refused("the server is draining: it begins no episode any more", "stopping")
 
     def _find(self, name: str, instance: str) -> HostedSession:
         """Return an open session.

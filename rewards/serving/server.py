@@ -18,7 +18,7 @@ from ludus.thoughts import AUTO, marks_of
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
-from ludus.wire.faults import QueueFull, fault_of, status_of
+from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
@@ -175,6 +175,7 @@ class ScoreService:
         self._workers = workers or WorkerLimits()
         self._scorers: dict[str, ServedVerifier] = {}
         self._instance = ""
+        self._draining = False
 
     def routes(self) -> list[Route]:
         """Return the routes, which `docs/http.md` documents."""
@@ -251,6 +252,14 @@ class ScoreService:
         """Close the verifiers, and end their processes."""
         await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
 
+    def drain(self) -> None:
+        """Score nothing new from now on."""
+        self._draining = True
+
+    def held(self) -> int:
+        """Return 0: what is being scored is an operation in flight."""
+        return 0
+
     def load(self) -> Load:
         """Return the load; a full queue or a verifier without a process is a problem."""
         admission = self._admission
@@ -274,6 +283,7 @@ class ScoreService:
                     group=about.group,
                     card=about.card,
                     judges=about.judges,
+                    cheap_to_repeat=about.cheap_to_repeat,
                 )
             )
         return VerifierList(instance=self._instance, verifiers=cards)
@@ -320,6 +330,8 @@ class ScoreService:
         return _waited(verdict)
 
     def _scorer(self, name: str) -> ServedVerifier:
+        if self._draining:
+            raise Refused("the server is draining: it scores nothing new", "stopping")
         if name not in self._scorers:
             hint = (
                 "served here; options are set where it is served" if "?" in name else "served here"

@@ -457,8 +457,10 @@ _CONNECTIVE = (
     r"\b(?:but|and|so|yet|thus|hence|then|actually|wait|hmm+|however|still|alas|\w+ly)\b,?\s"
 )
 _CLAUSE = rf"(?:(?:^|[.!?;,:(\n—–]\s{{0,3}})(?:{_CONNECTIVE})?|{_CONNECTIVE})"
-_NOUN = r"(?:answer|value|result|number|count|total|guess|claim"
-    r"|reasoning|argument|calculation|computation)"
+_NOUN = (
+    r"(?:answer|value|result|number|count|total|guess|claim|reasoning|argument|calculation"
+    r"|computation)"
+)
 _IT = (
     r"(?:this|that|it|these|they|both|what I \w+"
     rf"|(?:the|my|our|this|that)(?! (?:other|naive|next|second)\b) (?:\w+ )?{_NOUN}(?: (?:above"

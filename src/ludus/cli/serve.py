@@ -1,9 +1,9 @@
 """`ludus serve`: environments, verifiers and sandboxes over HTTP, by one process or several.
 
 A session lives in one process, so connections must not be spread blindly over the processes, as
-SO_REUSEPORT would do. Each worker has an address, and clients hash a session to one of the
-addresses (decision 0202). A worker that dies is started again on its port; its sessions are gone,
-and clients are told so by a typed error.
+SO_REUSEPORT would do. Each worker has an address, and clients choose one for a session (decision
+0202). A worker that dies is started again on its port; clients play its sessions again elsewhere,
+or are told by a typed error that they are gone.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ from .signals import listening
 logger = logging.getLogger(__name__)
 READY_TIMEOUT_S = 600.0
 """Seconds that a worker may take at the start until it listens."""
-STOP_TIMEOUT_S = 30.0
-"""Seconds that all workers together have for an orderly end before they are killed."""
+CLOSE_S = 20.0
+"""Seconds that a worker has, after its drain, to close environments and processes before it is
+killed.
+"""
 RESTART_AFTER_S = 0.5
 """Seconds before the first restart of a worker; doubled each time it dies young again."""
 MAX_RESTART_AFTER_S = 30.0
@@ -160,18 +162,23 @@ class ServerWorker:
 
 
 class Workers:
-    """Starts the workers, and starts each again that dies, until told to stop."""
+    """Starts the workers, and starts each again that dies, until told to stop.
+
+    SIGUSR2 replaces the workers one at a time: each drains, and the next follows once it is back.
+    """
 
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         ports = [options.port + i if options.port else 0 for i in range(options.workers)]
         self.workers = [ServerWorker(options, port) for port in ports]
-        self._stopping = False
+        self._signals = 0
+        self._replace = False
 
     def run(self) -> int:
         """Serve until SIGINT or SIGTERM; returns 0."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
+        signal.signal(signal.SIGUSR2, self._replace_all)
         try:
             # All workers are started before the first is waited for, so that they load together.
             for worker in self.workers:
@@ -181,23 +188,46 @@ class Workers:
 
             urls = ",".join(worker.url for worker in self.workers)
             print(ready_line(urls, self.options), flush=True)
-            while not self._stopping:
+            while not self._signals:
                 self._revive()
+                if self._replace:
+                    self._replace = False
+                    self._replace_in_turns()
                 time.sleep(POLL_S)
         finally:
-            alive = [worker.process for worker in self.workers if worker.process is not None]
-            for process in alive:
-                process.terminate()
-            deadline = time.monotonic() + STOP_TIMEOUT_S
-            for process in alive:
-                try:
-                    process.wait(max(0.1, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            self._end([worker for worker in self.workers if worker.process is not None])
             for worker in self.workers:
                 worker.close_pipes()
         return 0
+
+    def _end(self, workers: Sequence[ServerWorker]) -> None:
+        """Let workers drain and end; another signal makes that quick."""
+        processes = [worker.process for worker in workers if worker.process is not None]
+        signals, deadline = self._signals, time.monotonic() + self.options.drain_s + CLOSE_S
+        for process in processes:
+            process.terminate()
+        while any(process.poll() is None for process in processes):
+            if self._signals > signals:
+                signals = self._signals
+                for process in processes:
+                    process.terminate()
+            if time.monotonic() > deadline:
+                for process in processes:
+                    process.kill()
+            time.sleep(POLL_S)
+
+    def _replace_in_turns(self) -> None:
+        for worker in self.workers:
+            if self._signals or worker.process is None:
+                continue
+            self._end([worker])
+            worker.close_pipes()
+            worker.start()
+            worker.ready()
+            logger.info("worker %s was replaced", worker.url)
+
+    def _replace_all(self, number: int, frame: FrameType | None) -> None:
+        self._replace = True
 
     def _revive(self) -> None:
         now = time.monotonic()
@@ -217,7 +247,7 @@ class Workers:
                 worker.start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._stopping = True
+        self._signals += 1
 
 
 def as_arguments(options: ServeOptions) -> list[str]:
@@ -265,6 +295,10 @@ class ServeOptions:
     """
     workers: int = 1
     """The number of server processes, each with a port; clients spread sessions over them."""
+    drain_s: float = 30.0
+    """Seconds for which a server that is told to stop goes on with the episodes that it has, and
+    begins nothing new; a second signal ends them at once.
+    """
     max_sessions: int = SessionLimits().max_sessions
     """The most sessions per worker; a further one is refused (429)."""
     max_queue: int = SessionLimits().max_queue
@@ -395,6 +429,7 @@ def build_server(options: ServeOptions) -> HttpServer:
         port=options.port,
         token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        drain_s=options.drain_s,
         chaos=Chaos.parse(options.chaos),
     )
 
@@ -461,6 +496,8 @@ def _check(options: ServeOptions) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     if options.model_memory_mb < 0:
         raise ConfigError(f"--model-memory-mb must be at least 0, got {options.model_memory_mb}")
+    if not 0 <= options.drain_s < math.inf:
+        raise ConfigError(f"--drain-s must be a number of at least 0, got {options.drain_s}")
     for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")

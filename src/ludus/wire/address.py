@@ -1,17 +1,11 @@
-"""Addresses: hosts and sockets, names with arguments, and the server that keeps a session.
-
-Rendezvous hashing (Thaler and Ravishankar, 1998): every client ranks the servers of a session by a
-hash of both names, so all agree without talking, and adding or losing a server moves only its own
-sessions.
-"""
+"""Addresses: hosts and sockets, and names with arguments."""
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -75,20 +69,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise
     listener.setblocking(False)
     return listener
-
-
-def choose(urls: Sequence[str], key: str) -> int:
-    """Return the index in `urls` of the server that keeps the session `key`.
-
-    The choice depends on the set of addresses, not on their order:
-
-    >>> choose(["http://a", "http://b"], "session-1") == choose(["http://b", "http://a"],
-    ...     "session-1") ^ 1
-    True
-    """
-    pairs = [f"{url}\x00{key}".encode() for url in urls]
-    weights = [hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs]
-    return max(range(len(urls)), key=lambda index: weights[index])
 
 
 SECRET = ("token", "key", "secret", "password")

@@ -34,6 +34,8 @@ from .codec import Format, decode, encode, format_of
 from .faults import Fault, FaultReply, error_of
 
 T = TypeVar("T")
+INSTANCE_HEADER = "Ludus-Instance"
+"""The header of every reply that names the run of the server."""
 Body = msgspec.Struct | Mapping[str, Any]
 """A value that a request may carry: anything that encodes to an object."""
 
@@ -47,6 +49,10 @@ class Traffic:
     """Resets, steps, releases and scored samples; many fit in one request."""
     steps: int = 0
     retries: int = 0
+    hedges: int = 0
+    """Scores that were asked a second time, since the first server was late."""
+    replays: int = 0
+    """Episodes that were played again, since their server was lost."""
     sessions_opened: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -58,6 +64,8 @@ class Contact:
 
     made: bool = False
     """Whether the server has ever answered."""
+    instance: str = ""
+    """The run of the server that answered last; another name after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +259,11 @@ class Client:
 
         return await self.keep_trying(attempt, on=on)
 
+    async def once(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
+        """Send a request a single time; see `call`."""
+        limit_s = min(self.policy.timeout_s, self.policy.attempt_timeout_s)
+        return await self.attempt(self.build(method, path, body), as_type, limit_s)
+
     async def attempt(self, request: HttpRequest, as_type: type[T], timeout_s: float) -> T:
         """Send a request once and read the reply as `as_type`.
 
@@ -262,6 +275,7 @@ class Client:
         response = await self.transport.send(request, timeout_s)
         self.traffic.bytes_received += len(response.body)
         self.contact.made = True
+        self.contact.instance = response.headers.get(INSTANCE_HEADER, self.contact.instance)
         return read(response, as_type)
 
     async def keep_trying(

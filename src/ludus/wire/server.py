@@ -39,6 +39,7 @@ from .address import BACKLOG, is_loopback, listen
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
+from .client import INSTANCE_HEADER
 from .codec import LARGE_BYTES, PATH, Format, asked_format, convert, decode, encode
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
 from .prometheus import CONTENT_TYPE, ServerMetrics
@@ -55,6 +56,7 @@ from .requests import (
 )
 from .routes import (
     Context,
+    DrainedService,
     Endpoint,
     Health,
     Route,
@@ -76,7 +78,9 @@ MAX_REQUESTS = 2048
 MAX_BYTES_IN_FLIGHT = 256 << 20
 """The default limit on the bytes of all bodies in flight (decision 0205)."""
 STOP_TIMEOUT_S = 5.0
-"""Seconds for which a stopping server waits for what is in flight."""
+"""Seconds for which a server that does not drain waits for what is in flight."""
+CLOSE_TIMEOUT_S = 5.0
+"""Seconds for which aiohttp waits for open connections, once nothing is in flight any more."""
 STOP_EVERY_S = 0.01
 """Seconds between two looks of a stopping server at whether every request is answered."""
 LAG_EVERY_S = 0.25
@@ -98,6 +102,9 @@ class HttpServer:
         max_connections: the most connections at once; past that a connection that has shown no
             token makes room, or the new one is told to come back (503).
         stranger_s: the seconds that a connection may last on which no request has shown the token.
+        drain_s: the seconds for which a server that is to stop goes on with the sessions that it
+            has, and begins nothing new; None ends sessions at once, and waits up to five seconds
+            for what is in flight.
         chaos: the faults to inject on purpose; none by default.
         mounted: ASGI applications of other projects, by path.
 
@@ -117,6 +124,7 @@ class HttpServer:
         max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
         max_connections: int = MAX_CONNECTIONS,
         stranger_s: float = STRANGER_S,
+        drain_s: float | None = None,
         chaos: Chaos | None = None,
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
@@ -139,7 +147,8 @@ class HttpServer:
             Endpoint("*", path, partial(call_asgi, app)) for path, app in (mounted or {}).items()
         ]
         self._requests = 0
-        self._stopping = False
+        self._drain_s = drain_s
+        self._draining = self._stopping = self._hurried = False
         self._streams: ServerStreams | None = None
         self._bytes = Bytes(max_bytes_in_flight)
         self._stranger_s = stranger_s
@@ -216,7 +225,7 @@ class HttpServer:
             access_log=None,
             handle_signals=False,
             keepalive_timeout=75.0,
-            shutdown_timeout=STOP_TIMEOUT_S,
+            shutdown_timeout=CLOSE_TIMEOUT_S,
             # By itself aiohttp inflates a body before any handler has looked at the token, and goes
             # on reading a body that was refused (decision 0205).
             auto_decompress=False,
@@ -231,20 +240,30 @@ class HttpServer:
         self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
 
     async def stop(self) -> None:
-        """Refuse new work, wait up to five seconds for what is in flight, and release everything.
+        """Begin nothing new, wait for what has begun (see `drain_s`), and release everything.
 
         A second call is harmless.
         """
-        self._stopping = True
-        await end_task(self._lag)
+        self._draining = True
         streams = self._streams
-        if streams is not None:
-            streams.stopping = True
-        deadline = time.monotonic() + STOP_TIMEOUT_S
+        drained = [service for service in self.services if isinstance(service, DrainedService)]
+        if self._drain_s is None:
+            self._refuse_all()
+        else:
+            for one in drained:
+                one.drain()
+        patience_s = STOP_TIMEOUT_S if self._drain_s is None else self._drain_s
+        deadline = time.monotonic() + patience_s
         # Polled, since an event that tells the end of the last operation would cost every
         # operation.
-        while (self._requests or (streams and streams.unanswered)) and time.monotonic() < deadline:  # noqa: ASYNC110
+        while time.monotonic() < deadline and not self._hurried:
+            in_flight = self._requests or (streams and streams.unanswered)
+            is_held = self._drain_s is not None and any(one.held() for one in drained)
+            if not in_flight and not is_held:
+                break
             await asyncio.sleep(STOP_EVERY_S)
+        self._refuse_all()
+        await end_task(self._lag)
         if streams is not None:
             await streams.close()
         for service in self.services:
@@ -257,12 +276,26 @@ class HttpServer:
         if runner is not None:
             await runner.cleanup()
 
+    def hurry(self) -> None:
+        """Let a `stop` that waits for sessions wait no longer."""
+        self._hurried = True
+
+    def _refuse_all(self) -> None:
+        self._stopping = True
+        if self._streams is not None:
+            self._streams.stopping = True
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    @property
+    def _ending(self) -> str:
+        """How far the server is with its end; empty while it takes work."""
+        return "stopping" if self._stopping else "draining" if self._draining else ""
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -381,7 +414,14 @@ class HttpServer:
         return self._replies.answer(Health(status="ok", instance=self.instance), Format.JSON)
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        ready, health = readiness(self.services, self.instance, stopping=self._stopping)
+        is_stranger = False
+        try:
+            authorize(request, self._token)
+        except Refused:
+            is_stranger = bool(self._token)
+        ready, health = readiness(
+            self.services, self.instance, ending=self._ending, is_stranger=is_stranger
+        )
         return self._replies.answer(health, Format.JSON, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:
@@ -470,7 +510,6 @@ class BackgroundServer:
 
 
 logger = logging.getLogger(__name__)
-INSTANCE_HEADER = "Ludus-Instance"
 
 
 class Replies:
