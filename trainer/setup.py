@@ -55,7 +55,7 @@ from .rollout.tracker import SuccessTracker
 from .run.changes import keep_recipe, refuse_changes
 from .run.claim import RunClaim
 from .run.folder import RunFolder
-from .run.report import keep_judges, unmeasured
+from .run.judges import keep_judges, unmeasured
 from .stream.accounts import FILE, Accounts
 from .stream.plan import StreamPlan
 from .stream.state import StreamState

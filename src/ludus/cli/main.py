@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "train": "reinforcement learning",
     "accounts": "what became of every rollout of a training run",
     "eval": "measure a policy on an environment",
+    "watch": "a live page of runs: findings, metrics, timeline, episodes",
     "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",
     "demo-real": "train released weights by RL, compare before and after",
