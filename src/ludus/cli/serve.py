@@ -39,10 +39,11 @@ from ludus.isolation.group import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
-from ludus.secret import NO_SECRET
+from ludus.secret import NO_SECRET, Secret
 from ludus.thoughts import AUTO
 from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
+from ludus.wire.principals import Principals
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
@@ -179,6 +180,7 @@ class Workers:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGUSR2, self._replace_all)
+        signal.signal(signal.SIGHUP, self._reload)
         try:
             # All workers are started before the first is waited for, so that they load together.
             for worker in self.workers:
@@ -226,6 +228,11 @@ class Workers:
             worker.ready()
             logger.info("worker %s was replaced", worker.url)
 
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.process.send_signal(signal.SIGHUP)
+
     def _replace_all(self, number: int, frame: FrameType | None) -> None:
         self._replace = True
 
@@ -258,7 +265,8 @@ def as_arguments(options: ServeOptions) -> list[str]:
     for option in dataclasses.fields(options):
         if option.name not in ("names", "token", "options"):
             value = getattr(options, option.name)
-            arguments.append(f"--{option.name.replace('_', '-')}={value}")
+            if value is not None:
+                arguments.append(f"--{option.name.replace('_', '-')}={value}")
     return arguments
 
 
@@ -292,6 +300,10 @@ class ServeOptions:
     token: Token = NO_SECRET
     """The bearer token that clients must send; best given as LUDUS_TOKEN or env:NAME, which `ps`
     does not show.
+    """
+    tokens: Path | None = None
+    """A TOML file with a table for each principal: token or sha256, scopes, rate, sessions,
+    bytes_in_flight, weight; SIGHUP reads it again.
     """
     workers: int = 1
     """The number of server processes, each with a port; clients spread sessions over them."""
@@ -372,6 +384,8 @@ async def serve(options: ServeOptions) -> int:
     # The variable is for this process alone, and not for those that it starts.
     address = os.environ.pop(WORKER_VARIABLE, "")
     server = build_server(options)
+    forget_token(options.token)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.reload)
     async with listening(server, options.host, options.port) as stop:
         if address:
             loop = asyncio.get_running_loop()
@@ -382,6 +396,13 @@ async def serve(options: ServeOptions) -> int:
         await stop.wait()
         print("stopping", flush=True)
     return 0
+
+
+def forget_token(token: Secret) -> None:
+    """Take the server's token out of the environment, which the processes of user code inherit."""
+    name = token.reference.removeprefix("env:")
+    for variable in filter(None, ("LUDUS_TOKEN", name)):
+        os.environ.pop(variable, None)
 
 
 def build_server(options: ServeOptions) -> HttpServer:
@@ -427,7 +448,9 @@ def build_server(options: ServeOptions) -> HttpServer:
         services,
         host=options.host,
         port=options.port,
-        token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
+        principals=Principals(
+            options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
+        ),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         drain_s=options.drain_s,
         chaos=Chaos.parse(options.chaos),
