@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+RUNNER = asyncio.Runner()  # one event loop, since the SDK's client stays
 MODEL, TURNS = "any-name", 4
 Trace = list[tuple[str, list[tuple[str, Any]]]]
 """Text and calls of each answer."""
@@ -210,7 +211,7 @@ def openai_agents(index: int, *, stream: bool) -> Trace:
         return streamed
 
     trace: Trace = []
-    for response in asyncio.run(run()).raw_responses:
+    for response in RUNNER.run(run()).raw_responses:
         text, calls = "", []
         for item in response.output:
             if item.type == "message":
