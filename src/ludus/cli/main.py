@@ -32,6 +32,7 @@ VERBS: dict[str, str] = {
     "mcp": "serve an environment to MCP clients",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
+    "explain": "how a training run stands, why, and what to do",
     "accounts": "what became of every rollout of a training run",
     "eval": "measure a policy on an environment",
     "watch": "a live page of runs: findings, metrics, timeline, episodes",

@@ -113,5 +113,6 @@ def _run(config: TrainConfig) -> int:
         return 130
     if result.stopped:
         print(f"ended early after step {result.step}: {result.stopped}")
+    print("\n".join(result.summary))
     print(f"checkpoint  {result.checkpoint}\nreport      {report}")
     return 0
