@@ -423,9 +423,9 @@ class AsyncTransport:
         way: how a server is reached.
     """
 
-    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way = Way()) -> None:
+    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way | None = None) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._way = way
+        self._way = way or Way()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -24,8 +24,8 @@ class SyncTransport:
         way: how a server is reached.
     """
 
-    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way = Way()) -> None:
-        self._way = way
+    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way | None = None) -> None:
+        self._way = way or Way()
         self._connect_timeout_s = connect_timeout_s
         self._pool: httpx.Client | None = None
 
