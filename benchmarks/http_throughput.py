@@ -24,10 +24,11 @@ from dataclasses import asdict, dataclass, replace
 import psutil
 
 import ludus
-from ludus.envs.serving.client import OneByOne, RemoteSession
+from ludus.envs.serving.client import EPISODES, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
 from ludus.messages import assistant
 from ludus.rewards import Sample
+from ludus.wire.replicas import BlockingReplicas, SessionSeats
 
 ENV, VERIFIER, MATHS = "ludus/arithmetic-v0", "exact", "maths"
 CALL = assistant("", [ludus.ToolCall(name="calculator", arguments={"expression": "12-7*3"})])
@@ -189,8 +190,8 @@ async def measure(url: str, process: psutil.Process, number: int, rounds: int) -
     """The async rows."""
     async with ludus.connect(url) as server:
         batched = [server.make_async(ENV) for _ in range(number)]
-        alone = OneByOne(server.async_clients[0])
-        single = [RemoteSession(ENV, lambda key: alone) for _ in range(number)]
+        group = BlockingReplicas(server.replicas.roster, server.replicas.build)
+        single = [RemoteSession(ENV, SessionSeats(group, EPISODES)) for _ in range(number)]
         return [
             await steps(server, process, batched, rounds, f"steps, {number} sessions, batched"),
             await steps(

@@ -40,10 +40,12 @@ class Solved(NamedTuple):
 
     @property
     def work(self) -> str:
-        """The solution before the sentence of the box."""
+        """The solution before the sentence of the box, without a statement of the answer."""
         head = self.solution[: self.solution.rfind("\\boxed")]
         ends = [end.end() for end in re.finditer(r"[.!?]\s+(?=[A-Z])|\n\n", head)]
-        return head[: ends[-1]].rstrip() if ends else "We work it out."
+        work = head[: ends[-1]].rstrip() if ends else ""
+        stated = "\\boxed" in work or re.search(r"\banswer\b", work, re.IGNORECASE)
+        return "We work it out." if stated or not work else work
 
     @property
     def whole(self) -> bool:
@@ -199,6 +201,33 @@ AROUND = [
     "\\[\\boxed{#}\\]", "$$\\boxed{\\boxed{#}}$$", "**\\boxed{#}**", "$\\therefore\\ \\boxed{#}$", "$n\\in\\mathbb{Z}$, so $\\boxed{#}$",
     "$\\left(\\boxed{#}\\right)$", "$\\frac{2\\cdot 3}{6}=1$, hence $y=\\boxed{#}$", "$\\boxed{#}\\quad\\blacksquare$", "\\fbox{#}",
 ]  # fmt: skip
+# A small grammar of clauses about a value: link, subject, predicate.
+LINKS = ["", "But ", "However, ", "Hmm, ", "Unfortunately, ", "Then again, ", "Looking again, ", "Yet "]  # fmt: skip
+SUBJECTS = [
+    "that", "this", "it", "this value", "the value above", "my answer", "the result", "that count", "the boxed number",
+    "what I wrote", "the number above", "this answer",
+]  # fmt: skip
+REFUTING = [
+    "is wrong", "is not right", "cannot be right", "is incorrect", "is impossible", "isn't correct", "fails the second condition",
+    "does not satisfy the condition", "contradicts the given data", "is off by one", "is too large", "is a mistake",
+    "counts some cases twice", "overcounts", "is not what was asked", "must be an error", "can't be true", "doesn't add up",
+    "is inconsistent with the figure", "leaves out a case", "is not the answer", "double counts the corners",
+    "cannot possibly be it", "turned out to be wrong", "was never going to work", "is nonsense", "does not seem right",
+]  # fmt: skip
+UPHOLDING = [
+    "is right", "is correct", "satisfies the condition", "matches the figure", "is not hard to verify", "is no coincidence",
+    "cannot be improved", "is positive", "does not depend on the order", "is what was asked", "is not surprising",
+    "passes the second check", "can be checked by hand", "agrees with the estimate", "does not violate the bound",
+    "is never exceeded", "is not too large", "is not wrong", "contains no mistake", "does work", "is exact",
+]  # fmt: skip
+ELSEWHERE = [
+    "The naive count would be $@$, but that is wrong.",
+    "If one forgot a case, one would get $@$, which is incorrect.",
+    "The other root is negative, which is impossible.",
+    "A common mistake is to ignore the second case; that fails.",
+    "Were it larger, the sum would exceed the bound, and that is a contradiction.",
+    "Some would say that $0$ counts too. This is not the case, since $0$ is not positive.",
+]
 PARTS = ["$\\boxed{%d}+\\boxed{%d}$", "$\\boxed{%d}+%d$", "$%d + \\boxed{%d}$"]
 
 
@@ -230,6 +259,17 @@ def aligned(boxed: str) -> Callable[[Solved, random.Random], str]:
     def made(item: Solved, _: random.Random) -> str:
         lines = f"x &= 2 + 3 - 5 + y \\\\\n&= {filled(boxed, item)}"
         return f"{item.work}\n\\begin{{align*}}\n{lines}.\n\\end{{align*}}"
+
+    return made
+
+
+def clause(predicates: list[str]) -> Callable[[Solved, random.Random], str]:
+    """Put a clause of the grammar behind the sentence of the box."""
+
+    def made(item: Solved, rng: random.Random) -> str:
+        told = f"{rng.choice(LINKS)}{rng.choice(SUBJECTS)} {rng.choice(predicates)}."
+        gap = rng.choice([" ", "\n\n"])
+        return f"{item.work}\n\nSo it is $\\boxed{{{item.gold}}}$.{gap}{told[0].upper()}{told[1:]}"
 
     return made
 
@@ -294,6 +334,11 @@ def laws() -> Iterator[Law]:
         if "@" in pattern:
             swapped = pattern.translate(str.maketrans("#@", "@#"))
             yield Law("corrected", True, said(swapped))
+    for _ in range(12):
+        yield Law("a clause refutes", False, clause(REFUTING))
+        yield Law("a clause upholds", True, clause(UPHOLDING))
+    for sentence in ELSEWHERE:
+        yield Law("another is refuted", True, said(f"$\\boxed{{#}}$. {sentence}"))
     for pattern in UNCLAIMED:
         yield Law("not claimed", False, said(pattern))
     for pattern in SHORT:

@@ -21,3 +21,6 @@ def exact(sample: Sample) -> Verdict:
     return Verdict.of(
         float(hit), "equal" if hit else f"{answer[:80]!r} is not the gold{sample.silence}"
     )
+
+
+exact.cheap_to_repeat = True  # type: ignore[attr-defined]

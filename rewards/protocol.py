@@ -101,7 +101,9 @@ class Verifier(Protocol):
     A server calls verifiers in worker processes, which are killed if they hang. A verifier whose
     time is bounded by construction to about a millisecond may set the attribute `never_blocks =
     True`, and is then called in the server's own process. One that scores how thoughts are written
-    sets `hears_thoughts = True`; all others are given what was said.
+    sets `hears_thoughts = True`; all others are given what was said. Of several servers a client
+    may ask a second one where the first is late, if the verifier never blocks and is not
+    `deterministic = False`, or sets `cheap_to_repeat = True`.
     """
 
     def score(self, sample: Sample, /) -> Verdict | Awaitable[Verdict]:
@@ -164,6 +166,7 @@ class FunctionVerifier:
         self.__doc__ = function.__doc__
         self.never_blocks = never_blocks(function)
         self.hears_thoughts = bool(getattr(function, "hears_thoughts", False))
+        self.cheap_to_repeat = cheap_to_repeat(function)
 
     def score(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Call the score function."""
@@ -200,6 +203,14 @@ def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
 def never_blocks(target: object) -> bool:
     """Return whether a verifier or its factory declares that it never blocks."""
     return bool(getattr(target, "never_blocks", False))
+
+
+def cheap_to_repeat(target: object) -> bool:
+    """Return whether scoring a sample twice costs little and gives the same verdict: as the
+    verifier declares, else whether it never blocks and is deterministic.
+    """
+    is_light = never_blocks(target) and bool(getattr(target, "deterministic", True))
+    return bool(getattr(target, "cheap_to_repeat", is_light))
 
 
 def name_of(function: object) -> str:

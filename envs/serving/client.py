@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from ludus.errors import (
+    CheckFailed,
     EpisodeEnded,
     InvalidAction,
     LudusError,
@@ -21,8 +23,10 @@ from ludus.errors import (
     UnknownEnv,
 )
 from ludus.messages import Message, Observation
-from ludus.wire.client import Client, protocol_error, run_blocking
-from ludus.wire.faults import error_of, used_seq
+from ludus.wire.carrier import OperationKind
+from ludus.wire.client import Client, Traffic, protocol_error, run_blocking
+from ludus.wire.faults import code_of, error_of, used_seq
+from ludus.wire.replicas import ServerLost, SessionSeat, SessionSeats
 
 from ..protocol import Info
 from ..session import Stepped
@@ -51,70 +55,38 @@ HOLD_S = 10.0
 """The most seconds for which the server may hold a batch before it answers."""
 PENDING = 202
 """The status of an operation in a batch that still runs, and is to be sent again."""
-_BEGUN: Any = Created | ResetReply
 
 
-class Operator(Protocol):
-    """Carries operations to the server that holds a session: a `Carrier`, or `OneByOne`."""
-
-    client: Client
-
-    async def perform(self, operation: Operation, *, timeout_s: float = ...) -> Reply:
-        """Send an operation and return the reply.
-
-        Args:
-            operation: the operation to carry out.
-            timeout_s: the limit in seconds for all attempts together, where that is less than the
-                client's own limit.
-
-        Raises:
-            LudusError: the error that the server answered with, or that kept it from answering.
-        """
-        ...
-
-
-class OneByOne:
-    """Sends each operation in a separate request.
-
-    Args:
-        client: the connection to the server.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-
-    async def perform(self, operation: Operation, *, timeout_s: float = float("inf")) -> Reply:
-        """Send an operation to the route for operations of this type and return the reply."""
-        client = self.client.within(timeout_s)
-        client.traffic.operations += 1
-        session = f"/v1/sessions/{quote(operation.session, safe='')}"
-        match operation:
-            case Create():
-                path = f"/v1/envs/{quote(operation.env, safe='')}/sessions"
-                body = _without(operation, "env")
-                reply: Reply = await client.post(path, body, _BEGUN)
-                return reply
-            case Reset():
-                return await client.post(
-                    f"{session}/reset", _without(operation, "session"), ResetReply
-                )
-            case Step():
-                body = _without(operation, "session")
-                return await client.post(f"{session}/step", body, StepReply)
-            case Delete():
-                return await client.delete(session, Released)
+async def send_one(client: Client, operation: Operation, timeout_s: float) -> Reply:
+    """Send an operation once, to the route for operations of its type, and return the reply."""
+    session = f"/v1/sessions/{quote(operation.session, safe='')}"
+    match operation:
+        case Create():
+            path = f"/v1/envs/{quote(operation.env, safe='')}/sessions"
+            request = client.build("POST", path, _without(operation, "env"))
+            as_type: Any = Created | ResetReply
+        case Reset():
+            request = client.build("POST", f"{session}/reset", _without(operation, "session"))
+            as_type = ResetReply
+        case Step():
+            request = client.build("POST", f"{session}/step", _without(operation, "session"))
+            as_type = StepReply
+        case Delete():
+            request, as_type = client.build("DELETE", session, None), Released
+    reply: Reply = await client.attempt(request, as_type, timeout_s)
+    return reply
 
 
 async def send_batch(
     client: Client, operations: Sequence[Operation]
 ) -> Sequence[Reply | LudusError | None]:
-    """Send operations in a single request.
+    """Send operations in a single request, once.
 
     Returns:
         The reply or error of each operation, in order; None for an operation that still runs.
     """
     body = BatchRequest(items=list(operations), hold_s=HOLD_S)
-    reply = await client.post("/v1/step_batch", body, BatchReply)
+    reply = await client.once("POST", "/v1/step_batch", body, BatchReply)
     if len(reply.items) != len(operations):
         raise protocol_error(
             f"{client.url} answered {len(reply.items)} of {len(operations)} operations"
@@ -140,36 +112,53 @@ def _answer(item: BatchItem) -> Reply | LudusError | None:
     )
 
 
+EPISODES: OperationKind[Operation, Reply] = OperationKind(Reply, send_batch, send_one)
+"""The operations of sessions, as they travel."""
+
 logger = logging.getLogger(__name__)
 PAGE = 256
+PATIENCE_S = 10.0
+"""Seconds for which a session that cannot be played again waits for its server to come back."""
+MAX_MOVES = 8
+"""How many servers in a row may be lost under a session before it is given up."""
 CLOSE_TIMEOUT_S = 3.0
 """The time, in seconds, for telling a server that a session is released. A server that cannot be
 told releases the session when its lease ends.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """An action with what came of it, to be played again where the server is lost."""
+
+    action: str | Message
+    answer: object
+    """Observation, reward and end; or the code of a failure."""
+
+
 class RemoteSession:
     """Plays episodes on a server, with the methods of a local `EnvSession`.
 
     The first reset creates the session and begins the episode in one request. A reset after the
-    session was lost (a restart, an expired lease) makes a new session without a word; a step then
-    raises SessionGone.
+    session was lost (a restart, an expired lease) makes a new session without a word. An episode
+    whose server is lost is played again on another from its seed and actions, if the environment is
+    deterministic and answers what it answered before; otherwise the step raises SessionGone.
 
     Args:
         env_id: the id of the environment.
-        choose: returns, for the name of a session, the operator that reaches its server.
+        seats: finds the servers.
         card: the server's description of the environment, if the caller has it already.
     """
 
     def __init__(
-        self, env_id: str, choose: Callable[[str], Operator], *, card: EnvCard | None = None
+        self, env_id: str, seats: SessionSeats[Operation, Reply], *, card: EnvCard | None = None
     ) -> None:
         self.id = env_id
         self.name = ""
         """The name of the session on the server; empty when no session is open."""
-        self._choose = choose
-        self._operator = choose(env_id)
-        """Reaches the server that describes the environment, then the server with the session."""
+        self._seats = seats
+        self._seat: SessionSeat[Operation, Reply] | None = None
+        """Reaches the server with the session."""
         self._card = card
         self._instance = ""
         self._seq = 0
@@ -177,6 +166,10 @@ class RemoteSession:
         """Whether the last operation may have been carried out, or not. The next reset then makes a
         new session, since the next seq of the old session is unknown.
         """
+        self._beginning = Beginning()
+        self._begun: object = None
+        """What the episode's reset answered."""
+        self._played: list[_Played] = []
 
     @property
     def deterministic(self) -> bool:
@@ -192,7 +185,7 @@ class RemoteSession:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         if self._card is None:
-            env_list = await self._operator.client.get("/v1/envs", EnvList)
+            env_list = await self._seats.call("GET", "/v1/envs", None, EnvList)
             self._card = card_of(self.id, env_list)
         return self._card
 
@@ -206,36 +199,54 @@ class RemoteSession:
         """
         query = {"split": split, "offset": offset, "limit": limit, "task": task}
         path = f"/v1/envs/{quote(self.id, safe='')}/tasks?{urlencode(query)}"
-        return await self._operator.client.get(path, TaskPage)
+        return await self._seats.call("GET", path, None, TaskPage)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
         """Begin an episode; see `EnvSession.reset`."""
-        beginning = Beginning(seed=None if seed is None else int(seed), options=options or {})
+        self._beginning = Beginning(seed=None if seed is None else int(seed), options=options or {})
+        self._played = []
         if self._unsure:
             await self.close()
-        if self.name:
-            reset = Reset(
+        reply: Reply | None = None
+        if self.name and self._seat is not None:
+            again = Reset(
                 session=self.name,
                 seq=self._seq,
-                seed=beginning.seed,
-                options=beginning.options,
+                seed=self._beginning.seed,
+                options=self._beginning.options,
                 instance=self._instance,
             )
-            with contextlib.suppress(SessionGone):  # then a new session plays the episode
-                return _reset_result(await self._perform(reset))
-        self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
-        self._operator = self._choose(self.name)
-        self._operator.client.traffic.sessions_opened += 1
-        try:
-            reply = await self._perform(Create(env=self.id, session=self.name, reset=beginning))
-        except RemoteError:
-            self._unsure = True
-            raise
-        if isinstance(reply, ResetReply):
-            self._instance = reply.instance
+            with contextlib.suppress(SessionGone, ServerLost):  # a new session plays the episode
+                reply = await self._perform(again)
+        if reply is None:
+            reply = await self._create()
+        self._begun = _essence(reply)
         return _reset_result(reply)
+
+    async def _create(self) -> Reply:
+        """Make a session that begins the episode, on a server that takes it."""
+        for moves in range(MAX_MOVES):
+            if self._seat is not None:
+                self._seat.leave(self)
+            self._seat = await self._seats.seat(self)
+            self.name, self._seq, self._instance = secrets.token_hex(12), 0, ""
+            self._traffic.sessions_opened += 1
+            create = Create(env=self.id, session=self.name, reset=self._beginning)
+            try:
+                reply = await self._perform(create)
+            except ServerLost:
+                if moves == MAX_MOVES - 1:
+                    raise
+            except RemoteError:
+                self._unsure = True
+                raise
+            else:
+                if isinstance(reply, ResetReply):
+                    self._instance = reply.instance
+                return reply
+        raise AssertionError("unreachable")
 
     async def step(self, action: str | Message) -> Stepped:
         """Play an action; see `EnvSession.step`.
@@ -251,11 +262,14 @@ class RemoteSession:
             )
         if not self.name:
             raise EpisodeEnded(f"{self.id}: no episode has begun; call reset() first")
-        self._operator.client.traffic.steps += 1
-        step = Step(session=self.name, seq=self._seq, action=action, instance=self._instance)
-        reply = await self._perform(step)
-        if not isinstance(reply, StepReply):
-            raise protocol_error(f"expected the reply to a step, got {reply!r:.120}")
+        self._traffic.steps += 1
+        try:
+            reply = await self._step(action)
+        except LudusError as error:
+            if used_seq(error):
+                self._played.append(_Played(action, code_of(error)))
+            raise
+        self._played.append(_Played(action, _essence(reply)))
         info = reply.info
         if reply.verdict is not None:
             info["verdict"] = reply.verdict
@@ -266,16 +280,99 @@ class RemoteSession:
         the session when its lease ends.
         """
         name, self.name, self._unsure = self.name, "", False
-        if not name:
+        if not name or self._seat is None:
             return
+        self._seat.leave(self)
         try:
-            await self._operator.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
+            await self._seat.perform(Delete(session=name), timeout_s=CLOSE_TIMEOUT_S)
         except RemoteError as error:
             logger.info("session %s is left to its lease: %s", name, error)
 
+    @property
+    def _traffic(self) -> Traffic:
+        assert self._seat is not None
+        return self._seat.client.traffic
+
+    async def _step(self, action: str | Message) -> StepReply:
+        """Play an action, on another server where that of the session is lost."""
+        for _ in range(MAX_MOVES):
+            step = Step(session=self.name, seq=self._seq, action=action, instance=self._instance)
+            assert self._seat is not None
+            try:
+                reply = await self._perform(step)
+            except ServerLost as error:
+                await self._recover(error)
+            except SessionGone as error:
+                # Gone for a reason of its own, unless it is another run of the server that says so.
+                if self._seat.instance == self._instance:
+                    raise
+                await self._recover(error)
+            else:
+                if not isinstance(reply, StepReply):
+                    raise protocol_error(f"expected the reply to a step, got {reply!r:.120}")
+                return reply
+        self.name = ""
+        raise SessionGone(f"{self.id}: {MAX_MOVES} servers were lost under this session")
+
+    async def _recover(self, cause: RemoteError) -> None:
+        """Get the session back after its server was lost.
+
+        Raises:
+            SessionGone: the episode cannot be played again, or was answered otherwise.
+        """
+        gone = SessionGone(f"{self.id}: {cause}; the episode is lost")
+        card = await self.describe()
+        if not card.deterministic:
+            assert self._seat is not None
+            if isinstance(cause, ServerLost) and await self._seat.returns(PATIENCE_S):
+                return
+            self.name = ""
+            raise gone from cause
+        for _ in range(MAX_MOVES):
+            try:
+                await self._replay()
+            except ServerLost:
+                continue
+            except LudusError as error:
+                await self.close()
+                raise SessionGone(f"{gone}: {error}") from cause
+            self._traffic.replays += 1
+            return
+        self.name = ""
+        raise gone from cause
+
+    async def _replay(self) -> None:
+        """Play the episode so far again, in a new session.
+
+        Raises:
+            CheckFailed: an answer differs from that of before.
+        """
+        self._check(_essence(await self._create()), self._begun, "reset")
+        for number, played in enumerate(self._played, 1):
+            step = Step(
+                session=self.name, seq=self._seq, action=played.action, instance=self._instance
+            )
+            try:
+                answer = _essence(await self._perform(step))
+            except LudusError as error:
+                if not used_seq(error):
+                    raise
+                answer = code_of(error)
+            self._check(answer, played.answer, f"step {number}")
+
+    def _check(self, answer: object, before: object, what: str) -> None:
+        if answer != before:
+            raise CheckFailed(
+                f"{what}, played again, was answered otherwise, though the environment says that "
+                "it is deterministic"
+            )
+
     async def _perform(self, play: Play) -> Reply:
+        assert self._seat is not None
         try:
-            reply = await self._operator.perform(play)
+            reply = await self._seat.perform(play)
+        except ServerLost:  # nothing of the session is left to be unsure about
+            raise
         except LudusError as error:
             if isinstance(error, SessionGone):
                 self.name = ""
@@ -348,6 +445,17 @@ def card_of(env_id: str, env_list: EnvList) -> EnvCard:
     if env_id not in cards:
         raise UnknownEnv.near(env_id, cards, hint="served there")
     return cards[env_id]
+
+
+def _essence(reply: Reply) -> object:
+    """Return what of a reply is the same each time, in an environment that is deterministic."""
+    if isinstance(reply, ResetReply):
+        return reply.observation, reply.briefing, reply.task
+    if isinstance(reply, StepReply):
+        observation = reply.observation
+        kept = observation if isinstance(observation, str) else tuple(observation)
+        return kept, reply.reward, reply.terminated, reply.truncated
+    return None
 
 
 def _reset_result(reply: Reply) -> tuple[Observation, Info]:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from ludus.errors import ConfigError, LudusError
 from ludus.rewards import Sample
-from ludus.rewards.serving.client import RemoteGroupVerifier, RemoteVerifier, send_scores
-from ludus.rewards.serving.reward_wire import Score, VerifierCard, VerifierList
+from ludus.rewards.serving.client import RemoteGroupVerifier, RemoteVerifier, answers_of, batch_of
+from ludus.rewards.serving.reward_wire import Score, ScoreBatchReply, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
-from ludus.wire.address import choose
-from ludus.wire.carrier import Carrier, ClientStream
-from ludus.wire.client import AsyncTransport, Client, RetryPolicy, Traffic, run_blocking
+from ludus.wire.client import AsyncTransport, Body, Client, RetryPolicy, Traffic, Way, run_blocking
 from ludus.wire.codec import Format
+from ludus.wire.replicas import BlockingReplicas, Replicas, SessionSeats
+from ludus.wire.roster import Roster
 from ludus.wire.sync_transport import SyncTransport
+from ludus.wire.tls import client_context
 
 from ..gym import GymEnv
-from .client import BlockingSession, OneByOne, RemoteSession, card_of, send_batch
-from .env_wire import EnvCard, EnvList, Operation, Reply
+from .client import EPISODES, BlockingSession, RemoteSession, card_of
+from .env_wire import EnvCard, EnvList
+
+T = TypeVar("T")
+UNIX = "unix:"
 
 
 class RemoteServer:
@@ -33,28 +36,30 @@ class RemoteServer:
     """
 
     def __init__(
-        self, urls: list[str], *, token: Secret, policy: RetryPolicy, format: Format, stream: bool
+        self,
+        roster: Roster,
+        *,
+        token: Secret,
+        policy: RetryPolicy,
+        format: Format,
+        stream: bool,
+        way: Way,
     ) -> None:
-        self.urls = urls
         self.traffic = Traffic()
         """Counts the requests and sessions of all connections."""
-        self._async_transport = AsyncTransport()
-        self._sync_transport = SyncTransport()
         build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
-        self.async_clients = [build(url, self._async_transport) for url in urls]
-        self._sync_clients = [build(url, self._sync_transport) for url in urls]
-        self._streams = [
-            ClientStream(client, self._async_transport) if stream else None
-            for client in self.async_clients
-        ]
-        pairs = list(zip(self.async_clients, self._streams, strict=True))
-        self._operators: list[Carrier[Operation, Reply]] = [
-            Carrier(*pair, Reply, send_batch) for pair in pairs
-        ]
-        self._scorers: list[Carrier[Score, Verdict]] = [
-            Carrier(*pair, Verdict, send_scores) for pair in pairs
-        ]
+        self._sync_transport = SyncTransport(way=way)
+        transport, looks = AsyncTransport(way=way), AsyncTransport(way=way)
+        self.replicas = Replicas(
+            roster, lambda url: build(url, transport), transport, looks, stream=stream
+        )
+        self._blocking = BlockingReplicas(roster, lambda url: build(url, self._sync_transport))
         self._cards: EnvList | None = None
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses of the servers, as far as is known."""
+        return self.replicas.roster.urls
 
     def envs(self) -> list[EnvCard]:
         """Return the cards of the environments that the server offers; asked once and kept."""
@@ -63,7 +68,7 @@ class RemoteServer:
     def env_list(self) -> EnvList:
         """Return what the server says of its environments; asked once and kept."""
         if self._cards is None:
-            self._cards = run_blocking(self._sync_clients[0].get("/v1/envs", EnvList))
+            self._cards = self._ask("GET", "/v1/envs", None, EnvList)
         return self._cards
 
     def make(self, env_id: str) -> GymEnv:
@@ -73,33 +78,30 @@ class RemoteServer:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
         card = card_of(env_id, self.env_list())
-        session = BlockingSession(
-            env_id, lambda key: OneByOne(self._sync_clients[choose(self.urls, key)]), card=card
-        )
+        session = BlockingSession(env_id, SessionSeats(self._blocking, EPISODES), card=card)
         return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
 
     def make_async(self, env_id: str) -> RemoteSession:
         """Return an environment with `async` reset, step and close. Nothing is sent before the
         first reset, and operations that are begun together share one request.
         """
-        return RemoteSession(env_id, lambda key: self._operators[choose(self.urls, key)])
+        return RemoteSession(env_id, SessionSeats(self.replicas, EPISODES))
 
     def verifiers(self) -> list[VerifierCard]:
         """Return the cards of the verifiers that the server offers."""
-        verifier_list = run_blocking(self._sync_clients[0].get("/v1/verifiers", VerifierList))
-        return verifier_list.verifiers
+        return self._ask("GET", "/v1/verifiers", None, VerifierList).verifiers
 
     def verifier(self, name: str) -> RemoteVerifier:
         """Return a verifier on the server, used as `await verifier.score(sample)`; sends nothing
         yet.
         """
-        return RemoteVerifier(name, self._scorers)
+        return RemoteVerifier(name, self.replicas)
 
     def group_verifier(self, name: str) -> RemoteGroupVerifier:
         """Return a verifier that compares the answers of a group: `await
         verifier.score_group(samples)`.
         """
-        return RemoteGroupVerifier(name, self._scorers)
+        return RemoteGroupVerifier(name, self.replicas)
 
     def score(self, verifier: str, sample: Sample) -> Verdict:
         """Score an answer; blocks.
@@ -109,8 +111,7 @@ class RemoteServer:
             RemoteError: the server could not be reached.
         """
         self.traffic.operations += 1
-        body = {"verifier": verifier, "sample": sample}
-        return run_blocking(self._sync_clients[0].post("/v1/score", body, Verdict))
+        return self._ask("POST", "/v1/score", {"verifier": verifier, "sample": sample}, Verdict)
 
     def score_batch(self, verifier: str, samples: Sequence[Sample]) -> list[Verdict]:
         """Score many answers in a single request; blocks.
@@ -120,8 +121,12 @@ class RemoteServer:
         """
         scores = [Score(verifier=verifier, sample=sample) for sample in samples]
         self.traffic.operations += len(scores)
-        answers = run_blocking(send_scores(self._sync_clients[0], scores))
-        return [_verdict(answer) for answer in answers]
+        body = batch_of(scores)
+        reply = self._ask("POST", "/v1/score_batch", body, ScoreBatchReply)
+        return [_verdict(answer) for answer in answers_of(reply, scores)]
+
+    def _ask(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
+        return run_blocking(self._blocking.call(method, path, body, as_type))
 
     def close(self) -> None:
         """Close the blocking connections; `aclose` closes the async connections too."""
@@ -130,12 +135,7 @@ class RemoteServer:
     async def aclose(self) -> None:
         """Close all connections; call this on the event loop that used the client."""
         self.close()
-        await asyncio.gather(*(carrier.close() for carrier in self._operators))
-        await asyncio.gather(*(carrier.close() for carrier in self._scorers))
-        for stream in self._streams:
-            if stream is not None:
-                await stream.close()
-        await self._async_transport.close()
+        await self.replicas.close()
 
     def __enter__(self) -> Self:
         return self
@@ -164,12 +164,16 @@ def connect(
     attempt_timeout_s: float = 40.0,
     format: str = "msgpack",
     stream: bool = True,
+    authority: str = "",
+    certificate: str = "",
 ) -> RemoteServer:
     """Connect to `ludus serve`.
 
     Args:
-        url: `http://host:port`, or several addresses separated by commas: each session lives on one
-            of the servers.
+        url: `http://host:port`, several addresses separated by commas, a name that resolves to
+            several servers (`dns+http://host:port`), or a file with an address a line
+            (`file:/path`); see `Roster`. Each session lives on one of the servers. A server with a
+            Unix socket is `unix:/path`.
         token: the server's bearer token, in clear or as `env:NAME`; the default is the environment
             variable LUDUS_TOKEN.
         timeout_s: the limit in seconds for one call with all its retries. It should exceed the
@@ -179,20 +183,28 @@ def connect(
         format: `msgpack` or `json`.
         stream: whether async operations go over one long-lived connection to each server. Where the
             server or a proxy does not support streams, plain HTTP is used without a warning.
+        authority: a PEM file with the authorities to trust, instead of the system's.
+        certificate: a PEM file with a certificate and key to show to the server.
 
     Raises:
-        ConfigError: an address is missing or repeated, or the format is unknown.
+        ConfigError: an address is missing, malformed or repeated, a name does not resolve, a file
+            cannot be read, or the format is unknown.
     """
-    urls = [part.strip().rstrip("/") for part in url.split(",") if part.strip()]
-    if not urls or len(set(urls)) != len(urls):
-        raise ConfigError(f"connect() takes one or more different addresses, got {url!r}")
     if format not in ("json", "msgpack"):
         raise ConfigError(f"format is 'json' or 'msgpack', got {format!r}")
     given_token = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
+    is_socket = url.startswith(UNIX)
+    roster = Roster("http://localhost" if is_socket else url)
+    way = Way(
+        tls=client_context(authority, certificate),
+        server_name=roster.server_name if url.startswith("dns+https://") else "",
+        socket=url.removeprefix(UNIX) if is_socket else "",
+    )
     return RemoteServer(
-        urls,
+        roster,
         token=Secret.of(given_token),
         policy=RetryPolicy(timeout_s=timeout_s, attempt_timeout_s=attempt_timeout_s),
         format=Format.JSON if format == "json" else Format.MSGPACK,
         stream=stream,
+        way=way,
     )

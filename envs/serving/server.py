@@ -13,7 +13,8 @@ import msgspec
 from ludus.errors import LudusError, UnknownEnv
 from ludus.isolation.group import WorkerLimits
 from ludus.wire.address import refuse_repeated
-from ludus.wire.faults import Fault, fault_of, status_of
+from ludus.wire.faults import Fault, Refused, fault_of, status_of
+from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
 from ludus.wire.strict import read_item
@@ -157,6 +158,15 @@ class EnvService:
             await self._sessions.stop(STOP_TIMEOUT_S)
         await asyncio.gather(*(home.stop() for home in self._homes))
 
+    def drain(self) -> None:
+        """Begin no episode from now on; those that have begun go on."""
+        if self._sessions is not None:  # the start may have failed
+            self._sessions.draining = True
+
+    def held(self) -> int:
+        """Return the number of open sessions."""
+        return len(self._sessions) if self._sessions is not None else 0
+
     def load(self) -> Load:
         """Report the load. The service is not ready for more sessions once every session or place
         of the queue is taken, or while an environment has no worker process.
@@ -174,7 +184,8 @@ class EnvService:
 
     async def envs(self, path: Path, query: Nothing) -> EnvList:
         """Answer `GET /v1/envs` with the cards of all environments."""
-        cards = [env.card for env in self.served if env.card is not None]
+        may = asked_by.get().may
+        cards = [env.card for env in self.served if env.card and may(f"env:{env.id}")]
         return EnvList(instance=self._instance, envs=cards)
 
     async def tasks(self, path: Path, query: TaskQuery) -> TaskPage:
@@ -186,12 +197,13 @@ class EnvService:
         home = self.sessions.homes.get(path["id"])
         if home is None:
             raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
+        asked_by.get().require(f"env:{path['id']}")
         return await home.page(query)
 
     async def perform(self, path: Path, operation: Operation) -> Outcome:
         """Carry out an operation that came on a route rather than in a batch."""
         # Shielded: the work goes on if the connection is cut, and the client joins it again.
-        return await asyncio.shield(self.sessions.begin(operation))
+        return self._outcome(await asyncio.shield(self.sessions.begin(operation)))
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """Answer `POST /v1/step_batch`: begin all operations and wait for some."""
@@ -206,7 +218,25 @@ class EnvService:
         ]
         if running:
             await wait_for_some(running, body.hold_s)
-        return SentReply(items=[_item(started_item) for started_item in started_items])
+        return SentReply(items=[self._item(started_item) for started_item in started_items])
+
+    def _outcome(self, outcome: Outcome) -> Outcome:
+        """Return what a client is told: a session that ends with the server is not gone for a
+        reason of its own, and may be played again elsewhere.
+        """
+        if self.sessions.stopped and isinstance(outcome, Fault) and outcome.code == "session_gone":
+            return fault_of(Refused("the server stopped while it ran", "stopping"))
+        return outcome
+
+    def _item(self, started_item: asyncio.Future[Outcome] | Fault) -> SentItem:
+        if isinstance(started_item, Fault):
+            return SentItem(status=status_of(started_item), error=started_item)
+        if not started_item.done():
+            return SentItem(status=PENDING)
+        outcome = self._outcome(started_item.result())
+        if isinstance(outcome, Fault):
+            return SentItem(status=status_of(outcome), error=outcome)
+        return SentItem(status=200, reply=outcome)
 
     def _count(self, env_id: str) -> float:
         return float(self.sessions.counts[env_id])
@@ -223,14 +253,3 @@ async def wait_for_some(running: Sequence[asyncio.Future[Any]], hold_s: float) -
     deadline = min(started + hold_s, time.monotonic() + MAX_LINGER_S)
     while finished and pending and time.monotonic() < deadline:
         finished, pending = await asyncio.wait(pending, timeout=LINGER_S)
-
-
-def _item(started_item: asyncio.Future[Outcome] | Fault) -> SentItem:
-    if isinstance(started_item, Fault):
-        return SentItem(status=status_of(started_item), error=started_item)
-    if not started_item.done():
-        return SentItem(status=PENDING)
-    outcome = started_item.result()
-    if isinstance(outcome, Fault):
-        return SentItem(status=status_of(outcome), error=outcome)
-    return SentItem(status=200, reply=outcome)

@@ -19,6 +19,7 @@ from ludus.errors import SessionGone, UnknownEnv
 from ludus.wire.admission import Admission
 from ludus.wire.codec import asked_format
 from ludus.wire.faults import Fault, QueueFull, Refused
+from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
 
@@ -129,6 +130,10 @@ class Sessions:
         self.limits = limits
         self.admission = Admission(limits.max_queue, per_key=limits.max_queue_per_env)
         self.counts: Counter[str] = Counter()
+        self.draining = False
+        """Whether no episode begins any more."""
+        self.stopped = False
+        """Whether the server has ended the sessions that were left."""
         self._context = context
         self._metrics = context.metrics
         # Looking a counter up by its labels costs more than counting.
@@ -153,6 +158,7 @@ class Sessions:
 
     async def stop(self, timeout_s: float) -> None:
         """Release every session, waiting at most `timeout_s` for the environments to close."""
+        self.stopped = True
         for session in self._table.all():
             self._release(session, EndedSession.RELEASED)
         await self._table.stop(timeout_s)
@@ -168,6 +174,8 @@ class Sessions:
             case Create():
                 session = self._table.find(operation.session)
                 if session is None:
+                    self._refuse_draining()
+                    asked_by.get().require(f"env:{operation.env}")
                     if operation.env not in self.homes:
                         raise UnknownEnv.near(operation.env, self.homes, hint="served here")
                     self._table.check_new(operation.session)
@@ -189,6 +197,14 @@ class Sessions:
                 return self._play(session, operation, 0)
             case Reset() | Step():
                 session = self._find(operation.session, operation.instance)
+                if (
+                    self.draining
+                    and isinstance(operation, Reset)
+                    and session.plays.kept(operation, operation.seq) is None
+                ):
+                    # Its episode is over, and the next has to begin elsewhere.
+                    self._release(session, EndedSession.RELEASED)
+                    self._refuse_draining()
                 return self._play(session, operation, operation.seq)
             case Delete():
                 name = operation.session
@@ -203,6 +219,10 @@ class Sessions:
                 future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
                 future.set_result(outcome)
                 return future
+
+    def _refuse_draining(self) -> None:
+        if self.draining:
+            raise Refused("the server is draining: it begins no episode any more", "stopping")
 
     def _find(self, name: str, instance: str) -> HostedSession:
         """Return an open session.
@@ -236,7 +256,7 @@ class Sessions:
             self._metrics.replays.labels(env).inc()
             return stored_reply
         try:
-            self.admission.enter(env)
+            principal = self.admission.enter(env)
         except QueueFull:
             self._metrics.refused.labels("envs").inc()
             # The refused create has left no session behind, and may be sent again.
@@ -248,20 +268,21 @@ class Sessions:
         place = session.place or session.take_seat()
         future = place.play(play, seq, self._context.instance, asked_format.get())
         session.plays.begun(play, seq, future)
-        future.add_done_callback(partial(self._on_ended, session, operation, started))
+        future.add_done_callback(partial(self._on_ended, session, operation, principal, started))
         return future
 
     def _on_ended(
         self,
         session: HostedSession,
         operation: str,
+        principal: Principal,
         started: float,
         future: asyncio.Future[Outcome],
     ) -> None:
         took_s = time.perf_counter() - started
         env = session.served.id
         session.rest()
-        self.admission.leave(env, took_s)
+        self.admission.leave(env, took_s, principal)
         if future.cancelled():
             return
         outcome = future.result()

@@ -2,33 +2,78 @@
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 from collections.abc import Sequence
 
 from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
-from ludus.wire.carrier import Carrier
+from ludus.wire.carrier import OperationKind
 from ludus.wire.client import Client, protocol_error
 from ludus.wire.faults import error_of
+from ludus.wire.replicas import Replicas
 
 from ..protocol import Sample
-from .reward_wire import Score, ScoreBatchReply, ScoreGroupBody, ScoreGroupReply, ScoreItem
+from .reward_wire import (
+    Score,
+    ScoreBatchReply,
+    ScoreGroupBody,
+    ScoreGroupReply,
+    ScoreItem,
+    VerifierList,
+)
+
+
+async def send_one(client: Client, score: Score, timeout_s: float) -> Verdict:
+    """Send a sample once by itself, and return the verdict."""
+    body = {"verifier": score.verifier, "sample": score.sample}
+    return await client.attempt(client.build("POST", "/v1/score", body), Verdict, timeout_s)
+
+
+async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict | LudusError]:
+    """Send samples in a single plain HTTP request, once; return a verdict or an error for each
+    sample, in order.
+    """
+    reply = await client.once("POST", "/v1/score_batch", batch_of(scores), ScoreBatchReply)
+    return answers_of(reply, scores)
+
+
+def batch_of(scores: Sequence[Score]) -> dict[str, object]:
+    """Build the body of `/v1/score_batch`."""
+    return {"items": [{"verifier": one.verifier, "sample": one.sample} for one in scores]}
+
+
+def answers_of(reply: ScoreBatchReply, scores: Sequence[Score]) -> list[Verdict | LudusError]:
+    """Return the answer to each of the scores that were asked in a batch.
+
+    Raises:
+        ServerFault: there are fewer answers, or more.
+    """
+    if len(reply.items) != len(scores):
+        raise protocol_error(f"a server answered {len(reply.items)} of {len(scores)} samples")
+    return [_answer(item) for item in reply.items]
+
+
+SCORES: OperationKind[Score, Verdict] = OperationKind(Verdict, send_scores, send_one)
+"""Samples and verdicts, as they travel."""
 
 
 class RemoteVerifier:
-    """Scores on a server; concurrent calls travel together.
+    """Scores on servers; concurrent calls travel together, each to the least loaded server.
 
-    What keeps the server from answering becomes an `unavailable` verdict. Only what no retry and no
-    other sample can help raises: a wrong token, an unknown verifier.
+    What keeps every server from answering becomes an `unavailable` verdict. Only what no retry and
+    no other sample can help raises: a wrong token, an unknown verifier. A verifier that is cheap to
+    repeat is asked a second time where the first server is late.
 
     Args:
-        name: the verifier's name on the server.
-        carriers: connections to the servers that offer it, which take turns.
+        name: the verifier's name on the servers.
+        replicas: the servers that offer it.
     """
 
-    def __init__(self, name: str, carriers: Sequence[Carrier[Score, Verdict]]) -> None:
+    def __init__(self, name: str, replicas: Replicas) -> None:
         self.name = name
-        self._turns = itertools.cycle(carriers)
+        self._replicas = replicas
+        self._card: asyncio.Task[bool] | None = None
+        """Asks whether a second call is harmless; needed only where there are several servers."""
 
     async def score(self, sample: Sample, /) -> Verdict:
         """Judge `sample`.
@@ -37,10 +82,25 @@ class RemoteVerifier:
             UnknownVerifier: not served; the message names the near miss.
             Unauthorized: the token is missing or wrong.
         """
+        score = Score(verifier=self.name, sample=sample)
         try:
-            return await next(self._turns).perform(Score(verifier=self.name, sample=sample))
+            return await self._replicas.perform(SCORES, score, hedged=self._is_hedged())
         except RemoteError as error:
             return verdict_of(error)
+
+    def _is_hedged(self) -> bool:
+        if self._replicas.sole:
+            return False
+        if self._card is None:
+            self._card = asyncio.create_task(self._is_cheap_to_repeat())
+        return self._card.done() and not self._card.cancelled() and self._card.result()
+
+    async def _is_cheap_to_repeat(self) -> bool:
+        try:
+            verifiers = await self._replicas.call("GET", "/v1/verifiers", None, VerifierList)
+        except RemoteError:
+            return False
+        return any(one.name == self.name and one.cheap_to_repeat for one in verifiers.verifiers)
 
 
 class RemoteGroupVerifier(RemoteVerifier):
@@ -50,25 +110,12 @@ class RemoteGroupVerifier(RemoteVerifier):
         """Score all `samples` of a task together; the result has a verdict for each sample, in
         order.
         """
-        client = next(self._turns).client
-        client.traffic.operations += len(samples)
         body = ScoreGroupBody(verifier=self.name, samples=list(samples))
         try:
-            reply = await client.post("/v1/score_group", body, ScoreGroupReply)
+            reply = await self._replicas.call("POST", "/v1/score_group", body, ScoreGroupReply)
         except RemoteError as error:
             return [verdict_of(error)] * len(samples)
         return reply.verdicts
-
-
-async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict | LudusError]:
-    """Send samples in a single plain HTTP request; return a verdict or an error for each sample, in
-    order.
-    """
-    items = [{"verifier": score.verifier, "sample": score.sample} for score in scores]
-    reply = await client.post("/v1/score_batch", {"items": items}, ScoreBatchReply)
-    if len(reply.items) != len(items):
-        raise protocol_error(f"{client.url} answered {len(reply.items)} of {len(items)} samples")
-    return [_answer(item) for item in reply.items]
 
 
 def verdict_of(error: RemoteError) -> Verdict:

@@ -82,6 +82,10 @@ class VerifierCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     description: str
     group: bool
     """Whether the verifier takes `/v1/score_group`."""
+    cheap_to_repeat: bool = False
+    """Whether scoring a sample twice costs little and gives the same verdict, so that a client may
+    ask a second server where the first is late.
+    """
     card: dict[str, Any] = {}
     """For a learned verifier: its weights by digest, its preprocessing, device and batches."""
     judges: list[KnownJudge] = []

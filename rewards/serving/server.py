@@ -18,7 +18,8 @@ from ludus.thoughts import AUTO, marks_of
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
-from ludus.wire.faults import QueueFull, fault_of, status_of
+from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
+from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
@@ -123,7 +124,7 @@ class ServedVerifier:
     def _leave(self, verdicts: Sequence[Verdict], number: int, started: float) -> None:
         took_s = time.perf_counter() - started
         for _ in range(number):
-            self._admission.leave(self.name, took_s)
+            self._admission.leave(self.name, took_s, asked_by.get())
         if verdicts:
             self._seconds.observe(took_s)
         for verdict in verdicts:
@@ -175,6 +176,7 @@ class ScoreService:
         self._workers = workers or WorkerLimits()
         self._scorers: dict[str, ServedVerifier] = {}
         self._instance = ""
+        self._draining = False
 
     def routes(self) -> list[Route]:
         """Return the routes, which `docs/http.md` documents."""
@@ -251,6 +253,14 @@ class ScoreService:
         """Close the verifiers, and end their processes."""
         await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
 
+    def drain(self) -> None:
+        """Score nothing new from now on."""
+        self._draining = True
+
+    def held(self) -> int:
+        """Return 0: what is being scored is an operation in flight."""
+        return 0
+
     def load(self) -> Load:
         """Return the load; a full queue or a verifier without a process is a problem."""
         admission = self._admission
@@ -265,7 +275,8 @@ class ScoreService:
     async def verifiers(self, path: Path, query: Nothing) -> VerifierList:
         """Answer `GET /v1/verifiers` with the cards of all verifiers."""
         cards: list[VerifierCard] = []
-        for scorer in self._scorers.values():
+        may = asked_by.get().may
+        for scorer in [one for one in self._scorers.values() if may(f"score:{one.name}")]:
             about = scorer.host.about
             cards.append(
                 VerifierCard(
@@ -274,6 +285,7 @@ class ScoreService:
                     group=about.group,
                     card=about.card,
                     judges=about.judges,
+                    cheap_to_repeat=about.cheap_to_repeat,
                 )
             )
         return VerifierList(instance=self._instance, verifiers=cards)
@@ -320,11 +332,14 @@ class ScoreService:
         return _waited(verdict)
 
     def _scorer(self, name: str) -> ServedVerifier:
+        if self._draining:
+            raise Refused("the server is draining: it scores nothing new", "stopping")
         if name not in self._scorers:
             hint = (
                 "served here; options are set where it is served" if "?" in name else "served here"
             )
             raise UnknownVerifier.near(name, self._scorers, hint=hint)
+        asked_by.get().require(f"score:{name}")
         return self._scorers[name]
 
 

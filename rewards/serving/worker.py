@@ -23,6 +23,7 @@ from ..protocol import (
     GroupVerifier,
     Sample,
     Verifier,
+    cheap_to_repeat,
     failed,
     is_async_verifier,
     is_bug,
@@ -49,6 +50,8 @@ class About(msgspec.Struct, frozen=True):
     """Weights, preprocessing and device of the verifier."""
     judges: list[KnownJudge] = []
     """The language models that the verifier asks, with their measured errors."""
+    cheap_to_repeat: bool = False
+    """Whether scoring a sample twice costs little and gives the same verdict."""
 
 
 def about_verifier(verifier: Verifier) -> About:
@@ -60,6 +63,7 @@ def about_verifier(verifier: Verifier) -> About:
         memory_bytes=int(getattr(verifier, "memory_bytes", 0)),
         card=getattr(verifier, "card", dict[str, Any])(),
         judges=judges_of(verifier),
+        cheap_to_repeat=cheap_to_repeat(verifier),
     )
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import ludus
 from ludus.envs import TextEnv
-from ludus.envs.serving.client import OneByOne, RemoteSession
+from ludus.envs.serving.client import EPISODES, RemoteSession
 from ludus.envs.serving.connect import RemoteServer
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
@@ -44,8 +44,8 @@ from ludus.messages import ImagePart, Message, Role, TextPart
 from ludus.rewards.exact import exact
 from ludus.rewards.serving.server import ScoreService
 from ludus.verdict import Verdict
-from ludus.wire.address import choose
 from ludus.wire.chaos import Chaos
+from ludus.wire.replicas import BlockingReplicas, SessionSeats
 from ludus.wire.server import HttpServer
 
 ENV = "test/ledger-v0"
@@ -145,8 +145,8 @@ def style(request: pytest.FixtureRequest) -> str:
 
 def session_of(server: RemoteServer, style: str) -> RemoteSession:
     if style == "one by one":
-        clients = server.async_clients
-        return RemoteSession(ENV, lambda key: OneByOne(clients[choose(server.urls, key)]))
+        group = BlockingReplicas(server.replicas.roster, server.replicas.build)
+        return RemoteSession(ENV, SessionSeats(group, EPISODES))
     return server.make_async(ENV)
 
 
@@ -307,7 +307,7 @@ async def test_errors_come_back_as_the_types_a_local_environment_raises(style: s
         await session.reset(seed=0)
         with pytest.raises(InvalidAction):
             await session.step(3)  # type: ignore[arg-type]
-        unknown = RemoteSession("test/leger-v0", session._choose)
+        unknown = RemoteSession("test/leger-v0", session._seats)
         with pytest.raises(UnknownEnv, match="did you mean 'test/ledger-v0'"):
             await unknown.reset(seed=0)
         await session.close()
@@ -453,33 +453,37 @@ class Process:
             return await self.process.wait()
 
 
-async def test_a_server_killed_in_the_middle_of_episodes_gives_session_gone_then_works_again(
-    tmp_path: Path,
+@pytest.mark.parametrize("env", ["ludus/arithmetic-v0", "ludus/coding-tools-v0"])
+async def test_a_restarted_server_costs_only_the_episodes_that_cannot_be_played_again(
+    env: str,
 ) -> None:
-    served = Process("ludus/arithmetic-v0", "exact")
+    served = Process(env, "exact")
     url = await served.start("--port", "0")
-    port = url.rpartition(":")[2]
     try:
         async with connected(url, timeout_s=60) as client:
-            sessions = [client.make_async("ludus/arithmetic-v0") for _ in range(8)]
+            sessions = [client.make_async(env) for _ in range(8)]
             await asyncio.gather(*(s.reset(seed=i) for i, s in enumerate(sessions)))
             await served.end(signal.SIGKILL)
             steps = [asyncio.create_task(session.step("1")) for session in sessions]
-            await served.start("--port", port)
+            await served.start("--port", url.rpartition(":")[2])
             outcomes = await asyncio.gather(*steps, return_exceptions=True)
-            assert [type(outcome) for outcome in outcomes] == [SessionGone] * 8
-            assert "restarted" in str(outcomes[0])
-            with pytest.raises(EpisodeEnded):
-                await sessions[0].step("1")
+            if env == "ludus/arithmetic-v0":
+                assert [type(outcome) for outcome in outcomes] == [tuple] * 8
+                assert client.traffic.replays == 8
+            else:
+                assert [type(outcome) for outcome in outcomes] == [SessionGone] * 8
+                assert "restarted" in str(outcomes[0])
+                with pytest.raises(EpisodeEnded):
+                    await sessions[0].step("1")
             again = await asyncio.gather(*(s.reset(seed=i) for i, s in enumerate(sessions)))
             assert len(again) == 8
-            assert (await sessions[0].step("no number"))[1:3] == (0.0, True)
+            await asyncio.gather(*(session.close() for session in sessions))
         assert await served.end(signal.SIGTERM) == 0
     finally:
         await served.end(signal.SIGKILL)
 
 
-async def test_workers_share_sessions_and_a_killed_one_comes_back() -> None:
+async def test_workers_share_sessions_and_a_killed_one_costs_no_episode() -> None:
     served = Process("ludus/arithmetic-v0", "exact", "--workers", "2", "--port", "0")
     url = await served.start()
     assert url.count("http://") == 2
@@ -487,14 +491,11 @@ async def test_workers_share_sessions_and_a_killed_one_comes_back() -> None:
         async with connected(url, timeout_s=60) as client:
             sessions = [client.make_async("ludus/arithmetic-v0") for _ in range(16)]
             await asyncio.gather(*(s.reset(seed=i) for i, s in enumerate(sessions)))
-            homes = {choose(client.urls, session.name) for session in sessions}
-            assert homes == {0, 1}
+            assert [len(one.sessions) for one in client.replicas.members] == [8, 8]
             os.kill(await _listener(client.urls[0]), signal.SIGKILL)
-            outcomes = await asyncio.gather(
-                *(session.step("no number") for session in sessions), return_exceptions=True
-            )
-            kinds = {type(outcome) for outcome in outcomes}
-            assert kinds == {SessionGone, tuple}
+            outcomes = await asyncio.gather(*(session.step("no number") for session in sessions))
+            assert [outcome[1:3] for outcome in outcomes] == [(0.0, True)] * 16
+            assert client.traffic.replays == 8
             await asyncio.gather(*(s.reset(seed=i) for i, s in enumerate(sessions)))
         assert await served.end(signal.SIGTERM) == 0
     finally:

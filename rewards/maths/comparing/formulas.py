@@ -38,9 +38,3 @@ def formula(text: str) -> str | None:
     text = _LAST_CHARGE.sub(r"^\1", _MARKUP.sub("", text))
     alone = re.fullmatch(r"[(\[]*[A-Z][)\]]*", text)
     return text if alone is None and _FORMULA.fullmatch(text) else None
-
-
-def same_formula(gold: str, answer: str) -> bool:
-    """Return whether both texts are the same chemical formula."""
-    gold_formula = formula(gold)
-    return gold_formula is not None and gold_formula == formula(answer)

@@ -59,11 +59,6 @@ def is_open(node: Node) -> bool:
     )
 
 
-def needs_evaluation(node: Node) -> bool:
-    """Return whether a gold is a task whose value is wanted."""
-    return (unevaluated(node) and not is_open(node)) or _remainder(node) is not None
-
-
 def worked(node: Node) -> Node:
     """Return `node` with determinants, derivatives and remainders worked out.
 

@@ -171,6 +171,8 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
         candidate = rank.find(body, statements)
         if candidate is None:
             continue
+        if not (candidate.ignored or candidate.void) and statements.retracted(candidate):
+            candidate = replace(candidate, ignored="it is taken back")
         yield number, candidate
         if candidate.ignored:
             # The writer does not claim this value, so it must not be found again by a lower rank.

@@ -188,7 +188,8 @@ DETERMINERS = re.compile(
     r"|desired|true"
     r"|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige|korrekte|el|o"
     r"|il"
-    r"|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後|正确|正確"
+    r"|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後"
+    r"|正确|正確"
     r"|최종|올바른|[#*_>\s])++$",
     re.IGNORECASE,
 )
@@ -226,11 +227,46 @@ ATTRIBUTED = re.compile(
 # `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
 SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it")
 
+_COPULA = (
+    r"(?:(?:(?:is|was|are|were|seem|looks?|appear|turn)(?:s|ed)?(?: out)?|(?:has|have|had|must"
+    r"|will|would|might|may)"
+    r"(?: to)?)(?: to)?(?: be)?\s+|'s\s+)"
+)
+_NOT = (
+    r"(?:(?:(?:is|are|was|were|do(?:es)?|did|has|have|can|could|will|would|should|must)"
+    r"(?:n't| not| never| hardly| no longer)|cannot|can't|won't|(?:seem|look|appear)s? not"
+    r"|never)\s+)"
+)
+_GOOD = (
+    r"(?:right|correct|true|valid|possible|acceptable|accurate|allowed|admissible|permitted"
+    r"|feasible|consistent"
+    r"|enough|work|satisfy|satisfied|fit|hold|match|add up|make sense|agree|be(?=\W*[.,;\n]|\W*$)"
+    r"|it(?=\W*[.,;\n]|\W*$)"
+    r"|what (?:was|we|is|the|I)|(?:the|my|our|an?) (?:(?:final|correct|right|actual|intended"
+    r"|required|valid|real|true) )?"
+    r"(?:answer|solution|result|value|option|choice))\b"
+)
+_BAD = (
+    r"(?:wrong|incorrect|false|impossible|invalid|absurd|inconsistent|inadmissible|excluded"
+    r"|ruled out"
+    r"|eliminated|rejected|unacceptable|mistaken|flawed|nonsens\w+|contradictory|something else"
+    r"|too \w+|off by|(?:only|merely|just) (?:the first|an? (?:first|partial|intermediate|guess))"
+    r"|(?:an? )?(?:\w+ )?(?:contradiction|mistake|error|slip|trap|guess|miscalculation|red herring"
+    r"|overcount|undercount))\b"
+)
+_FAILS = (
+    r"(?:fail(?:s|ed)?|contradict(?:s|ed)|violate[sd]?|(?:over|under|mis|double[- ]?)count(?:s|ed)"
+    r"|miss(?:es|ed)|ignore[sd]|neglect(?:s|ed)|overlook(?:s|ed)|omit(?:s|ted)|forgets|forgot"
+    r"|breaks"
+    r"|leaves out|left out|leads to an? contradiction|count(?:s|ed)\b[^.\n]{0,30}\btwice)\b"
+)
+_ADVERB = r"(?:(?:\w+ly|also|still|just|then|of course|in fact|again)\s+)?"
+REFUTES = rf"(?:{_NOT}(?:\w+\s+){{0,3}}?{_GOOD}|{_COPULA}{_ADVERB}{_BAD}|{_ADVERB}{_FAILS})"
+"""A predicate that says of its subject that it is not the answer."""
 DENIED_BY_VERB = re.compile(
-    r"[\s*$)\]\\]{0,6}(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+(?:not\b|(?:also\s+"
-    r"|clearly\s+)?"
-    r"(?:impossible|wrong|incorrect|excluded|false|ruled out|eliminated|too \w+|a (?:guess|trap)))"
-    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|fails?|does(?:n't| not))\b",
+    r"[\s*$)\]\\]{0,6}(?:(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+not\b"
+    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|does(?:n't| not))\b"
+    rf"|(?:\w+\s+)?{REFUTES})",
     re.IGNORECASE,
 )
 """Words behind a value that deny the value."""
@@ -260,7 +296,8 @@ CHECKING = _words(
     r"|works|fits|holds|sanity|reasonable|makes sense|as (?:before|expected|claimed|required)"
     r"|plug(?:ging)?|substitut\w*|test(?:ing)?|sides?|lhs|rhs|instead|would|if|because|since"
     r"|note that|note|remark|vérifi\w*|probe|(?:über)?prüf\w*|kontroll\w*|comprob\w*|compruebe"
-    r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증|확인|जाँच|सत्याप"
+    r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증"
+    r"|확인|जाँच|सत्याप"
 )
 """Words of a sentence that only comments on an answer, and so never replaces it."""
 VERIFIES = _words(
@@ -268,7 +305,8 @@ VERIFIES = _words(
     r"|sanity)\s+)*(?:(?:re|double[- ]?)?check(?:ing|s)?"
     r"|verif\w+|confirm\w*|test(?:ing)? this|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back"
     r"|note(?: that|:)|remark"
-    r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証|검산|검증)(?!\w*ed\b)"
+    r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証"
+    r"|검산|검증)(?!\w*ed\b)"
 )
 """The start of a sentence that only checks or comments on what was found."""
 STANCES = (
@@ -306,7 +344,8 @@ STANCES = (
         side="before",
         marked=False,
         words=_words(
-            r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically|pretend"
+            r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
+            r"|pretend"
             r"|si|wenn"
             r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt"
             r"|wrong to \w+)"
@@ -342,7 +381,8 @@ STANCES = (
         marked=True,
         words=_words(
             r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
-            r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
+            r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:"
+            r"|\blike"
             r"|of)"
             r"\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
             r"|like)"
@@ -355,6 +395,7 @@ STANCES = (
         marked=True,
         words=_words(
             r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except"
+            r"|(?:(?:do|does|did|must|should|would|could|will|can) ?(?:not|n't)|cannot|never) \w+"
             r"|tempt\w* to (?:say|answer"
             r"|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
         ),
@@ -364,9 +405,7 @@ STANCES = (
         side="behind",
         words=_words(
             rf"{DENIED_BY_VERB.pattern}"
-            r"|[\s*$)\]\\]{0,6}[,;]? (?:but|yet|which) (?:this |that |it )?(?:is false"
-            r"|is wrong|is not"
-            r"|fails|contradicts|violates|is impossible)"
+            rf"|[\s*$)\]\\]{{0,6}}[,;]? (?:but|yet|which) (?:this |that |it )?{REFUTES}"
         ),
     ),
     StancePhrases(
@@ -405,7 +444,8 @@ FILLER = re.compile(
     r"(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
     r"|my"
     r"|our|so|thus|hence|therefore|it|i|we|think|guess|say|is|be|could|can|might|may|would|answer"
-    r"|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或|또는)\b)*",
+    r"|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或"
+    r"|또는)\b)*",
     re.IGNORECASE,
 )
 """Words that give no reason to change an answer.
@@ -413,22 +453,44 @@ FILLER = re.compile(
 Two statements with only such words in between are made in one breath: the second is no correction,
 and both have to be right.
 """
+_CONNECTIVE = (
+    r"\b(?:but|and|so|yet|thus|hence|then|actually|wait|hmm+|however|still|alas|\w+ly)\b,?\s"
+)
+_CLAUSE = rf"(?:(?:^|[.!?;,:(\n—–]\s{{0,3}})(?:{_CONNECTIVE})?|{_CONNECTIVE})"
+_NOUN = (
+    r"(?:answer|value|result|number|count|total|guess|claim|reasoning|argument|calculation"
+    r"|computation)"
+)
+_IT = (
+    r"(?:this|that|it|these|they|both|what I \w+"
+    rf"|(?:the|my|our|this|that)(?! (?:other|naive|next|second)\b) (?:\w+ )?{_NOUN}(?: (?:above"
+    rf"|here))?)(?:\s+|(?='))"
+)
 RETRACTION = re.compile(
-    r"\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
-    r"|I(?:'ve| have)? (?:made an?\b|was wrong|mis\w+|forgot|overlooked|erred|take (?:it"
-    r"|that) back)"
-    r"|but (?:this|that|it) (?:fails|contradicts|violates|does(?:n't| not) (?:work|satisfy"
-    r"|fit|hold))"
-    r"|(?:it|the answer) (?:is|must be) something else"
-    r"|(?:that|this|it|which|answer|result)(?:'s| is| was| must be| seems) (?:wrong|incorrect"
-    r"|not (?:right|correct)|a mistake|an error)|(?:that|this|it) (?:can't|cannot) be right"
+    rf"(?:^[\s$)}}\]\\*,]*which\s|{_CLAUSE}{_IT}){_ADVERB}{REFUTES}"
+    r"|(?:^|[.!?;\n]\s{0,3})(?:(?:an?|what an?) )?(?:contradiction|impossible|wrong|incorrect|nope"
+    r"|absurd)\s*[.!]"
+    r"|\bI(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
+    r"|some) (?:\w+ ){0,2}?(?:mistake|error|slip"
+    r"|typo|blunder|oversight)|was wrong|mis\w+|forgot|overlooked|erred|dropped|omitted|disagree"
+    r"|doubt"
+    r"|double[- ]?counted|overcounted|undercounted|counted \w+ (?:\w+ )?twice|take (?:it"
+    r"|that) back|retract|withdraw"
+    r"|(?:do not|don't) (?:think|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b"
+    r"|\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
     r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
     r"|my)"
     r"|(?:actually|hmm|sorry),? no\b|correction:)"
     r"|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this|it)\b)"
-    r"|j'ai fait une erreur|je me suis trompé|c'est faux|das ist falsch|ich habe mich (?:vertan"
-    r"|geirrt)"
-    r"|me equivoqu|es incorrecto|я ошиб|это неверно|間違え|間違い|실수했|틀렸|算错了|错了|有误",
+    r"|j'ai fait une erreur|je me suis trompé|c'est (?:faux|impossible|une erreur)"
+    r"|das (?:ist|war|stimmt) (?:\w+ )?(?:falsch|nicht|unmöglich|ein (?:fehler|widerspruch))"
+    r"|ich habe mich (?:ver\w+|geirrt)"
+    r"|(?:esto|eso) es (?:imposible|falso|incorrecto|un error)|me equivoqu|es incorrecto"
+    r"|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b|(?:questo"
+    r"|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat"
+    r"|я ошиб|это (?:неверно|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|矛盾"
+    r"|실수|틀렸|모순"
+    r"|算错|错了|有误|不对|不對|矛盾|更正|纠正",
     re.IGNORECASE,
 )
 """Words that take back an earlier statement."""
@@ -476,7 +538,8 @@ REASON = re.compile(
 )
 """Words that start a reason after the answer; these are not part of the answer."""
 JOINER = re.compile(
-    r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または|又は|或者?"
+    r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または"
+    r"|又は|或者?"
     r"|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"
 )
 """The words for "or" and "and" of other languages between two values."""

@@ -44,7 +44,7 @@ DENIAL = re.compile(
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
     r"(?=\b(?:but|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
-    r"|^\s*if\b[^,.;\n]*",
+    r"|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし|만약)[^,.;\n]*",
     re.IGNORECASE,
 )
 """Words that deny the rest of their clause."""

@@ -45,7 +45,9 @@ _ABOUT = re.compile(
 )
 # Words that make a retraction behind them hypothetical: `if I made a mistake`.
 _CONDITIONAL = re.compile(
-    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common)\b[^.]*$", re.IGNORECASE
+    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common|suppose|because|since)\b"
+    r"(?!.*\b(?:so|hence|thus|therefore)\b)",
+    re.IGNORECASE | re.DOTALL,
 )
 # `\boxed{5} or 7`: an alternative right behind a mark.
 _OR = re.compile(
@@ -61,6 +63,7 @@ _OR_BEFORE = re.compile(
 )
 
 
+_IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?\n。]|$")
 
 
@@ -133,6 +136,7 @@ class Statements:
                 announcement.kind is CandidateKind.ANNOUNCED
                 and not announcement.ignored
                 and not _COMMENT.match(announcement.text)
+                and not _IF.match(clause_before(window, announcement.said_from))
                 and announcement.end < full
             )
         ]
@@ -163,7 +167,7 @@ class Statements:
             and not (self.body[last.end :].strip(" $*"))
         ):
             return replace(last, void=CUT_OFF)
-        if self._retracted(last):
+        if self.retracted(last):
             # The value that replaces a retracted statement without a new announcement, or a void
             # statement.
             value = picked(self.body) or stressed(self.body) or last_expression(self.body)
@@ -177,16 +181,19 @@ class Statements:
             return concluded
         return self._check_alternative(last)
 
-    def _retracted(self, last: Candidate) -> bool:
+    def retracted(self, last: Candidate) -> bool:
+        """Return whether words behind a value take the value back."""
         begin = max(last.said_to, len(self.body) - REACH)
         if last.kind is CandidateKind.ANNOUNCED and (ending := _ENDED.search(self.body, begin)):
             begin = ending.start()
-        retractions = list(RETRACTION.finditer(self.body, begin))[-1:]
+        tail = self.body[begin:]
+        retractions = list(RETRACTION.finditer(tail))[-1:]
         if not retractions:
             return False
-        place = retractions[0].start()
-        before = clause_before(self.body, place)
-        return _CONDITIONAL.search(before) is None and UPHELD.search(self.body, place) is None
+        retraction = retractions[0]
+        # A pronoun stands for what was last spoken of, such as a case that was only supposed.
+        before = clause_before(tail, retraction.start()) + retraction[0]
+        return not _CONDITIONAL.search(before) and not UPHELD.search(tail, retraction.start())
 
     def _concluded(self, last: Candidate) -> Candidate | None:
         r"""Return another value that the closing sentence concludes, or None.

@@ -53,14 +53,6 @@ def difference(
     return cleared(plus(first, second, -1), meter, clearing)
 
 
-def proves_equal(left: Node, right: Node) -> bool:
-    """Return whether the normal forms prove `left = right`."""
-    try:
-        return not difference(left, right)
-    except (TooBig, ZeroDivisionError, OverflowError):
-        return False
-
-
 _VECTOR_MARKS = ("vec ", "bold ", "hat ", "overr")
 
 

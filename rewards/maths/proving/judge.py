@@ -176,6 +176,3 @@ def shown(node: Node) -> str:
     """Return a number for a message, shortened to 40 characters."""
     numeral = str(node.value)
     return numeral if len(numeral) <= 40 else numeral[:37] + "..."
-
-
-ZERO = num(0)

@@ -1,9 +1,9 @@
 """`ludus serve`: environments, verifiers and sandboxes over HTTP, by one process or several.
 
 A session lives in one process, so connections must not be spread blindly over the processes, as
-SO_REUSEPORT would do. Each worker has an address, and clients hash a session to one of the
-addresses (decision 0202). A worker that dies is started again on its port; its sessions are gone,
-and clients are told so by a typed error.
+SO_REUSEPORT would do. Each worker has an address, and clients choose one for a session (decision
+0202). A worker that dies is started again on its port; clients play its sessions again elsewhere,
+or are told by a typed error that they are gone.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ from ludus.isolation.group import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
-from ludus.secret import NO_SECRET
+from ludus.secret import NO_SECRET, Secret
 from ludus.thoughts import AUTO
 from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
+from ludus.wire.principals import Principals
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
+from ludus.wire.tls import ServerTls
 
 from .arguments import Token, VerbHelp, parse
 from .loading import imported
@@ -54,8 +56,10 @@ from .signals import listening
 logger = logging.getLogger(__name__)
 READY_TIMEOUT_S = 600.0
 """Seconds that a worker may take at the start until it listens."""
-STOP_TIMEOUT_S = 30.0
-"""Seconds that all workers together have for an orderly end before they are killed."""
+CLOSE_S = 20.0
+"""Seconds that a worker has, after its drain, to close environments and processes before it is
+killed.
+"""
 RESTART_AFTER_S = 0.5
 """Seconds before the first restart of a worker; doubled each time it dies young again."""
 MAX_RESTART_AFTER_S = 30.0
@@ -160,18 +164,24 @@ class ServerWorker:
 
 
 class Workers:
-    """Starts the workers, and starts each again that dies, until told to stop."""
+    """Starts the workers, and starts each again that dies, until told to stop.
+
+    SIGUSR2 replaces the workers one at a time: each drains, and the next follows once it is back.
+    """
 
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         ports = [options.port + i if options.port else 0 for i in range(options.workers)]
         self.workers = [ServerWorker(options, port) for port in ports]
-        self._stopping = False
+        self._signals = 0
+        self._replace = False
 
     def run(self) -> int:
         """Serve until SIGINT or SIGTERM; returns 0."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
+        signal.signal(signal.SIGUSR2, self._replace_all)
+        signal.signal(signal.SIGHUP, self._reload)
         try:
             # All workers are started before the first is waited for, so that they load together.
             for worker in self.workers:
@@ -181,23 +191,51 @@ class Workers:
 
             urls = ",".join(worker.url for worker in self.workers)
             print(ready_line(urls, self.options), flush=True)
-            while not self._stopping:
+            while not self._signals:
                 self._revive()
+                if self._replace:
+                    self._replace = False
+                    self._replace_in_turns()
                 time.sleep(POLL_S)
         finally:
-            alive = [worker.process for worker in self.workers if worker.process is not None]
-            for process in alive:
-                process.terminate()
-            deadline = time.monotonic() + STOP_TIMEOUT_S
-            for process in alive:
-                try:
-                    process.wait(max(0.1, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            self._end([worker for worker in self.workers if worker.process is not None])
             for worker in self.workers:
                 worker.close_pipes()
         return 0
+
+    def _end(self, workers: Sequence[ServerWorker]) -> None:
+        """Let workers drain and end; another signal makes that quick."""
+        processes = [worker.process for worker in workers if worker.process is not None]
+        signals, deadline = self._signals, time.monotonic() + self.options.drain_s + CLOSE_S
+        for process in processes:
+            process.terminate()
+        while any(process.poll() is None for process in processes):
+            if self._signals > signals:
+                signals = self._signals
+                for process in processes:
+                    process.terminate()
+            if time.monotonic() > deadline:
+                for process in processes:
+                    process.kill()
+            time.sleep(POLL_S)
+
+    def _replace_in_turns(self) -> None:
+        for worker in self.workers:
+            if self._signals or worker.process is None:
+                continue
+            self._end([worker])
+            worker.close_pipes()
+            worker.start()
+            worker.ready()
+            logger.info("worker %s was replaced", worker.url)
+
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.process.send_signal(signal.SIGHUP)
+
+    def _replace_all(self, number: int, frame: FrameType | None) -> None:
+        self._replace = True
 
     def _revive(self) -> None:
         now = time.monotonic()
@@ -217,7 +255,7 @@ class Workers:
                 worker.start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._stopping = True
+        self._signals += 1
 
 
 def as_arguments(options: ServeOptions) -> list[str]:
@@ -228,7 +266,8 @@ def as_arguments(options: ServeOptions) -> list[str]:
     for option in dataclasses.fields(options):
         if option.name not in ("names", "token", "options"):
             value = getattr(options, option.name)
-            arguments.append(f"--{option.name.replace('_', '-')}={value}")
+            if value is not None:
+                arguments.append(f"--{option.name.replace('_', '-')}={value}")
     return arguments
 
 
@@ -263,8 +302,24 @@ class ServeOptions:
     """The bearer token that clients must send; best given as LUDUS_TOKEN or env:NAME, which `ps`
     does not show.
     """
+    uds: str = ""
+    """The path of a Unix socket to bind instead of host and port; clients connect to unix:PATH."""
+    tls_cert: Path | None = None
+    """A PEM file with the server's certificate; SIGHUP reads it again."""
+    tls_key: Path | None = None
+    """A PEM file with its key, where the certificate's file has none."""
+    tls_client_ca: Path | None = None
+    """A PEM file with the authority of client certificates, which are then required."""
+    tokens: Path | None = None
+    """A TOML file with a table for each principal: token or sha256, scopes, rate, sessions,
+    bytes_in_flight, weight; SIGHUP reads it again.
+    """
     workers: int = 1
     """The number of server processes, each with a port; clients spread sessions over them."""
+    drain_s: float = 30.0
+    """Seconds for which a server that is told to stop goes on with the episodes that it has, and
+    begins nothing new; a second signal ends them at once.
+    """
     max_sessions: int = SessionLimits().max_sessions
     """The most sessions per worker; a further one is refused (429)."""
     max_queue: int = SessionLimits().max_queue
@@ -338,6 +393,8 @@ async def serve(options: ServeOptions) -> int:
     # The variable is for this process alone, and not for those that it starts.
     address = os.environ.pop(WORKER_VARIABLE, "")
     server = build_server(options)
+    forget_token(options.token)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.reload)
     async with listening(server, options.host, options.port) as stop:
         if address:
             loop = asyncio.get_running_loop()
@@ -348,6 +405,13 @@ async def serve(options: ServeOptions) -> int:
         await stop.wait()
         print("stopping", flush=True)
     return 0
+
+
+def forget_token(token: Secret) -> None:
+    """Take the server's token out of the environment, which the processes of user code inherit."""
+    name = token.reference.removeprefix("env:")
+    for variable in filter(None, ("LUDUS_TOKEN", name)):
+        os.environ.pop(variable, None)
 
 
 def build_server(options: ServeOptions) -> HttpServer:
@@ -393,8 +457,15 @@ def build_server(options: ServeOptions) -> HttpServer:
         services,
         host=options.host,
         port=options.port,
-        token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
+        socket_path=options.uds,
+        tls=ServerTls(options.tls_cert, options.tls_key, client_authority=options.tls_client_ca)
+        if options.tls_cert is not None
+        else None,
+        principals=Principals(
+            options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
+        ),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        drain_s=options.drain_s,
         chaos=Chaos.parse(options.chaos),
     )
 
@@ -447,6 +518,10 @@ def _check(options: ServeOptions) -> None:
         raise ConfigError("one server has one sandbox; give 'sandbox' once")
     if options.workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {options.workers}")
+    if options.uds and options.workers > 1:
+        raise ConfigError("--uds binds one socket; give it without --workers")
+    if options.tls_cert is None and (options.tls_key or options.tls_client_ca):
+        raise ConfigError("--tls-key and --tls-client-ca go with --tls-cert")
     last = options.port + options.workers - 1
     if options.port < 0 or last > 65535:
         raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")
@@ -461,6 +536,8 @@ def _check(options: ServeOptions) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     if options.model_memory_mb < 0:
         raise ConfigError(f"--model-memory-mb must be at least 0, got {options.model_memory_mb}")
+    if not 0 <= options.drain_s < math.inf:
+        raise ConfigError(f"--drain-s must be a number of at least 0, got {options.drain_s}")
     for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")

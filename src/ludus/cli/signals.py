@@ -11,7 +11,7 @@ import errno
 import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ludus.errors import ConfigError
 
@@ -45,9 +45,19 @@ class Startable(Protocol):
     async def stop(self) -> None: ...
 
 
+@runtime_checkable
+class Hurried(Protocol):
+    """A server whose `stop` may wait long for its clients."""
+
+    def hurry(self) -> None:
+        """Let `stop` wait no longer."""
+        ...
+
+
 @asynccontextmanager
 async def listening(server: Startable, host: str, port: int) -> AsyncGenerator[asyncio.Event]:
-    """Run `server`, which binds `host:port`, for the length of the block.
+    """Run `server`, which binds `host:port`, for the length of the block. A second signal ends a
+    server that drains at once.
 
     Yields:
         an event that SIGINT and SIGTERM set.
@@ -60,8 +70,14 @@ async def listening(server: Startable, host: str, port: int) -> AsyncGenerator[a
     except OSError as error:
         raise cannot_listen(host, port, error) from error
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if stop.is_set() and isinstance(server, Hurried):
+            server.hurry()
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, signalled)
     try:
         yield stop
     finally:

@@ -1,17 +1,15 @@
-"""Addresses: hosts and sockets, names with arguments, and the server that keeps a session.
-
-Rendezvous hashing (Thaler and Ravishankar, 1998): every client ranks the servers of a session by a
-hash of both names, so all agree without talking, and adding or losing a server moves only its own
-sessions.
-"""
+"""Addresses: hosts and sockets, and names with arguments."""
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import ipaddress
+import os
 import socket
+import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -77,18 +75,31 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def choose(urls: Sequence[str], key: str) -> int:
-    """Return the index in `urls` of the server that keeps the session `key`.
+def listen_at(path: str) -> socket.socket:
+    """Bind a Unix socket that only this user may use, and return it, listening without blocking. A
+    socket that a server has left behind is replaced.
 
-    The choice depends on the set of addresses, not on their order:
-
-    >>> choose(["http://a", "http://b"], "session-1") == choose(["http://b", "http://a"],
-    ...     "session-1") ^ 1
-    True
+    Raises:
+        OSError: a server listens there, or the path cannot be bound.
     """
-    pairs = [f"{url}\x00{key}".encode() for url in urls]
-    weights = [hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs]
-    return max(range(len(urls)), key=lambda index: weights[index])
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(path) == 0:
+                raise OSError(errno.EADDRINUSE, "a server listens there")
+            if stat.S_ISSOCK(os.stat(path).st_mode):
+                os.unlink(path)
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
 
 
 SECRET = ("token", "key", "secret", "password")

@@ -200,8 +200,9 @@ class ClientStream:
     async def _converse(self, socket: aiohttp.ClientWebSocketResponse) -> Exception:
         hello = await socket.receive(HANDSHAKE_S)
         if hello.type is aiohttp.WSMsgType.TEXT:
-            self._max_bytes = decode(hello.data.encode(), Hello, Format.JSON).max_bytes
-            self._client.contact.made = True
+            said = decode(hello.data.encode(), Hello, Format.JSON)
+            self._max_bytes = said.max_bytes
+            self._client.contact.made, self._client.contact.instance = True, said.instance
             writing = asyncio.create_task(self._write(socket), name="ludus-stream-writer")
             try:
                 # Read answers until the connection breaks; return whether any came.
@@ -345,21 +346,26 @@ class ClientStream:
         # A late answer alone does not prove a dead connection: if any other answer arrived after
         # the operation was asked, the server is only slow.
         if any(pending.sent and self._heard < pending.since for pending in late.values()):
-            # The next operation opens another connection at once, while the dead one is still being
-            # closed. The dead one's writer waits for the old event, so it cannot take operations
-            # that are meant for the new connection.
-            running, self._running = self._running, None
-            if running is not None:
-                self._dropped.add(running)
-                running.add_done_callback(self._dropped.discard)
-                running.cancel()
-            self._more, self._answering = asyncio.Event(), False
-            for pending in self._take_all():
-                if not pending.future.done():
-                    message = f"the connection to {self._client.url} seems to be dead"
-                    pending.future.set_exception(ServerUnreachable(message))
+            self.break_off("seems to be dead")
         if self._pending:
             self._plan_sweep(min(pending.deadline for pending in self._pending.values()))
+
+    def break_off(self, why: str) -> None:
+        """Give up the connection and fail every operation under way; the next operation opens
+        another connection at once, while the old one is still being closed.
+        """
+        # The old connection's writer waits for the old event, so it cannot take operations that are
+        # meant for the new connection.
+        running, self._running = self._running, None
+        if running is not None:
+            self._dropped.add(running)
+            running.add_done_callback(self._dropped.discard)
+            running.cancel()
+        self._more, self._answering = asyncio.Event(), False
+        for pending in self._take_all():
+            if not pending.future.done():
+                message = f"the connection to {self._client.url} {why}"
+                pending.future.set_exception(ServerUnreachable(message))
 
     def _fail(self, number: int, error: Exception) -> None:
         pending = self._pending.pop(number)
@@ -401,7 +407,7 @@ class Coalescer(Generic[Item, Answer]):
         self._max_items = max_items
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._departure: asyncio.Handle | None = None
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests: dict[asyncio.Task[None], Sequence[tuple[Item, asyncio.Future[Answer]]]] = {}
 
     async def submit(self, item: Item) -> Answer:
         """Send `item` with whatever else is being sent, and return the answer.
@@ -424,6 +430,14 @@ class Coalescer(Generic[Item, Answer]):
             request.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)
 
+    def break_off(self, error: LudusError) -> None:
+        """Fail every call, sent or not."""
+        waiting, self._waiting = self._waiting, []
+        _fail(waiting, error)
+        for request, entries in list(self._requests.items()):
+            _fail(entries, error)
+            request.cancel()
+
     def _enqueue(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         self._waiting.extend(entries)
         if self._departure is not None:
@@ -443,8 +457,8 @@ class Coalescer(Generic[Item, Answer]):
 
     def _start(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         request = asyncio.create_task(self._request(entries))
-        self._requests.add(request)
-        request.add_done_callback(self._requests.discard)
+        self._requests[request] = entries
+        request.add_done_callback(lambda ended: self._requests.pop(ended, None))
 
     async def _request(self, entries: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
@@ -455,7 +469,7 @@ class Coalescer(Generic[Item, Answer]):
                 # and the calls that gathered meanwhile are sent at once.
                 task = asyncio.current_task()
                 assert task is not None
-                self._requests.discard(task)
+                self._requests.pop(task, None)
                 if self._departure is not None and self._waiting:
                     self._departure.cancel()
                     self._departure = asyncio.get_running_loop().call_soon(self._depart)
@@ -497,73 +511,67 @@ def _fail(entries: Sequence[tuple[Item, asyncio.Future[Answer]]], error: BaseExc
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 GRACE_S = 1.0
-"""Seconds added to the time limit of a batch: the request inside it meets its own limit first, and
-its error says more than that the time is over.
+"""Seconds added to the time limit of an operation in a batch: the request inside it meets its own
+limit first, and its error says more than that the time is over.
 """
+
+
+@dataclass(frozen=True, eq=False)
+class OperationKind(Generic[Asked, Answer]):
+    """A kind of operations, and how they travel. Every operation must be safe to send twice."""
+
+    as_type: Any
+    """The type of an answer."""
+    send: Callable[[Client, Sequence[Asked]], Awaitable[Sequence[Answer | LudusError | None]]]
+    """Sends a batch once, over plain HTTP; returns the answer or the error of each operation in
+    order, and None for an operation that still runs.
+    """
+    send_one: Callable[[Client, Asked, float], Awaitable[Answer]]
+    """Sends an operation once by itself, for at most so many seconds."""
 
 
 class Carrier(Generic[Asked, Answer]):
     """Carries operations of a kind to a server, over a stream or in batches of plain HTTP.
 
-    Every operation must be safe to send twice. A carrier is used on one event loop.
+    A carrier is used on one event loop.
 
     Args:
         client: the client of the server.
         stream: the stream to the server; None sends everything over plain HTTP.
-        as_type: the type of an answer.
-        send: sends a batch over plain HTTP; returns the answer or the error of each operation in
-            order, and None for an operation that still runs.
+        kind: the kind of the operations.
     """
 
     def __init__(
-        self,
-        client: Client,
-        stream: ClientStream | None,
-        as_type: Any,
-        send: Callable[[Client, Sequence[Asked]], Awaitable[Sequence[Answer | LudusError | None]]],
+        self, client: Client, stream: ClientStream | None, kind: OperationKind[Asked, Answer]
     ) -> None:
         self.client = client
         self._stream = stream
-        self._as_type = as_type
-        self._batches: Coalescer[Asked, Answer] = Coalescer(partial(send, client))
+        self._as_type = kind.as_type
+        self._batches: Coalescer[Asked, Answer] = Coalescer(partial(kind.send, client))
 
-    async def perform(self, operation: Asked, *, timeout_s: float = math.inf) -> Answer:
-        """Send an operation and return the answer, with retries where another attempt may help.
-
-        Args:
-            operation: the operation; safe to send twice.
-            timeout_s: the time for all attempts together, in seconds, where that is less than the
-                client's own limit.
+    async def attempt(self, operation: Asked, timeout_s: float) -> Answer:
+        """Send an operation once, and return the answer.
 
         Raises:
             LudusError: what went wrong at the server, or why the server could not be asked.
         """
-        self.client.traffic.operations += 1
-        started = time.monotonic()
-        try:
-            attempt_s = min(timeout_s, self.client.policy.attempt_timeout_s)
-            return await self._attempt(operation, attempt_s)
-        except LudusError as error:
-            patient = self.client.within(timeout_s)
-            again = partial(self._attempt, operation)
-            return await patient.keep_trying(again, failed=error, started=started)
-
-    async def close(self) -> None:
-        """Give up on the batches under way. The stream stays open for other users."""
-        await self._batches.close()
-
-    async def _attempt(self, operation: Asked, timeout_s: float) -> Answer:
         if self._stream is not None and time.monotonic() >= self._stream.http_until:
             with contextlib.suppress(UseHttp):
                 answer: Answer = await self._stream.submit(operation, self._as_type, timeout_s)
                 return answer
-        # The request is sent again by itself; what fails here is one operation in it.
-        limit_s = self.client.policy.timeout_s + GRACE_S
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(timeout_s + GRACE_S):
                 return await self._batches.submit(operation)
         except RequestTimeout:  # also a TimeoutError, and says more
             raise
         except TimeoutError:
-            said = f"{self.client.url}: no answer within {limit_s:g} s"
+            said = f"{self.client.url}: no answer within {timeout_s:g} s"
             raise RequestTimeout(said) from None
+
+    def break_off(self, error: LudusError) -> None:
+        """Fail every operation that is under way over plain HTTP."""
+        self._batches.break_off(error)
+
+    async def close(self) -> None:
+        """Give up on the batches under way. The stream stays open for other users."""
+        await self._batches.close()

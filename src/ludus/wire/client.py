@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -34,6 +35,8 @@ from .codec import Format, decode, encode, format_of
 from .faults import Fault, FaultReply, error_of
 
 T = TypeVar("T")
+INSTANCE_HEADER = "Ludus-Instance"
+"""The header of every reply that names the run of the server."""
 Body = msgspec.Struct | Mapping[str, Any]
 """A value that a request may carry: anything that encodes to an object."""
 
@@ -47,6 +50,10 @@ class Traffic:
     """Resets, steps, releases and scored samples; many fit in one request."""
     steps: int = 0
     retries: int = 0
+    hedges: int = 0
+    """Scores that were asked a second time, since the first server was late."""
+    replays: int = 0
+    """Episodes that were played again, since their server was lost."""
     sessions_opened: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -58,6 +65,8 @@ class Contact:
 
     made: bool = False
     """Whether the server has ever answered."""
+    instance: str = ""
+    """The run of the server that answered last; another name after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +260,11 @@ class Client:
 
         return await self.keep_trying(attempt, on=on)
 
+    async def once(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
+        """Send a request a single time; see `call`."""
+        limit_s = min(self.policy.timeout_s, self.policy.attempt_timeout_s)
+        return await self.attempt(self.build(method, path, body), as_type, limit_s)
+
     async def attempt(self, request: HttpRequest, as_type: type[T], timeout_s: float) -> T:
         """Send a request once and read the reply as `as_type`.
 
@@ -262,6 +276,7 @@ class Client:
         response = await self.transport.send(request, timeout_s)
         self.traffic.bytes_received += len(response.body)
         self.contact.made = True
+        self.contact.instance = response.headers.get(INSTANCE_HEADER, self.contact.instance)
         return read(response, as_type)
 
     async def keep_trying(
@@ -379,6 +394,18 @@ def unreachable(url: str, error: BaseException) -> ServerUnreachable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is reached, where its address does not say it."""
+
+    tls: ssl.SSLContext | None = None
+    """What is trusted and shown; None trusts the system's authorities."""
+    server_name: str = ""
+    """The name that the certificate has to have, where addresses are numbers."""
+    socket: str = ""
+    """The path of a Unix socket; empty for TCP."""
+
+
 MAX_CONNECTIONS = 256
 LARGE_BYTES = 1 << 19
 CLOSE_S = 1.0
@@ -393,10 +420,12 @@ class AsyncTransport:
 
     Args:
         connect_timeout_s: the longest time to establish a connection, in seconds.
+        way: how a server is reached.
     """
 
-    def __init__(self, *, connect_timeout_s: float = 10.0) -> None:
+    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way | None = None) -> None:
         self._connect_timeout_s = connect_timeout_s
+        self._way = way or Way()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -421,6 +450,7 @@ class AsyncTransport:
                 headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
+                server_hostname=self._way.server_name or None,
             ) as response:
                 body = await response.read()
         except TimeoutError as error:
@@ -442,6 +472,7 @@ class AsyncTransport:
             url,
             headers=headers,
             max_msg_size=0,
+            server_hostname=self._way.server_name or None,
             timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),  # pyright: ignore[reportCallIssue]
         )
 
@@ -459,10 +490,15 @@ class AsyncTransport:
         loop = asyncio.get_running_loop()
         if self._session is None:
             self._loop = loop
+            connector: aiohttp.BaseConnector
+            if self._way.socket:
+                connector = aiohttp.UnixConnector(self._way.socket, limit=MAX_CONNECTIONS)
+            else:
+                connector = aiohttp.TCPConnector(
+                    limit=MAX_CONNECTIONS, keepalive_timeout=30.0, ssl=self._way.tls or True
+                )
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=30.0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=True,
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True
             )
         elif loop is not self._loop:
             raise other_loop()

@@ -183,6 +183,8 @@ _plain_msgpack = msgspec.msgpack.Decoder()
 _decoders: dict[tuple[object, Format], Any] = {}
 
 
+PROTOCOL = 1
+"""The version of the protocol; a client refuses a server of another one."""
 PATH = "/v1/stream"
 SEE_OTHER = 303
 """The status of an answer that cannot travel over the stream, most often because it is too large;
@@ -204,3 +206,4 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     max_bytes: int
     """The largest frame in bytes that the client may send."""
+    protocol: int = PROTOCOL

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 import msgspec
 from aiohttp import web
 
-from .codec import Format
+from .codec import PROTOCOL, Format
 from .faults import FaultReply
 from .prometheus import ServerMetrics
 
@@ -55,6 +55,9 @@ class Route:
     """Whether the route follows another project's protocol, whose requests may hold fields unknown
     here.
     """
+    scope: str = ""
+    """The scope that a principal needs; empty where the handler asks for one itself, or for none.
+    """
     retry_status: int = 0
     """The status given to every retryable fault, for clients that retry on one status only; 0
     changes nothing.
@@ -89,6 +92,7 @@ class RouteOptions(TypedDict, total=False):
 
     documented: type[msgspec.Struct] | None
     in_path: Mapping[str, str]
+    scope: str
 
 
 def get(
@@ -170,6 +174,19 @@ class EndpointService(Protocol):
         ...
 
 
+@runtime_checkable
+class DrainedService(Protocol):
+    """A service that can end in good order: it begins nothing new, and says what it still holds."""
+
+    def drain(self) -> None:
+        """Begin nothing new from now on, and go on with what has begun."""
+        ...
+
+    def held(self) -> int:
+        """Return how many sessions have begun and not ended."""
+        ...
+
+
 class Service(Protocol):
     """A part of a server with separate routes, such as environments or verifiers."""
 
@@ -215,18 +232,27 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `/healthz` and `/readyz`."""
 
     status: str
-    """ok or ready, or the problems of the services."""
+    """ok or ready, or the problems of the services; to a stranger only that there are some."""
     instance: str
     """Name of the running server; another name after a restart."""
+    protocol: int = PROTOCOL
     services: dict[str, Load] = {}
+    """The load of each service; nothing for a stranger."""
 
 
-def readiness(services: Sequence[Service], instance: str, *, stopping: bool) -> tuple[bool, Health]:
-    """Return whether every service takes work, and the load and problems of each."""
+def readiness(
+    services: Sequence[Service], instance: str, *, ending: str, is_stranger: bool
+) -> tuple[bool, Health]:
+    """Return whether every service takes work, and the load and problems of each; a stranger, who
+    has shown no token, is told only whether. `ending` says how far the server is with its end.
+    """
     loads = {service.name: service.load() for service in services}
     problems = [load.problem for load in loads.values() if load.problem]
-    problems += ["stopping"] if stopping else []
+    problems += [ending] if ending else []
     status = "; ".join(problems) or "ready"
+    if is_stranger:
+        short = ending or ("not ready" if problems else status)
+        return not problems, Health(status=short, instance=instance)
     return not problems, Health(status=status, instance=instance, services=loads)
 
 

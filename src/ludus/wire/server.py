@@ -35,12 +35,14 @@ from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
-from .address import BACKLOG, is_loopback, listen
+from .address import BACKLOG, is_loopback, listen, listen_at
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
+from .client import INSTANCE_HEADER
 from .codec import LARGE_BYTES, PATH, Format, asked_format, convert, decode, encode
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
+from .principals import Principal, Principals, asked_by
 from .prometheus import CONTENT_TYPE, ServerMetrics
 from .requests import (
     Bytes,
@@ -55,6 +57,7 @@ from .requests import (
 )
 from .routes import (
     Context,
+    DrainedService,
     Endpoint,
     Health,
     Route,
@@ -66,6 +69,7 @@ from .routes import (
 )
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
+from .tls import ServerTls
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
@@ -76,7 +80,9 @@ MAX_REQUESTS = 2048
 MAX_BYTES_IN_FLIGHT = 256 << 20
 """The default limit on the bytes of all bodies in flight (decision 0205)."""
 STOP_TIMEOUT_S = 5.0
-"""Seconds for which a stopping server waits for what is in flight."""
+"""Seconds for which a server that does not drain waits for what is in flight."""
+CLOSE_TIMEOUT_S = 5.0
+"""Seconds for which aiohttp waits for open connections, once nothing is in flight any more."""
 STOP_EVERY_S = 0.01
 """Seconds between two looks of a stopping server at whether every request is answered."""
 LAG_EVERY_S = 0.25
@@ -90,7 +96,10 @@ class HttpServer:
         services: the services to offer.
         host: the address to bind; off loopback a token is required.
         port: the port to bind; 0 picks a free one, which `url` tells.
+        socket_path: the path of a Unix socket to bind instead, which only this user may use.
+        tls: the certificate; None serves plain HTTP.
         token: the bearer token that every request must carry, except to `/healthz` and `/readyz`.
+        principals: those who may ask, each with a token and scopes, instead of `token`.
         max_body_bytes: the largest request body, inflated; a larger body is refused (413).
         max_requests: the most requests in flight; a further one is refused (429).
         max_bytes_in_flight: the most bytes of all their bodies together, inflated; past that a
@@ -98,6 +107,9 @@ class HttpServer:
         max_connections: the most connections at once; past that a connection that has shown no
             token makes room, or the new one is told to come back (503).
         stranger_s: the seconds that a connection may last on which no request has shown the token.
+        drain_s: the seconds for which a server that is to stop goes on with the sessions that it
+            has, and begins nothing new; None ends sessions at once, and waits up to five seconds
+            for what is in flight.
         chaos: the faults to inject on purpose; none by default.
         mounted: ASGI applications of other projects, by path.
 
@@ -111,16 +123,21 @@ class HttpServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        socket_path: str = "",
+        tls: ServerTls | None = None,
         token: str | Secret = "",
+        principals: Principals | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_requests: int = MAX_REQUESTS,
         max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
         max_connections: int = MAX_CONNECTIONS,
         stranger_s: float = STRANGER_S,
+        drain_s: float | None = None,
         chaos: Chaos | None = None,
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
-        if not token and not is_loopback(host):
+        self._principals = principals if principals is not None else Principals(token)
+        if not self._principals and not socket_path and not is_loopback(host):
             raise ConfigError(
                 f"refusing to serve on {host} without a token: anyone who reaches it could run "
                 "your environments; give --token or LUDUS_TOKEN, or bind 127.0.0.1"
@@ -128,10 +145,11 @@ class HttpServer:
         self.services = list(services)
         self.host = host
         self.port = port
+        self._socket_path = socket_path
+        self._tls = tls
         self.instance = secrets.token_hex(8)
         self.metrics = ServerMetrics()
         self._replies = Replies(self.metrics, self.instance)
-        self._token = Secret.of(token).reveal().encode()
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
@@ -139,7 +157,8 @@ class HttpServer:
             Endpoint("*", path, partial(call_asgi, app)) for path, app in (mounted or {}).items()
         ]
         self._requests = 0
-        self._stopping = False
+        self._drain_s = drain_s
+        self._draining = self._stopping = self._hurried = False
         self._streams: ServerStreams | None = None
         self._bytes = Bytes(max_bytes_in_flight)
         self._stranger_s = stranger_s
@@ -152,8 +171,11 @@ class HttpServer:
     @property
     def url(self) -> str:
         """The address at which the server listens; the port is right only after `start`."""
+        if self._socket_path:
+            return f"unix:{self._socket_path}"
         host = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def bytes_held(self) -> int:
@@ -172,8 +194,11 @@ class HttpServer:
             OSError: the port is taken.
             Exception: a service could not start; what had started is stopped.
         """
-        listener = listen(self.host, self.port)
-        self.port = listener.getsockname()[1]
+        if self._socket_path:
+            listener = listen_at(self._socket_path)
+        else:
+            listener = listen(self.host, self.port)
+            self.port = listener.getsockname()[1]
         try:
             context = Context(self.instance, self.metrics)
             for service in self.services:
@@ -216,11 +241,13 @@ class HttpServer:
             access_log=None,
             handle_signals=False,
             keepalive_timeout=75.0,
-            shutdown_timeout=STOP_TIMEOUT_S,
+            shutdown_timeout=CLOSE_TIMEOUT_S,
             # By itself aiohttp inflates a body before any handler has looked at the token, and goes
             # on reading a body that was refused (decision 0205).
             auto_decompress=False,
             lingering_time=0.0,
+            # Work ends with the connection that asked for it; a session's operations are kept.
+            handler_cancellation=True,
         )
         await self._runner.setup()
         assert self._runner.server is not None
@@ -228,23 +255,41 @@ class HttpServer:
             self._runner.server, max_connections=self._max_connections, stranger_s=self._stranger_s
         )
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
+        context = self._tls.context if self._tls is not None else None
+        if self._socket_path:
+            self._listening = await loop.create_unix_server(
+                self._door, sock=listener, ssl=context, backlog=BACKLOG
+            )
+        else:
+            self._listening = await loop.create_server(
+                self._door, sock=listener, ssl=context, backlog=BACKLOG
+            )
 
     async def stop(self) -> None:
-        """Refuse new work, wait up to five seconds for what is in flight, and release everything.
+        """Begin nothing new, wait for what has begun (see `drain_s`), and release everything.
 
         A second call is harmless.
         """
-        self._stopping = True
-        await end_task(self._lag)
+        self._draining = True
         streams = self._streams
-        if streams is not None:
-            streams.stopping = True
-        deadline = time.monotonic() + STOP_TIMEOUT_S
+        drained = [service for service in self.services if isinstance(service, DrainedService)]
+        if self._drain_s is None:
+            self._refuse_all()
+        else:
+            for one in drained:
+                one.drain()
+        patience_s = STOP_TIMEOUT_S if self._drain_s is None else self._drain_s
+        deadline = time.monotonic() + patience_s
         # Polled, since an event that tells the end of the last operation would cost every
         # operation.
-        while (self._requests or (streams and streams.unanswered)) and time.monotonic() < deadline:  # noqa: ASYNC110
+        while time.monotonic() < deadline and not self._hurried:
+            in_flight = self._requests or (streams and streams.unanswered)
+            is_held = self._drain_s is not None and any(one.held() for one in drained)
+            if not in_flight and not is_held:
+                break
             await asyncio.sleep(STOP_EVERY_S)
+        self._refuse_all()
+        await end_task(self._lag)
         if streams is not None:
             await streams.close()
         for service in self.services:
@@ -257,6 +302,21 @@ class HttpServer:
         if runner is not None:
             await runner.cleanup()
 
+    def reload(self) -> None:
+        """Read the tokens and the certificate anew; where one has a mistake, the old one stays."""
+        self._principals.read_again()
+        if self._tls is not None:
+            self._tls.read_again()
+
+    def hurry(self) -> None:
+        """Let a `stop` that waits for sessions wait no longer."""
+        self._hurried = True
+
+    def _refuse_all(self) -> None:
+        self._stopping = True
+        if self._streams is not None:
+            self._streams.stopping = True
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -264,10 +324,15 @@ class HttpServer:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
+    @property
+    def _ending(self) -> str:
+        """How far the server is with its end; empty while it takes work."""
+        return "stopping" if self._stopping else "draining" if self._draining else ""
+
     # --- requests -----------------------------------------------------------------------------
 
     def _add(self, router: web.UrlDispatcher, at: Route | Endpoint, handler: Handler) -> None:
-        prefixes = ["", "/{token}"] if at.token_in_path and self._token else [""]
+        prefixes = ["", "/{token}"] if at.token_in_path and self._principals else [""]
         for prefix in prefixes:
             router.add_route(at.method, prefix + at.path, handler, expect_handler=expect_later)
 
@@ -275,14 +340,14 @@ class HttpServer:
         """Check a request as any other, read the body, and let the endpoint answer."""
         held = Held(self._bytes)
         try:
-            self._admit(request)
+            held.belongs_to(self._admit(request))
             if await self._chaos.before(self._struck):
                 return cut(request)
             body = await read_body(request, self._max_body_bytes, held)
             self.metrics.requests.labels(endpoint.path, "-").inc()
             return await endpoint.handler(request, body)
         except Exception as error:
-            await discard_body(request)
+            await discard_body(request, is_known=held.is_known)
             return self._replies.failure(error, Format.JSON)
         finally:
             held.release()
@@ -295,7 +360,11 @@ class HttpServer:
         held = Held(self._bytes)
         self._requests += 1
         try:
-            self._admit(request)
+            principal = self._admit(request)
+            held.belongs_to(principal)
+            if route.scope:
+                principal.require(route.scope)
+                principal.spend()
             format = reply_format(request)
             asked_format.set(format)
             if await self._chaos.before(self._struck):
@@ -307,16 +376,17 @@ class HttpServer:
             else:
                 response = self._replies.answer(reply, format, route=route)
         except Exception as error:
-            await discard_body(request)
+            await discard_body(request, is_known=held.is_known)
             response = self._replies.failure(error, format, route=route)
         finally:
             held.release()
             self._requests -= 1
         return cut(request) if self._chaos.after() else response
 
-    def _admit(self, request: web.Request) -> None:
+    def _admit(self, request: web.Request) -> Principal:
         # The token comes first: nothing else that a stranger sends is looked at (decision 0205).
-        authorize(request, self._token)
+        principal = authorize(request, self._principals)
+        asked_by.set(principal)
         if self._door is not None:
             self._door.vouch(request.protocol)
         if self._stopping:
@@ -327,6 +397,7 @@ class HttpServer:
                 depth=self._requests,
                 limit=self._max_requests,
             )
+        return principal
 
     async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
         from_path = {field: request.match_info[name] for name, field in route.in_path.items()}
@@ -381,16 +452,25 @@ class HttpServer:
         return self._replies.answer(Health(status="ok", instance=self.instance), Format.JSON)
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        ready, health = readiness(self.services, self.instance, stopping=self._stopping)
+        is_stranger = False
+        try:
+            authorize(request, self._principals)
+        except Refused:
+            is_stranger = bool(self._principals)
+        ready, health = readiness(
+            self.services, self.instance, ending=self._ending, is_stranger=is_stranger
+        )
         return self._replies.answer(health, Format.JSON, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        authorize(request, self._token)
+        authorize(request, self._principals).require("admin")
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _openapi(self, request: web.Request) -> web.Response:
-        authorize(request, self._token)
-        body = msgspec.json.encode(describe(documented(self.services), secured=bool(self._token)))
+        authorize(request, self._principals)
+        body = msgspec.json.encode(
+            describe(documented(self.services), secured=bool(self._principals))
+        )
         return web.Response(body=body, content_type="application/json")
 
     def _struck(self, fault: str) -> None:
@@ -470,7 +550,6 @@ class BackgroundServer:
 
 
 logger = logging.getLogger(__name__)
-INSTANCE_HEADER = "Ludus-Instance"
 
 
 class Replies:

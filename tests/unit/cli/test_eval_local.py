@@ -62,7 +62,7 @@ def test_the_report_is_that_of_every_policy(
     assert set(local) >= set(json.loads(capsys.readouterr().out)) - {"failures"}
     assert (local["episodes"], local["failed"], local["tasks"]) == (10, 0, 5)
     assert set(local["pass_at"]) == {"1", "2"}
-    assert page.read_text().count("<details class") == 10
+    assert page.read_text().count('"trajectories":[{"role"') == 10
 
 
 def test_the_same_seed_samples_the_same(model: Path, tmp_path: Path) -> None:

@@ -169,8 +169,8 @@ async def pool_of(count: int, **options: Any) -> AsyncGenerator[tuple[EnginePool
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.trainer.engines.pool.fleet.CHECK_S", 0.02)
-    monkeypatch.setattr("ludus.trainer.engines.pool.fleet.MEND_AGAIN_S", 0.01)
+    monkeypatch.setattr("ludus.trainer.engines.pool.publisher.CHECK_S", 0.02)
+    monkeypatch.setattr("ludus.trainer.engines.pool.publisher.MEND_AGAIN_S", 0.01)
     monkeypatch.setattr("ludus.trainer.engines.pool.pool.TAIL_S", 0.05)
 
 
@@ -325,7 +325,7 @@ async def test_an_engine_that_dies_again_and_again_stays_out_and_is_told(
     async with pool_of(2) as (pool, engines):
         engines[0].broken_revivals = 100
         engines[0].die()
-        await until(lambda: pool.fleet.seats[0].barred)
+        await until(lambda: pool.fleet.members[0].barred)
         assert engines[0].revivals == 4  # and the loss itself: five in all
         told = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
         assert len(told) == 1
@@ -341,10 +341,10 @@ async def test_losses_that_lie_far_apart_do_not_bar_an_engine() -> None:
             engines[0].die()
             await until(lambda count=count: engines[0].revivals == count)  # type: ignore[misc]
             await until(lambda: pool.counters()["engine/serving"] == 1)
-            seat = pool.fleet.seats[0]
+            seat = pool.fleet.members[0]
             for index, death in enumerate(seat.deaths):
                 seat.deaths[index] = death - 601 / 4
-        assert not pool.fleet.seats[0].barred
+        assert not pool.fleet.members[0].barred
 
 
 async def test_requests_wait_while_every_engine_is_gone_and_go_on() -> None:
@@ -650,9 +650,9 @@ async def test_processes_killed_in_the_middle_of_answers_change_no_token(tmp_pat
         asked = [
             asyncio.create_task(pool.generate(*one)) for one in zip(prompts, sampling, strict=True)
         ]
-        await until(lambda: bool(pool.fleet.seats[0].running))
+        await until(lambda: bool(pool.fleet.members[0].running))
         await asyncio.sleep(0.02)
-        under_way = len(pool.fleet.seats[0].running)
+        under_way = len(pool.fleet.members[0].running)
         os.kill(engines[0].pid, signal.SIGKILL)
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
         assert [one.ids for one in answers] == [one.ids for one in whole]

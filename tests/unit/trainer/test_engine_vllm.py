@@ -631,7 +631,7 @@ async def test_a_pool_of_servers_gets_one_file_and_answers_with_all():
 
 
 async def test_a_server_of_a_pool_that_was_started_again_gets_todays_weights_first(monkeypatch):
-    monkeypatch.setattr("ludus.trainer.engines.pool.fleet.CHECK_S", 0.02)
+    monkeypatch.setattr("ludus.trainer.engines.pool.publisher.CHECK_S", 0.02)
     async with pool_of_servers(2) as (pool, servers):
         servers[0].version, servers[0].bias = "default", 5.0
         prompts = [[100 * n + 3] * 40 for n in range(8)]
@@ -645,7 +645,7 @@ async def test_a_server_of_a_pool_that_was_started_again_gets_todays_weights_fir
 @pytest.mark.parametrize("culprit", [0, 1])
 async def test_the_probe_of_each_server_of_a_pool_finds_the_one_that_keeps_old_weights(culprit):
     async with pool_of_servers(2, every=2) as (pool, servers):
-        for engine in (seat.engine for seat in pool.fleet.seats):
+        for engine in (seat.engine for seat in pool.fleet.members):
             assert isinstance(engine, VLLMEngine)
             assert engine.probe is not None
             engine.probe = dataclasses.replace(engine.probe, learner=learner(-2.0))

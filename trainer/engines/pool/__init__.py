@@ -1,7 +1,7 @@
 """Several engines that are one engine."""
 
-from .fleet import Publishing
 from .pool import EnginePool
+from .publisher import Publishing
 from .seats import PooledEngine
 
 __all__ = ["EnginePool", "PooledEngine", "Publishing"]

@@ -12,7 +12,7 @@ from ludus.agent.images import PlacedImage
 from ludus.agent.trajectory import Finish
 from ludus.errors import ConfigError, EngineLost, RemoteError
 
-from .fleet import DEFAULT_PUBLISHING, Fleet, Publishing
+from .publisher import DEFAULT_PUBLISHING, Publisher, Publishing
 from .seats import PooledEngine, PoolRequest, PrefixRoutes, Seat
 
 T = TypeVar("T")
@@ -60,12 +60,13 @@ class EnginePool:
     ) -> None:
         if not engines:
             raise ConfigError("a pool of engines needs at least one engine")
-        self.fleet = Fleet(
+        self.publisher = Publisher(
             engines,
             publishing,
             on_loss=lambda seat: self._routes.forget(seat.index),
             on_tick=self._repack_a_tail,
         )
+        self.fleet = self.publisher.fleet
         self.patience_s = patience_s
         self.repack_rows = repack_rows
         self.moved_requests = 0
@@ -79,17 +80,17 @@ class EnginePool:
     @property
     def version(self) -> int:
         """The version of the last publish; a token's own version is in its generation."""
-        return self.fleet.version
+        return self.publisher.version
 
     @property
     def max_length(self) -> int:
         """The most tokens of prompt and answer together that every engine takes."""
-        return min(seat.engine.max_length for seat in self.fleet.seats)
+        return min(seat.engine.max_length for seat in self.fleet.members)
 
     @property
     def probed(self) -> float | None:
         """The largest difference that the engines' last probes found, in nats; None without one."""
-        differences = [getattr(seat.engine, "probed", None) for seat in self.fleet.seats]
+        differences = [getattr(seat.engine, "probed", None) for seat in self.fleet.members]
         return max(
             (difference for difference in differences if difference is not None), default=None
         )
@@ -155,7 +156,7 @@ class EnginePool:
         if request.key in self._deadly:
             raise DeadlyRequest(_deadly(request))
         while True:
-            seats = await self.fleet.open_seats(self.patience_s, lambda: request.aborted)
+            seats = await self.publisher.open_seats(self.patience_s, lambda: request.aborted)
             seat = seats[next(self._turns) % len(seats)]
             if request.losses and not await self.fleet.is_alive(seat):
                 continue  # as in `generate`
@@ -174,20 +175,20 @@ class EnginePool:
             WeightsRefused: the weights are not those of the model; the old ones stay.
             StaleWeights: an engine samples from other weights than those it was given.
         """
-        await self.fleet.publish(source, version)
+        await self.publisher.publish(source, version)
 
     async def pause(self) -> None:
         """Stop sampling until `resume`; requests wait."""
-        self.fleet.paused = True
+        self.publisher.paused = True
         await asyncio.gather(
-            *(self.fleet.told(seat, seat.engine.pause()) for seat in self.fleet.up())
+            *(self.publisher.told(seat, seat.engine.pause()) for seat in self.fleet.up())
         )
 
     async def resume(self) -> None:
         """Continue the sampling that `pause` stopped."""
-        self.fleet.paused = False
+        self.publisher.paused = False
         await asyncio.gather(
-            *(self.fleet.told(seat, seat.engine.resume()) for seat in self.fleet.up())
+            *(self.publisher.told(seat, seat.engine.resume()) for seat in self.fleet.up())
         )
 
     async def abort(self) -> None:
@@ -196,7 +197,7 @@ class EnginePool:
             request.aborted = True
         self.fleet.announce()
         await asyncio.gather(
-            *(self.fleet.told(seat, seat.engine.abort()) for seat in self.fleet.up())
+            *(self.publisher.told(seat, seat.engine.abort()) for seat in self.fleet.up())
         )
 
     async def repack(self) -> int:
@@ -215,7 +216,7 @@ class EnginePool:
 
     async def close(self) -> None:
         """Close every engine; waiting requests end with the engines' own errors."""
-        await self.fleet.close()
+        await self.publisher.close()
 
     # --- routing --------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class EnginePool:
         target, request.target = request.target, None
         if target is not None and target.serving and not request.aborted:
             return target
-        seats = await self.fleet.open_seats(self.patience_s, lambda: request.aborted)
+        seats = await self.publisher.open_seats(self.patience_s, lambda: request.aborted)
         if request.aborted:
             return None
         idlest = min(seats, key=lambda seat: len(seat.running))
@@ -283,7 +284,7 @@ class EnginePool:
     async def _repack_a_tail(self) -> None:
         """Repack if few requests are left on several engines, and nothing new arrives."""
         running = [len(seat.running) for seat in self.fleet.up() if seat.running]
-        quiet = self._now() - self._arrived >= TAIL_S and not self.fleet.paused
+        quiet = self._now() - self._arrived >= TAIL_S and not self.publisher.paused
         if quiet and len(running) > 1 and sum(running) <= self.repack_rows:
             await self.repack()
 
@@ -297,7 +298,7 @@ class EnginePool:
             request.target = target
         self.moved_requests += len(moving)
         try:
-            await self.fleet.told(seat, seat.engine.abort())
+            await self.publisher.told(seat, seat.engine.abort())
         finally:
             seat.draining = False
             self.fleet.announce()

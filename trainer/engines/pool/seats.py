@@ -7,7 +7,7 @@ longest known beginning is found by looking up each block once.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,10 +17,7 @@ import msgspec
 from ludus.agent.engine import Engine, Generation, Sampling
 from ludus.agent.images import PlacedImage
 from ludus.agent.trajectory import Finish
-
-MAX_DEATHS = 5
-DEATHS_WINDOW_S = 600.0
-"""An engine that was lost MAX_DEATHS times within this time stays out."""
+from ludus.wire.fleet import FleetMember
 
 
 class PooledEngine(Engine, Protocol):
@@ -94,7 +91,7 @@ class PoolRequest:
         )
 
 
-class Seat:
+class Seat(FleetMember):
     """An engine's place in a pool.
 
     Args:
@@ -103,39 +100,24 @@ class Seat:
     """
 
     def __init__(self, index: int, engine: PooledEngine) -> None:
+        super().__init__(engine.name, "was given no weights yet")
         self.index = index
         self.engine = engine
-        self.serving = False
-        """Whether the engine is alive and has the current weights."""
-        self.draining = False
-        """Whether the requests of the engine are being moved away."""
-        self.barred = False
-        """Whether the engine stays out for good."""
-        self.why = "was given no weights yet"
-        """The reason why the engine does not serve."""
-        self.missed = 0
-        """How many checks in a row went without an answer."""
         self.running: set[PoolRequest] = set()
-        self.deaths: deque[float] = deque(maxlen=MAX_DEATHS)
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
         """Let the engine serve, with a new `lost` future: the old future stays set for those who
         waited on the engine when it was lost.
         """
-        self.serving, self.why, self.missed = True, "", 0
+        super().open()
         self.lost = asyncio.get_running_loop().create_future()
 
     def shut(self, why: str) -> None:
         """Take the engine out of routing, and wake all who wait for its answers."""
-        self.serving, self.why = False, why
+        super().shut(why)
         if not self.lost.done():
             self.lost.set_result(None)
-
-    def is_worn_out(self, now: float) -> bool:
-        """Return whether the engine was lost too often lately."""
-        full = len(self.deaths) == MAX_DEATHS
-        return full and now - self.deaths[0] <= DEATHS_WINDOW_S
 
 
 BLOCK = 16

@@ -1,0 +1,106 @@
+"""Where a fleet's addresses come from: a list, a DNS name, or a file that is read again."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ludus.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+DNS, FILE = "dns+", "file:"
+READ_AGAIN_S = 5.0
+"""Seconds between two readings of a file or a DNS name."""
+
+
+class Roster:
+    """The addresses of the servers that share the sessions.
+
+    Args:
+        given: addresses separated by commas (`http://a:8765,http://b:8765`); a name that resolves
+            to several servers (`dns+http://ludus:8765`); or a file with an address a line
+            (`file:/etc/ludus/servers`), where `#` begins a comment.
+
+    Raises:
+        ConfigError: no address is given, one is repeated or malformed, the name does not resolve,
+            or the file cannot be read.
+    """
+
+    def __init__(self, given: str) -> None:
+        self.given = given.strip()
+        self.urls = self._read()
+        self._read_at = time.monotonic()
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the addresses never change."""
+        return not self.given.startswith((DNS, FILE))
+
+    @property
+    def server_name(self) -> str:
+        """The name that all servers share and resolve from; empty for addresses by themselves."""
+        if not self.given.startswith(DNS):
+            return ""
+        return _split(self.given.removeprefix(DNS), self.given)[1]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the addresses may have changed since they were read."""
+        return not self.is_fixed and time.monotonic() >= self._read_at + READ_AGAIN_S
+
+    def read_again(self) -> None:
+        """Read the addresses anew; where they cannot be read, those known stay."""
+        self._read_at = time.monotonic()
+        try:
+            self.urls = self._read()
+        except ConfigError as error:
+            logger.warning("the servers stay as they are: %s", error)
+
+    def _read(self) -> list[str]:
+        if self.given.startswith(DNS):
+            return _resolved(self.given.removeprefix(DNS))
+        if not self.given.startswith(FILE):
+            return _checked(self.given.split(","), f"connect() got {self.given!r}")
+        path = Path(self.given.removeprefix(FILE))
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the servers' addresses in {path}: {error}") from error
+        return _checked([line.partition("#")[0] for line in lines], str(path))
+
+
+def _checked(texts: list[str], origin: str) -> list[str]:
+    urls = [text.strip().rstrip("/") for text in texts if text.strip()]
+    if not urls or len(set(urls)) != len(urls):
+        raise ConfigError(f"{origin}: give one or more different addresses, each once")
+    for url in urls:
+        _split(url, origin)
+    return urls
+
+
+def _split(url: str, origin: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of an address."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
+        raise ConfigError(
+            f"{origin}: a server's address looks like http://127.0.0.1:8765, got {url!r}"
+        )
+    return parts.scheme, parts.hostname, port
+
+
+def _resolved(url: str) -> list[str]:
+    """Return the addresses that the name in `url` stands for, in a fixed order."""
+    scheme, host, port = _split(url.rstrip("/"), f"{DNS}{url}")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"{host!r} in {DNS}{url} does not resolve: {error}") from error
+    hosts = sorted({str(address[0]) for *_, address in found})
+    return [f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}" for one in hosts]

@@ -1,0 +1,367 @@
+"""Servers that a client uses as one: who is asked, who is left out, and what a loss costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import ludus
+from ludus.envs import TextEnv
+from ludus.envs.serving.client import RemoteSession
+from ludus.envs.serving.connect import RemoteServer
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
+from ludus.errors import ConfigError, SessionGone
+from ludus.rewards import Sample
+from ludus.rewards.serving.server import ScoreService
+from ludus.wire import roster
+from ludus.wire.replicas import HEDGED_SHARE, MAX_HEDGES
+from ludus.wire.roster import Roster
+from ludus.wire.server import HttpServer
+
+DICE, CLOCK, LIAR = "test/dice-v0", "test/clock-v0", "test/liar-v0"
+
+
+class Dice(TextEnv):
+    """Answers each action with a sum of throws: task, seed and actions fix everything."""
+
+    never_blocks = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.total = self.rng.randrange(100)
+        return f"begin with {self.total}", {}
+
+    def step(self, action: str) -> Any:
+        self.total += self.rng.randrange(6) * len(action)
+        return str(self.total), float(self.total), False, False, {}
+
+
+class Clock(Dice):
+    """Says that it is not deterministic."""
+
+    deterministic = False
+
+
+class Liar(Dice):
+    """Says that it is deterministic, and counts the episodes of all sessions."""
+
+    episodes: ClassVar[int] = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        Liar.episodes += 1
+        return f"episode {Liar.episodes}", {}
+
+
+class Line:
+    """A line to a server that can be cut, and put up again."""
+
+    def __init__(self, target: str) -> None:
+        self.target = int(target.rpartition(":")[2])
+        self.port = 0
+        self._ends: set[asyncio.StreamWriter] = set()
+
+    async def up(self) -> str:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return f"http://127.0.0.1:{self.port}"
+
+    def cut(self) -> None:
+        self._server.close()
+        for end in list(self._ends):
+            end.transport.abort()
+
+    def hold(self, seconds: float) -> None:
+        """Carry nothing for a while."""
+        loop = asyncio.get_running_loop()
+        for end in list(self._ends):
+            end.transport.pause_reading()  # type: ignore[attr-defined]
+            loop.call_later(seconds, end.transport.resume_reading)  # type: ignore[attr-defined]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        self._ends |= {writer, far_writer}
+        await asyncio.gather(_pass(reader, far_writer), _pass(far_reader, writer))
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.transport.abort()
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[HttpServer]:
+    envs = EnvService(
+        [
+            ServedEnv(name, factory=made)
+            for name, made in ((DICE, Dice), (CLOCK, Clock), (LIAR, Liar))
+        ]
+    )
+    async with HttpServer([envs, ScoreService(["exact"])]) as server:
+        yield server
+
+
+@asynccontextmanager
+async def fleet(number: int) -> AsyncGenerator[tuple[RemoteServer, list[Line]]]:
+    """A client of several servers, each behind a line that can be cut."""
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(serving()) for _ in range(number)]
+        lines = [Line(server.url) for server in servers]
+        urls = [await line.up() for line in lines]
+        stack.callback(lambda: [line.cut() for line in lines])
+        yield await stack.enter_async_context(ludus.connect(",".join(urls))), lines
+
+
+def home(client: RemoteServer, session: RemoteSession) -> int:
+    """The number of the server that a session is played on."""
+    return [session in one.sessions for one in client.replicas.members].index(True)
+
+
+async def episode(session: RemoteSession, seed: int, cut: Callable[[int], None]) -> list[Any]:
+    """The answers to a random episode; `cut` is called before each step."""
+    rng = random.Random(seed)
+    answers: list[Any] = [(await session.reset(seed=seed))[0]]
+    for number in range(rng.randrange(3, 12)):
+        cut(number)
+        answers.append((await session.step("x" * rng.randrange(5)))[:4])
+    return answers
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_an_episode_is_the_same_whichever_servers_are_lost_under_it(seed: int) -> None:
+    rng = random.Random(seed)
+    async with fleet(3) as (client, lines):
+        alone = await episode(client.make_async(DICE), seed, lambda number: None)
+        session, fatal = client.make_async(DICE), rng.sample(range(len(alone) - 1), 2)
+
+        def cut(number: int) -> None:
+            if number in fatal:
+                lines[home(client, session)].cut()
+
+        assert await episode(session, seed, cut) == alone
+        assert client.traffic.replays == 2
+
+
+async def test_a_line_that_breaks_for_a_moment_moves_no_session() -> None:
+    async with fleet(2) as (client, lines):
+        session = client.make_async(CLOCK)
+        await session.reset(seed=1)
+        here = home(client, session)
+        lines[here].cut()
+        step = asyncio.create_task(session.step("x"))
+        await asyncio.sleep(0.1)
+        await lines[here].up()
+        assert (await step)[1] > 0
+        assert (home(client, session), client.traffic.replays) == (here, 0)
+
+
+async def test_what_is_not_deterministic_is_gone_with_its_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ludus.envs.serving.client.PATIENCE_S", 0.3)
+    async with fleet(2) as (client, lines):
+        for env, why in ((CLOCK, "the episode is lost"), (LIAR, "was answered otherwise")):
+            session = client.make_async(env)
+            await session.reset(seed=1)
+            here = home(client, session)
+            lines[here].cut()
+            with pytest.raises(SessionGone, match=why):
+                await session.step("x")
+            await session.reset(seed=1)  # a new session, on the other
+            await session.close()
+            await lines[here].up()
+            await client.replicas.returns(client.replicas.members[here], 30.0)
+
+
+async def test_a_lost_server_costs_no_score_and_is_asked_again_once_it_is_back() -> None:
+    sample = Sample(response="a", gold="a")
+    async with fleet(3) as (client, lines):
+        verifier = client.verifier("exact")
+        await asyncio.gather(*(verifier.score(sample) for _ in range(60)))
+        lines[1].cut()
+        verdicts = await asyncio.gather(*(verifier.score(sample) for _ in range(300)))
+        assert all(verdict.ok for verdict in verdicts)
+        await lines[1].up()
+        lost = client.replicas.members[1]
+        assert await client.replicas.returns(lost, 30.0)
+        await asyncio.gather(*(verifier.score(sample) for _ in range(300)))
+        assert len(lost.took_s) >= 20
+
+
+async def test_a_blocking_client_passes_over_a_server_that_is_gone() -> None:
+    async with fleet(2) as (client, lines):
+        lines[0].cut()
+
+        def use() -> list[Any]:
+            env = client.make(DICE)
+            first, _ = env.reset(seed=5)
+            verdict = client.score("exact", Sample(response="a", gold="a"))
+            verdicts = client.score_batch("exact", [Sample(response="a", gold="b")] * 3)
+            return [first, verdict.reward, len(verdicts), len(client.envs())]
+
+        assert (await asyncio.to_thread(use))[1:] == [1.0, 3, 3]
+
+
+async def test_a_blocking_episode_moves_to_another_server() -> None:
+    async with fleet(2) as (client, lines):
+        env = await asyncio.to_thread(client.make, DICE)
+        await asyncio.to_thread(env.reset, seed=5)
+        (here,) = [number for number, one in enumerate(client._blocking.members) if one.sessions]
+        lines[here].cut()
+        observation, *_ = await asyncio.to_thread(env.step, "x")
+        assert int(str(observation)) >= 0
+        assert client.traffic.replays == 1
+
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(answer: Answer) -> AsyncGenerator[str]:
+    """A server of our own."""
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+
+
+async def reply(writer: asyncio.StreamWriter, body: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    await writer.drain()
+    writer.close()
+
+
+async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1 << 16)
+    await reply(writer, b"\x00 no JSON")
+
+
+async def another_version(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    asked = await reader.read(1 << 16)
+    health = {"status": "ready", "instance": "other", "protocol": 2, "services": {}}
+    await reply(writer, json.dumps(health if b"/readyz" in asked else {}).encode())
+
+
+async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+
+
+@pytest.mark.parametrize("answer", [garbage, another_version, silence])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_member_that_is_no_server_of_ours_costs_nothing(
+    answer: Answer, stream: bool
+) -> None:
+    async with (
+        serving() as server,
+        listening(answer) as other,
+        ludus.connect(f"{other},{server.url}", stream=stream) as client,
+        asyncio.timeout(30),
+    ):
+        sessions = [client.make_async(DICE) for _ in range(4)]
+        await asyncio.gather(*(session.reset(seed=0) for session in sessions))
+        verifier = client.verifier("exact")
+        samples = [Sample(response="a", gold="a")] * 20
+        verdicts = await asyncio.gather(*map(verifier.score, samples))
+        assert all(verdict.ok for verdict in verdicts)
+        assert [one.name for one in client.replicas.fleet.up()] == [server.url]
+
+
+async def test_a_server_named_by_two_addresses_counts_once() -> None:
+    async with serving() as server:
+        with pytest.raises(ConfigError, match="each once"):
+            ludus.connect(f"{server.url},{server.url}/")
+        alias = server.url.replace("127.0.0.1", "localhost")
+        async with ludus.connect(f"{server.url},{alias}") as client:
+            for member in client.replicas.members:
+                with suppress(Exception):
+                    await client.replicas._look(member)
+            assert len(client.replicas.fleet.up()) == 1
+            assert (await client.make_async(DICE).reset(seed=1))[0].startswith("begin")
+
+
+def test_addresses_come_from_a_list_a_file_or_a_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "servers"
+    file.write_text("http://a:1  # the first\n\nhttp://b:2/\n")
+    read = Roster(f"file:{file}")
+    assert read.urls == Roster("http://a:1, http://b:2/").urls == ["http://a:1", "http://b:2"]
+    file.write_text("http://a:1\nhttp://c:3\n")
+    read.read_again()
+    assert read.urls == ["http://a:1", "http://c:3"]
+    for mistake in ("", "http://a:1\nhttp://a:1", "a:1", "ftp://a:1", "http://a:b", "http://"):
+        file.write_text(mistake)
+        read.read_again()
+        assert read.urls == ["http://a:1", "http://c:3"]
+        assert "the servers stay as they are" in caplog.text
+        with pytest.raises(ConfigError):
+            Roster(f"file:{file}")
+        caplog.clear()
+    with pytest.raises(ConfigError, match="cannot read"):
+        Roster(f"file:{tmp_path}/nothing")
+    with pytest.raises(ConfigError, match="does not resolve"):
+        Roster("dns+http://nothing.invalid:8765")
+
+
+async def test_a_name_that_changes_adds_servers_and_drains_those_that_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as old, serving() as new:
+        ports = [int(server.url.rpartition(":")[2]) for server in (old, new)]
+        lines = [Line(server.url) for server in (old, new)]
+        # Two addresses of one port, since a name stands for addresses and not for ports.
+        for line, host in zip(lines, ("127.0.0.1", "127.0.0.2"), strict=True):
+            line.port = line.port or lines[0].port
+            server = await asyncio.start_server(line._serve, host, line.port)
+            line.port, line._server = server.sockets[0].getsockname()[1], server
+        assert len(set(ports)) == 2
+        hosts = ["127.0.0.1"]
+
+        def resolve(name: str, port: int, **_: object) -> list[Any]:
+            return [(0, 0, 0, "", (host, port)) for host in hosts]
+
+        monkeypatch.setattr(roster, "READ_AGAIN_S", 0.0)
+        # Only the reading of the name: the sockets go on with the machine's own.
+        fake = type("Names", (), {"getaddrinfo": staticmethod(resolve), "SOCK_STREAM": 1})
+        monkeypatch.setattr(roster, "socket", fake)
+        async with ludus.connect(f"dns+http://servers:{lines[0].port}") as client:
+            session = client.make_async(CLOCK)
+            await session.reset(seed=1)
+            hosts[:] = ["127.0.0.2"]
+            async with asyncio.timeout(30):
+                while len(client.replicas.members) == 1:
+                    await asyncio.sleep(0.05)
+            fresh = client.make_async(DICE)
+            await fresh.reset(seed=1)
+            assert home(client, fresh) == 1
+            assert (await session.step("x"))[1] > 0  # goes on where it is
+            await session.close()
+            async with asyncio.timeout(30):
+                while len(client.replicas.members) == 2:
+                    await asyncio.sleep(0.05)
+        for line in lines:
+            line.cut()
+
+
+async def test_at_most_a_twentieth_of_the_calls_is_asked_a_second_time() -> None:
+    sample = Sample(response="a", gold="a")
+    async with fleet(2) as (client, lines):
+        verifier = client.verifier("exact")
+        for _ in range(12):  # the card is read, and the usual times are known
+            await asyncio.gather(*(verifier.score(sample) for _ in range(20)))
+            await asyncio.sleep(0.1)
+        before, calls = client.traffic.hedges, 200
+        lines[0].hold(0.6)
+        verdicts = await asyncio.gather(*(verifier.score(sample) for _ in range(calls)))
+        assert all(verdict.ok for verdict in verdicts)
+        assert 0 < client.traffic.hedges - before <= MAX_HEDGES + HEDGED_SHARE * calls
