@@ -50,6 +50,7 @@ PAGES.episodes = {title: 'Episodes', async draw(page, alive) {
     put(button, words + (sort === name ? ' ↑' : sort === '-' + name ? ' ↓' : ''));
   });
   const told = await get('episodes', {...query(), offset: 0, limit: WINDOW, choices: 1});
+  if (!alive()) return;
   put(page, el('h2', {}, 'Episodes'), filterTools(told.choices, again, count), el('div', {class: 'grid'}, headings, view));
   page.classList.add('fixed');
   mark();

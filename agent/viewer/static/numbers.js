@@ -95,6 +95,7 @@ function examples(told) {
 
 PAGES.metrics = {title: 'Metrics', async draw(page, alive) {
   const runs = overlaid().join(','), known = await get('columns', {runs});
+  if (!alive()) return;
   const ends = new Map(), due = new Set();
   const settings = {log: route.query.log === '1', smooth: Number(route.query.smooth || 0), seeds: route.query.seeds !== '0'};
   const draw = async card => {
@@ -190,8 +191,9 @@ PAGES.settings = {title: 'Settings', async draw(page) {
   narrow();
 }};
 
-PAGES.compare = {title: 'Compare', async draw(page) {
+PAGES.compare = {title: 'Compare', async draw(page, alive) {
   const told = await get('compare', {runs: overlaid().join(','), by: route.query.by, column: route.query.column});
+  if (!alive()) return;
   put(page, el('h2', {}, 'Recipes compared over seeds'));
   if (told.refused.length) {
     append(page, [el('p', {class: 'problem'}, 'These runs are not compared:'), el('ul', {}, told.refused.map(why => el('li', {}, why)))]);
