@@ -137,6 +137,22 @@ def test_a_planted_fault_is_the_first_cause_that_is_told(name: str) -> None:
     assert roots[0].name in run["expected"]
 
 
+@pytest.mark.parametrize("name", ["rate-too-high", "answers-cut"])
+def test_whatever_holds_has_a_first_cause(name: str) -> None:
+    """Where everything fails at once, findings that could explain each other make no circle."""
+    run = PLANTED[name]
+    diagnosis = Diagnosis(RunHistory(run["settings"], run["recipe"]))
+    for step, row in enumerate(run["rows"]):
+        named = of(run, row)
+        if step > 10:  # collapse and cut turns could each be the cause of the other
+            named |= {"turn/cut": 1.0, "reward/mean": 0.0, "reward/std": 0.0, "group/failed": 1.0}
+        elif "reward/mean" in named:
+            named |= {"turn/cut": 0.3 * (step > 8), "reward/mean": 0.9, "group/failed": 0.0}
+        diagnosis.add(named)
+    for finding in diagnosis.findings.values():
+        assert diagnosis.findings[diagnosis.causes_of(finding.name)[-1]].cause is None
+
+
 @pytest.mark.parametrize("name", [name for name in PLANTED if not PLANTED[name]["expected"]])
 def test_a_healthy_run_warns_of_nothing(name: str) -> None:
     diagnosis = diagnosed(PLANTED[name])
