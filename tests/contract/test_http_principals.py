@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import os
 import sys
 from collections.abc import AsyncGenerator
@@ -238,8 +239,9 @@ async def test_user_code_inherits_no_token(tmp_path: Path) -> None:
 async def test_a_body_of_100_mb_gets_its_refusal(tmp_path: Path, name: str, status: int) -> None:
     async with serving(tmp_path) as server, aiohttp.ClientSession(server.url) as http:
         headers = {"Authorization": f"Bearer {name}'s", "Content-Type": "application/json"}
+        body = io.BytesIO(bytes(100 << 20))
         try:
-            async with http.post("/v1/score", data=bytes(100 << 20), headers=headers) as reply:
+            async with http.post("/v1/score", data=body, headers=headers) as reply:
                 assert reply.status == status
         except aiohttp.ClientError:
             assert name == "stranger"  # whose body is not read

@@ -46,6 +46,7 @@ from ludus.wire.chaos import Chaos
 from ludus.wire.principals import Principals
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
+from ludus.wire.tls import ServerTls
 
 from .arguments import Token, VerbHelp, parse
 from .loading import imported
@@ -301,6 +302,14 @@ class ServeOptions:
     """The bearer token that clients must send; best given as LUDUS_TOKEN or env:NAME, which `ps`
     does not show.
     """
+    uds: str = ""
+    """The path of a Unix socket to bind instead of host and port; clients connect to unix:PATH."""
+    tls_cert: Path | None = None
+    """A PEM file with the server's certificate; SIGHUP reads it again."""
+    tls_key: Path | None = None
+    """A PEM file with its key, where the certificate's file has none."""
+    tls_client_ca: Path | None = None
+    """A PEM file with the authority of client certificates, which are then required."""
     tokens: Path | None = None
     """A TOML file with a table for each principal: token or sha256, scopes, rate, sessions,
     bytes_in_flight, weight; SIGHUP reads it again.
@@ -448,6 +457,10 @@ def build_server(options: ServeOptions) -> HttpServer:
         services,
         host=options.host,
         port=options.port,
+        socket_path=options.uds,
+        tls=ServerTls(options.tls_cert, options.tls_key, client_authority=options.tls_client_ca)
+        if options.tls_cert is not None
+        else None,
         principals=Principals(
             options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
         ),
@@ -505,6 +518,10 @@ def _check(options: ServeOptions) -> None:
         raise ConfigError("one server has one sandbox; give 'sandbox' once")
     if options.workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {options.workers}")
+    if options.uds and options.workers > 1:
+        raise ConfigError("--uds binds one socket; give it without --workers")
+    if options.tls_cert is None and (options.tls_key or options.tls_client_ca):
+        raise ConfigError("--tls-key and --tls-client-ca go with --tls-cert")
     last = options.port + options.workers - 1
     if options.port < 0 or last > 65535:
         raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")

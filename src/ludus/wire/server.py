@@ -35,7 +35,7 @@ from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
-from .address import BACKLOG, is_loopback, listen
+from .address import BACKLOG, is_loopback, listen, listen_at
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
@@ -69,6 +69,7 @@ from .routes import (
 )
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
+from .tls import ServerTls
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
@@ -95,6 +96,8 @@ class HttpServer:
         services: the services to offer.
         host: the address to bind; off loopback a token is required.
         port: the port to bind; 0 picks a free one, which `url` tells.
+        socket_path: the path of a Unix socket to bind instead, which only this user may use.
+        tls: the certificate; None serves plain HTTP.
         token: the bearer token that every request must carry, except to `/healthz` and `/readyz`.
         principals: those who may ask, each with a token and scopes, instead of `token`.
         max_body_bytes: the largest request body, inflated; a larger body is refused (413).
@@ -120,6 +123,8 @@ class HttpServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        socket_path: str = "",
+        tls: ServerTls | None = None,
         token: str | Secret = "",
         principals: Principals | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -132,7 +137,7 @@ class HttpServer:
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
         self._principals = principals if principals is not None else Principals(token)
-        if not self._principals and not is_loopback(host):
+        if not self._principals and not socket_path and not is_loopback(host):
             raise ConfigError(
                 f"refusing to serve on {host} without a token: anyone who reaches it could run "
                 "your environments; give --token or LUDUS_TOKEN, or bind 127.0.0.1"
@@ -140,6 +145,8 @@ class HttpServer:
         self.services = list(services)
         self.host = host
         self.port = port
+        self._socket_path = socket_path
+        self._tls = tls
         self.instance = secrets.token_hex(8)
         self.metrics = ServerMetrics()
         self._replies = Replies(self.metrics, self.instance)
@@ -164,8 +171,11 @@ class HttpServer:
     @property
     def url(self) -> str:
         """The address at which the server listens; the port is right only after `start`."""
+        if self._socket_path:
+            return f"unix:{self._socket_path}"
         host = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def bytes_held(self) -> int:
@@ -184,8 +194,11 @@ class HttpServer:
             OSError: the port is taken.
             Exception: a service could not start; what had started is stopped.
         """
-        listener = listen(self.host, self.port)
-        self.port = listener.getsockname()[1]
+        if self._socket_path:
+            listener = listen_at(self._socket_path)
+        else:
+            listener = listen(self.host, self.port)
+            self.port = listener.getsockname()[1]
         try:
             context = Context(self.instance, self.metrics)
             for service in self.services:
@@ -242,7 +255,15 @@ class HttpServer:
             self._runner.server, max_connections=self._max_connections, stranger_s=self._stranger_s
         )
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
+        context = self._tls.context if self._tls is not None else None
+        if self._socket_path:
+            self._listening = await loop.create_unix_server(
+                self._door, sock=listener, ssl=context, backlog=BACKLOG
+            )
+        else:
+            self._listening = await loop.create_server(
+                self._door, sock=listener, ssl=context, backlog=BACKLOG
+            )
 
     async def stop(self) -> None:
         """Begin nothing new, wait for what has begun (see `drain_s`), and release everything.
@@ -282,8 +303,10 @@ class HttpServer:
             await runner.cleanup()
 
     def reload(self) -> None:
-        """Read the tokens anew; where the file has a mistake, the old ones stay."""
+        """Read the tokens and the certificate anew; where one has a mistake, the old one stays."""
         self._principals.read_again()
+        if self._tls is not None:
+            self._tls.read_again()
 
     def hurry(self) -> None:
         """Let a `stop` that waits for sessions wait no longer."""
