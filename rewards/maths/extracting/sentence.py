@@ -38,8 +38,8 @@ GIVEN_UP = re.compile(
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither|cannot be|can't be|nor|no"
-    r"|rather than|instead of"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither"
+    r"|cannot be|can't be|nor|no|rather than|instead of"
     r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
