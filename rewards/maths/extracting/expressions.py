@@ -157,7 +157,7 @@ _UNIT = re.compile(
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
-_LETTER = re.compile(r"\s*\\?[A-Za-z]+\s*")
+_LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:

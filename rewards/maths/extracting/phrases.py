@@ -564,7 +564,8 @@ REASON = re.compile(
     r"|due to"
     r"|given that|even though|although|despite|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would"
     r"|contradict)\w*)|rather than"
-    r"|instead of|not\b|and not\b|but not\b|which (?:is|are|was|means|makes|agrees|can|\w+s\b)"
+    r"|instead of|(?<!does )(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b"
+    r"|which (?:is|are|was|means|makes|agrees|can|\w+s\b)"
     r"|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da|denn|nicht"
     r"|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"
     r"|因为|因為|なぜなら|왜냐하면|而不是",
