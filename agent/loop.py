@@ -193,6 +193,8 @@ class _Game:
         self.task = str(info.get("task", ""))
         briefing: Briefing = info["briefing"]
         messages = opening_of(briefing, observation)
+        if briefing.tools:
+            self.metrics["tools_offered"] = float(len(briefing.tools))
         unbounded = MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
         for _ in range(self.limits.max_turns or unbounded):
             with _failures_of_the_policy():

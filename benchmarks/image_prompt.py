@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.agent.episodes import read_episodes
-from ludus.agent.viewer import PageHead, page_of
+from ludus.agent.viewer import PageHead, RunReader, page_of
 from ludus.envs import make_async
 from ludus.envs.families.image_prompt.scenes import (
     COLOURS,
@@ -118,9 +118,8 @@ async def learn(seed: int, options: argparse.Namespace) -> tuple[float, float]:
         )
     )
     played = [read_episodes(path) for path in sorted((run / "episodes").glob("eval-*.jsonl"))]
-    (run / "pictures.html").write_text(
-        page_of(played[-1][:64], PageHead(title="ludus/image-prompt-v0"))
-    )
+    head = PageHead(title="ludus/image-prompt-v0", first="episodes")
+    (run / "pictures.html").write_text(page_of([RunReader(run, "grpo", None)], head))
     return accuracy(played[0]), accuracy(played[-1])
 
 

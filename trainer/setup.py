@@ -45,7 +45,7 @@ from .ranks.updater import follow
 from .recipes.algorithm import Algorithm
 from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_recipe
-from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, told_correction
+from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource, open_source
@@ -55,7 +55,7 @@ from .rollout.tracker import SuccessTracker
 from .run.changes import keep_recipe, refuse_changes
 from .run.claim import RunClaim
 from .run.folder import RunFolder
-from .run.report import keep_judges, unmeasured
+from .run.judges import keep_judges, unmeasured
 from .stream.accounts import FILE, Accounts
 from .stream.plan import StreamPlan
 from .stream.state import StreamState
@@ -175,7 +175,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
     tasks = _tasks(config, algorithm.recipe, source)
-    stream_state = None
+    stream_state, stale = None, config.overlap.max_staleness > 0
     with opening(model_path, start):
         learner = _learner(
             config,
@@ -236,9 +236,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         stream_state=stream_state,
         notes=(
             *(f"the run continues with another setting: {change}" for change in changed),
-            *filter(None, [claim.note]),
-            *plan.notes,
-            *([told_correction(algorithm)] if config.overlap.max_staleness else []),
+            *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *learner.notes(),
@@ -383,7 +381,12 @@ def _updater(
             else _learner(config, config.model.path, _reading(config, learner.images))
         )
     return make_updater(
-        algorithm, learner, reference=reference, tracker=tracker, updates=plan.settings
+        algorithm,
+        learner,
+        reference=reference,
+        tracker=tracker,
+        updates=plan.settings,
+        max_kl=config.trainer.max_kl,
     )
 
 

@@ -20,6 +20,7 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
+from .findings.summary import summary_of
 from .learning.experience import gather
 from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
@@ -28,6 +29,7 @@ from .rollout.collect import Group, most_failed, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool
+from .run.best import BestByReward, candidate_steps
 from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
@@ -63,6 +65,8 @@ class TrainResult:
     interrupted: bool
     stopped: str = ""
     """Why the run ended before its last step; empty if nothing ended it early."""
+    summary: tuple[str, ...] = ()
+    """How the run stands and why, in three lines at most."""
 
 
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
@@ -122,13 +126,14 @@ class _Run:
             self.config.eval,
             self.config.steps,
             self.journal.scores,
-            EvaluationCalls(
-                prepare=self.bring_weights,
-                play=self.evaluate,
-                heard=watcher.on_evaluation if watcher else lambda step, scores: None,
-            ),
+            EvaluationCalls(prepare=self.bring_weights, play=self.evaluate, heard=self.heard),
             self.saver,
         )
+        run, steps = self.config.run, self.config.steps
+        self.best: BestByReward | None = None
+        if self.config.eval.keep_best and not self.config.eval.every:
+            every = candidate_steps(steps, run.save_every)
+            self.best = BestByReward(steps, every, self.saver, self.journal.diagnosis.history.rows)
 
     async def loop(self) -> TrainResult:
         """Run the main loop until the last step or an interruption.
@@ -137,7 +142,7 @@ class _Run:
         """
         interrupted = False
         for number, note in enumerate(self.parts.notes):
-            self.journal.tell(self.step, f"plan {number}", note)
+            self.journal.tell(self.step, f"setup {number}", note)
         try:
             await self.evaluations.at(self.step)
             if not self.step:
@@ -162,8 +167,12 @@ class _Run:
             await self.evaluations.cancel()
             await self.stream.close()
         checkpoint = await self.saver.save(self.step)
+        if self.best is not None and not interrupted:
+            self.best.finish(self.step)
         stopped = self.evaluations.stopped if self.step < self.config.steps else ""
-        return TrainResult(self.parts.folder.path, checkpoint, self.step, interrupted, stopped)
+        summary = tuple(summary_of(self.journal.diagnosis))
+        folder = self.parts.folder.path
+        return TrainResult(folder, checkpoint, self.step, interrupted, stopped, summary)
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""
@@ -195,9 +204,10 @@ class _Run:
         """Write the line of a step: also of one that was learned and whose weights the engine did
         not take, since a checkpoint has it and the run continues behind it.
         """
-        numbers = summarize_step(groups, metrics, watch, self.parts.source.counters())
+        wire, passing = self.parts.source.counters(), self.config.eval.passing
+        numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
         numbers |= {**settled, **engine_numbers(self.parts.engine)}
-        numbers = self.journal.record(self.step, groups, numbers)
+        self.journal.record(self.step, groups, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
 
@@ -259,6 +269,8 @@ class _Run:
         for learned in self.parts.updater.learned:
             folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))
         await self.evaluations.at(self.step)
+        if self.best is not None:
+            await self.best.at(self.step, self.journal.diagnosis.history.rows[-1])
         if run.save_every and self.step % run.save_every == 0 and self.step < self.config.steps:
             with self.stages.during("the checkpoint to be written"):
                 await self.saver.try_save(self.step)
@@ -292,6 +304,12 @@ class _Run:
         engine = self.parts.evaluating_engine
         if engine is not self.parts.engine:
             await engine.set_weights(self.parts.learner.evaluated(), step)
+
+    def heard(self, step: int, scores: HeldOutScores) -> None:
+        """Take note of an evaluation."""
+        self.journal.heard(step, scores.numbers)
+        if self.watcher:
+            self.watcher.on_evaluation(step, scores)
 
     async def evaluate(self) -> HeldOutScores:
         """Play held-out tasks."""

@@ -1,292 +1,234 @@
-"""Untrusted text as HTML: escaped, bounded in length, and with invisible characters shown.
+"""The page of runs: one set of files, for the server that is asked again and again and for a file
+that opens from the disk.
 
-A template is written by us; what it shows was written by models, and is never itself a template.
-Every value that a template puts out is escaped, bounded in length and cleared of invisible
-characters (`markup`), without a word in the template; in a quoted attribute the template says
-`|attribute`, since a mark cannot stand there.
-
-A content security policy forbids every request and every script except the built-in script, so
-that text written by a model cannot act even if left unescaped by mistake.
+A content security policy forbids every request to another place and every script but the page's
+own, so that text written by a model cannot act even if it were shown as markup by mistake.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
-from statistics import fmean
+from pathlib import Path
+from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from ludus.messages import ImagePart
+from .columns import STATIC
+from .run import RunReader
+from .views import Runs, view
 
-from ..evaluation import summarise
-from ..trajectory import Episode, Finish, Segment, Trajectory, Turn, TurnKind
-from .tokens import HEIGHT, WIDTH, Detokenizer, bars, class_of, token_row
-
-MAX_CHARS = 20_000
-"""The most characters shown of one message; a longer message is shown from both ends."""
-
-_INVISIBLE = re.compile(
-    "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"  # drawn as nothing
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
-    "\ufff9-\ufffb\U000e0000-\U000e0fff"  # annotations, tags
-    "\ud800-\udfff"  # lone surrogates, which UTF-8 cannot hold
-    "]"
-)
-_SURROUNDED = 80
-
-
-def markup(text: str) -> str:
-    r"""Escape `text` for HTML.
-
-    Characters that are invisible, or that reverse the text direction, are written as Python
-    escapes inside a mark.
-
-    >>> markup("<b>\x1b[2J")
-    '&lt;b&gt;<mark>\\x1b</mark>[2J'
-    """
-    return _INVISIBLE.sub(
-        lambda match: f"<mark>{ascii(match[0])[1:-1]}</mark>", html.escape(clipped(text))
-    )
-
-
-def attribute(text: str) -> str:
-    """Escape `text` for a quoted HTML attribute."""
-    return _INVISIBLE.sub(lambda match: ascii(match[0])[1:-1], html.escape(clipped(text)))
-
-
-def clipped(text: str) -> str:
-    """Return `text`, or the beginning and end with the number of characters left out."""
-    if len(text) <= MAX_CHARS:
-        return text
-    half = MAX_CHARS // 2
-    left_out = f"{len(text) - 2 * half:,} characters are not shown"
-    return f"{text[:half]}\n[... {left_out} ...]\n{text[-half:]}"
-
-
-def excerpt(text: str, max_chars: int = _SURROUNDED) -> str:
-    r"""Return `text` as a single short line.
-
-    >>> excerpt("a\n b")
-    'a b'
-    """
-    line = " ".join(text[: 8 * max_chars].split())
-    return line if len(line) <= max_chars else f"{line[:max_chars]}…"
+SCRIPTS = [
+    "vendor/uplot-1.6.32/uPlot.iife.min.js",
+    "core.js",
+    "charts.js",
+    "numbers.js",
+    "rollouts.js",
+    "episodes.js",
+    "episode.js",
+    "start.js",
+]
+STYLES = ("vendor/uplot-1.6.32/uPlot.min.css", "page.css")
+LIMIT = 5_000_000
+"""The most bytes of a file."""
+TELLING = 300
+"""The most episodes that are contained whole where nobody asks for a number."""
+POINTS = 600
+"""Points of a line in a file."""
 
 
 @cache
-def templates_of(package: str) -> Environment:
-    """Return the templates in the folder `templates` of a package.
+def script() -> str:
+    """Return the script of the page: uPlot as released, and ours in one function."""
+    vendored, *own = [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
+    return f"{vendored}\n(() => {{ 'use strict';\n{''.join(own)}\n}})();\n"
 
-    Args:
-        package: the dotted name, such as "ludus.agent.viewer".
-    """
-    environment = Environment(
-        loader=PackageLoader(package),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_safe,
-        keep_trailing_newline=True,
+
+@cache
+def style() -> str:
+    """Return the style sheet of the page."""
+    return "".join((STATIC / name).read_text("utf-8") for name in STYLES)
+
+
+def embedded(value: object) -> str:
+    """Return JSON that can stand inside of a script element whatever it holds."""
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def live_page(prefix: str) -> str:
+    """Return the page of the server, whose script and style are files beside it."""
+    head = (
+        f'<link rel=stylesheet href="{prefix}page.css">'
+        f'<script defer src="{prefix}page.js"></script>'
     )
-    environment.filters["attribute"] = lambda value: Markup(attribute(str(value)))
-    environment.filters["thousands"] = lambda value: f"{value:,}"
-    return environment
+    return _document(head, {"prefix": prefix, "data": None}, "")
 
 
-def render(package: str, template: str, **values: object) -> str:
-    """Return the template filled with values."""
-    return templates_of(package).get_template(template).render(**values)
-
-
-def asset(package: str, name: str) -> str:
-    """Return a file beside the templates as it is, such as a style sheet."""
-    environment = templates_of(package)
-    assert environment.loader is not None
-    # The loader returns the source of any file of the folder, template or not.
-    return environment.loader.get_source(environment, name)[0]
-
-
-def _safe(value: object) -> Markup:
-    return value if isinstance(value, Markup) else Markup(markup(str(value)))
-
-
-MAX_IMAGE_BYTES = 1 << 20
-
-
-def outcome(trajectory: Trajectory | None) -> str:
-    """Return the colour class of an episode: `good`, `bad`, `between` or `lost`."""
-    reward = trajectory.verdict.reward if trajectory else None
-    if reward is None:
-        return "lost"
-    return "good" if reward >= 1 else "bad" if reward <= 0 else "between"
-
-
-def verdict_facts(trajectory: Trajectory) -> dict[str, str]:
-    """Return the verdict in numbers and words, with the metrics of episode and verifier."""
-    verdict = trajectory.verdict
-    facts = {"status": str(verdict.status), "return": f"{trajectory.ret:g}"}
-    if verdict.reward is not None:
-        facts["reward"] = f"{verdict.reward:g}"
-    facts["loss"] = "excluded" if trajectory.exclude_from_loss else "counts"
-    facts["baseline"] = "excluded" if trajectory.exclude_from_baseline else "counts"
-    numbers = {**trajectory.metrics, **verdict.metrics}
-    return facts | {name: f"{value:g}" for name, value in numbers.items()}
-
-
-def window_facts(segment: Segment, index: int, count: int) -> str:
-    """Return the heading of a window: its number, its tokens, and why it ended."""
-    length, opening = len(segment.ids()), len(segment.prompt_ids)
-    facts = [f"{length:,} tokens", f"opens with {opening:,}"] if length else []
-    reason = segment.break_reason
-    ending = f"ended by {reason}" if reason else "the last one"
-    return " · ".join([f"window {index} of {count}", *facts, ending])
-
-
-def turn_facts(turn: Turn) -> list[str]:
-    """Return what is known of the sampled part of a turn."""
-    facts = [] if turn.kind is TurnKind.ACT else [str(turn.kind)]
-    if turn.reward:
-        facts.append(f"reward {turn.reward:g}")
-    if turn.finish is not Finish.STOP:
-        facts.append(f"finish {turn.finish}")
-    if turn.out_ids:
-        facts.append(f"{len(turn.out_ids)} tokens")
-    else:
-        facts.append("no token ids: not trainable")
-    if turn.logprobs:
-        facts.append(f"mean logprob {fmean(turn.logprobs):.3f}")
-    if turn.versions:
-        low, high = min(turn.versions), max(turn.versions)
-        facts.append(f"version {low}" if low == high else f"versions {low} to {high}")
-    return facts if turn.trained else [*facts, "not trained"]
-
-
-def kind_of(image: ImagePart) -> str:
-    """Return the media type of an image inside a message."""
-    if image.data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    return "image/webp" if image.data[8:12] == b"WEBP" else "image/png"
-
-
-def as_text(value: object) -> str:
-    """Return text unchanged, and anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError):
-        return repr(value)
-
-
-PACKAGE = "ludus.agent.viewer"
-KINDS = {
-    "good": "reward 1 or more",
-    "between": "between",
-    "bad": "reward 0 or less",
-    "lost": "no reward",
-}
-LEGEND = {
-    "shown": "shown to the policy: not trained (mask 0)",
-    "trained": "sampled: trained (mask 1)",
-    "summary": "summary of the context: trained (mask 1)",
-    "untrained": "sampled, not trained (mask 0)",
-}
+def _document(head: str, boot: Mapping[str, object], tail: str) -> str:
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f'<meta name=viewport content="width=device-width"><title>ludus</title>{head}</head><body>'
+        f"<script type=application/json id=boot>{embedded(boot)}</script>{tail}</body></html>\n"
+    )
 
 
 @dataclass(frozen=True)
 class PageHead:
-    """The heading of a page of episodes, with facts about the evaluation."""
+    """What stands above the overview of a file."""
 
-    title: str
-    """The heading."""
+    title: str = ""
+    lead: str = ""
+    """A paragraph."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Lines under the heading, by name, such as the model and the environment."""
-    left_out: int = 0
-    """How many episodes the page does not contain; the page shows this number."""
+    """Numbers beside those of the run, by name."""
+    first: str = "overview"
+    """The page that opens."""
+    most: int = 0
+    """The most episodes that are contained whole, the first ones; 0 chooses the telling ones."""
 
 
-def page_of(
-    episodes: Sequence[Episode],
-    head: PageHead,
-    *,
-    passing: float = 1.0,
-    decode: Detokenizer | None = None,
-) -> str:
-    """Return a complete HTML document.
+def page_of(readers: Sequence[RunReader], head: PageHead, *, limit: int = LIMIT) -> str:
+    """Return a complete HTML document of runs, of at most `limit` bytes.
+
+    Episodes are put in one after the other until the file is full; what is left out is said at the
+    head of the page.
+    """
+    for reader in readers:
+        reader.refresh()
+    runs = Runs(readers)
+    data = _views(runs)
+    left_out: list[str] = []
+    frame = len(script()) + len(style()) + 2000
+    room = limit - frame - len(embedded(data))
+    for reader in readers:
+        room = _fill(runs, reader, head, data["runs"][reader.name], room, left_out)
+    boot = {
+        "prefix": "",
+        "data": data,
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "left_out": left_out,
+        "title": head.title,
+        "lead": head.lead,
+        "facts": dict(head.facts),
+        "first": head.first,
+        "hidden": _hidden(readers),
+    }
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style())}'; script-src '{_digest(script())}'"
+    )
+    meta = f'<meta http-equiv=Content-Security-Policy content="{policy}"><style>{style()}</style>'
+    return _document(meta, boot, f"<script>{script()}</script>")
+
+
+def write_report(
+    folder: Path, *, title: str = "", lead: str = "", facts: Mapping[str, str] | None = None
+) -> Path:
+    """Write `report.html` into a run folder, finished or not, and return the file's path.
 
     Args:
-        episodes: the episodes to show, in this order.
-        head: what stands above the episodes.
-        passing: the return from which an episode passes, for pass@k.
-        decode: ids to text; without a decoder, token ids are counted and not shown.
+        folder: a run folder.
+        title: heading; by default the folder's name.
+        lead: one paragraph under it.
+        facts: numbers to show on top, besides the held-out rewards.
+
+    Raises:
+        OSError: the file cannot be written.
     """
-    finished = [episode for episode in episodes if episode.trajectories]
-    counts = Counter(outcome(episode.trajectories[0]) for episode in finished)
-    counts["lost"] += len(episodes) - len(finished)
-    numbers: list[tuple[str, str, str]] = []  # rows of the table: name, value, 95% interval
-    if finished:
-        result = summarise(finished, passing=passing)
-        numbers += [] if result.reward is None else [("mean reward", *result.reward.cells())]
-        numbers += [(f"pass@{k}", *estimate.cells()) for k, estimate in result.pass_at.items()]
-        numbers.append(("turns", f"{result.turns:.2f}", ""))
-        played = str(result.episodes - result.failed)
-        numbers.append(("episodes", played, f"of {result.tasks} tasks"))
-        numbers += [(f"ended: {stop}", str(n), "") for stop, n in result.stops.items()]
-        numbers += [(f"failed: {reason}", str(n), "") for reason, n in result.failures.items()]
-    return render(
-        PACKAGE,
-        "page.html.j2",
-        title=head.title,
-        facts=head.facts,
-        numbers=numbers,
-        episodes=episodes,
-        decode=decode,
-        left_out=head.left_out,
-        counts=counts,
-        **_constants(),
-    )
+    reader = RunReader(folder, folder.resolve().name, None)
+    page = page_of([reader], PageHead(title=title, lead=lead, facts=facts or {}))
+    path = folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
 
 
-@cache
-def _constants() -> dict[str, object]:
-    """Return the values of every page: texts, assets, and functions that the templates call."""
-    return {
-        "kinds": KINDS,
-        "legend": LEGEND,
-        "style": asset(PACKAGE, "page.css"),
-        "script": asset(PACKAGE, "page.js"),
-        "digest": _digest,
-        "width": WIDTH,
-        "height": HEIGHT,
-        "max_image_bytes": MAX_IMAGE_BYTES,
-        "base64": _base64,
-        "excerpt": excerpt,
-        "bars": bars,
-        "class_of": class_of,
-        "token_row": token_row,
-        "outcome": outcome,
-        "verdict_facts": verdict_facts,
-        "window_facts": window_facts,
-        "turn_facts": turn_facts,
-        "kind_of": kind_of,
-        "as_text": as_text,
+def _views(runs: Runs) -> dict[str, Any]:
+    """Return the views that a file holds, without episodes."""
+    columns = view("columns", runs, {})
+    names = ",".join(one["name"] for one in columns["columns"])
+    # Fewer points a line where there are many lines, so that they never fill the file.
+    points = max(60, min(POINTS, 120_000 // max(1, len(columns["columns"]) * len(runs.readers))))
+    series = view("series", runs, {"columns": names, "width": str(points)})
+    data: dict[str, Any] = {
+        "columns": columns,
+        "settings": view("settings", runs, {}),
+        "compare": view("compare", runs, {}) if len(runs.readers) > 1 else {"refused": []},
+        "runs": {},
     }
+    for name in runs.readers:
+        query = {"run": name}
+        steps = view("steps", runs, query)
+        lines = {one: of[name] for one, of in series["series"].items() if name in of}
+        data["runs"][name] = {
+            "overview": view("overview", runs, query),
+            "series": lines,
+            "tasks": view("tasks", runs, query),
+            "accounts": view("accounts", runs, query),
+            "lanes": view("lanes", runs, {**query, "most": "256"}),
+            "steps": {str(steps["step"]): steps},
+            "episodes": {"rows": [], "total": 0, "all": 0},
+            "episode": {},
+        }
+    return data
 
 
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+def _fill(
+    runs: Runs,
+    reader: RunReader,
+    head: PageHead,
+    data: dict[str, Any],
+    room: int,
+    left_out: list[str],
+) -> int:
+    """Put rows of the table and whole episodes into `data`; return the bytes that are left."""
+    table = view("episodes", runs, {"run": reader.name, "limit": "1000", "choices": "1"})
+    for offset in range(1000, min(table["total"], 5000), 1000):
+        more = view("episodes", runs, {"run": reader.name, "limit": "1000", "offset": str(offset)})
+        table["rows"] += more["rows"]
+    rows = table["rows"]
+    while rows and len(embedded(rows)) > room // 2:
+        rows = rows[: len(rows) // 2]
+    data["episodes"] = {**table, "rows": rows, "total": len(rows)}
+    room -= len(embedded(data["episodes"]))
+    if len(rows) < table["all"]:
+        left_out.append(f"{table['all'] - len(rows):,} of {table['all']:,} episodes are left out.")
+    wanted = _telling(data["overview"], rows) if not head.most else [row["id"] for row in rows]
+    whole = 0
+    for number in wanted[: head.most or TELLING]:
+        episode = view("episode", runs, {"run": reader.name, "id": str(number)})
+        size = len(embedded(episode)) + 16
+        if size > room:
+            continue
+        data["episode"][str(number)] = episode
+        room, whole = room - size, whole + 1
+    if whole < len(rows):
+        left_out.append(f"{whole:,} of {len(rows):,} listed episodes can be opened.")
+    return room
+
+
+def _telling(overview: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the ids of episodes, the most telling first: pairs before and after, kept ones of the
+    last steps, then the others from the last step back.
+    """
+    pairs = [pair[end] for pair in overview["instructive"] for end in ("before", "after")]
+    kept = [row["id"] for row in overview["kept"]]
+    others = [row["id"] for row in sorted(rows, key=lambda row: -row["step"])]
+    return list(dict.fromkeys([*pairs, *kept, *others]))
+
+
+def _hidden(readers: Sequence[RunReader]) -> list[str]:
+    """Return the pages for which there is nothing to show."""
+    if len(readers) > 1:
+        return []
+    numbers = [] if readers[0].lines else ["metrics", "timeline", "steps", "accounts", "settings"]
+    return ["runs", "compare", *numbers]
 
 
 def _digest(text: str) -> str:
-    """Return the digest by which the content security policy allows an inline script or style."""
-    return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

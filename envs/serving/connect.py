@@ -13,17 +13,19 @@ from ludus.rewards.serving.client import RemoteGroupVerifier, RemoteVerifier, an
 from ludus.rewards.serving.reward_wire import Score, ScoreBatchReply, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
-from ludus.wire.client import AsyncTransport, Body, Client, RetryPolicy, Traffic, run_blocking
+from ludus.wire.client import AsyncTransport, Body, Client, RetryPolicy, Traffic, Way, run_blocking
 from ludus.wire.codec import Format
 from ludus.wire.replicas import BlockingReplicas, Replicas, SessionSeats
 from ludus.wire.roster import Roster
 from ludus.wire.sync_transport import SyncTransport
+from ludus.wire.tls import client_context
 
 from ..gym import GymEnv
 from .client import EPISODES, BlockingSession, RemoteSession, card_of
 from .env_wire import EnvCard, EnvList
 
 T = TypeVar("T")
+UNIX = "unix:"
 
 
 class RemoteServer:
@@ -34,15 +36,22 @@ class RemoteServer:
     """
 
     def __init__(
-        self, roster: Roster, *, token: Secret, policy: RetryPolicy, format: Format, stream: bool
+        self,
+        roster: Roster,
+        *,
+        token: Secret,
+        policy: RetryPolicy,
+        format: Format,
+        stream: bool,
+        way: Way,
     ) -> None:
         self.traffic = Traffic()
         """Counts the requests and sessions of all connections."""
         build = partial(Client, token=token, policy=policy, format=format, traffic=self.traffic)
-        self._sync_transport = SyncTransport()
-        transport = AsyncTransport()
+        self._sync_transport = SyncTransport(way=way)
+        transport, looks = AsyncTransport(way=way), AsyncTransport(way=way)
         self.replicas = Replicas(
-            roster, lambda url: build(url, transport), transport, stream=stream
+            roster, lambda url: build(url, transport), transport, looks, stream=stream
         )
         self._blocking = BlockingReplicas(roster, lambda url: build(url, self._sync_transport))
         self._cards: EnvList | None = None
@@ -155,13 +164,16 @@ def connect(
     attempt_timeout_s: float = 40.0,
     format: str = "msgpack",
     stream: bool = True,
+    authority: str = "",
+    certificate: str = "",
 ) -> RemoteServer:
     """Connect to `ludus serve`.
 
     Args:
         url: `http://host:port`, several addresses separated by commas, a name that resolves to
             several servers (`dns+http://host:port`), or a file with an address a line
-            (`file:/path`); see `Roster`. Each session lives on one of the servers.
+            (`file:/path`); see `Roster`. Each session lives on one of the servers. A server with a
+            Unix socket is `unix:/path`.
         token: the server's bearer token, in clear or as `env:NAME`; the default is the environment
             variable LUDUS_TOKEN.
         timeout_s: the limit in seconds for one call with all its retries. It should exceed the
@@ -171,6 +183,8 @@ def connect(
         format: `msgpack` or `json`.
         stream: whether async operations go over one long-lived connection to each server. Where the
             server or a proxy does not support streams, plain HTTP is used without a warning.
+        authority: a PEM file with the authorities to trust, instead of the system's.
+        certificate: a PEM file with a certificate and key to show to the server.
 
     Raises:
         ConfigError: an address is missing, malformed or repeated, a name does not resolve, a file
@@ -179,10 +193,18 @@ def connect(
     if format not in ("json", "msgpack"):
         raise ConfigError(f"format is 'json' or 'msgpack', got {format!r}")
     given_token = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
+    is_socket = url.startswith(UNIX)
+    roster = Roster("http://localhost" if is_socket else url)
+    way = Way(
+        tls=client_context(authority, certificate),
+        server_name=roster.server_name if url.startswith("dns+https://") else "",
+        socket=url.removeprefix(UNIX) if is_socket else "",
+    )
     return RemoteServer(
-        Roster(url),
+        roster,
         token=Secret.of(given_token),
         policy=RetryPolicy(timeout_s=timeout_s, attempt_timeout_s=attempt_timeout_s),
         format=Format.JSON if format == "json" else Format.MSGPACK,
         stream=stream,
+        way=way,
     )

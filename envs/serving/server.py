@@ -14,6 +14,7 @@ from ludus.errors import LudusError, UnknownEnv
 from ludus.isolation.group import WorkerLimits
 from ludus.wire.address import refuse_repeated
 from ludus.wire.faults import Fault, Refused, fault_of, status_of
+from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
 from ludus.wire.strict import read_item
@@ -183,7 +184,8 @@ class EnvService:
 
     async def envs(self, path: Path, query: Nothing) -> EnvList:
         """Answer `GET /v1/envs` with the cards of all environments."""
-        cards = [env.card for env in self.served if env.card is not None]
+        may = asked_by.get().may
+        cards = [env.card for env in self.served if env.card and may(f"env:{env.id}")]
         return EnvList(instance=self._instance, envs=cards)
 
     async def tasks(self, path: Path, query: TaskQuery) -> TaskPage:
@@ -195,6 +197,7 @@ class EnvService:
         home = self.sessions.homes.get(path["id"])
         if home is None:
             raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
+        asked_by.get().require(f"env:{path['id']}")
         return await home.page(query)
 
     async def perform(self, path: Path, operation: Operation) -> Outcome:

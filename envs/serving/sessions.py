@@ -19,6 +19,7 @@ from ludus.errors import SessionGone, UnknownEnv
 from ludus.wire.admission import Admission
 from ludus.wire.codec import asked_format
 from ludus.wire.faults import Fault, QueueFull, Refused
+from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
 
@@ -174,6 +175,7 @@ class Sessions:
                 session = self._table.find(operation.session)
                 if session is None:
                     self._refuse_draining()
+                    asked_by.get().require(f"env:{operation.env}")
                     if operation.env not in self.homes:
                         raise UnknownEnv.near(operation.env, self.homes, hint="served here")
                     self._table.check_new(operation.session)
@@ -254,7 +256,7 @@ class Sessions:
             self._metrics.replays.labels(env).inc()
             return stored_reply
         try:
-            self.admission.enter(env)
+            principal = self.admission.enter(env)
         except QueueFull:
             self._metrics.refused.labels("envs").inc()
             # The refused create has left no session behind, and may be sent again.
@@ -266,20 +268,21 @@ class Sessions:
         place = session.place or session.take_seat()
         future = place.play(play, seq, self._context.instance, asked_format.get())
         session.plays.begun(play, seq, future)
-        future.add_done_callback(partial(self._on_ended, session, operation, started))
+        future.add_done_callback(partial(self._on_ended, session, operation, principal, started))
         return future
 
     def _on_ended(
         self,
         session: HostedSession,
         operation: str,
+        principal: Principal,
         started: float,
         future: asyncio.Future[Outcome],
     ) -> None:
         took_s = time.perf_counter() - started
         env = session.served.id
         session.rest()
-        self.admission.leave(env, took_s)
+        self.admission.leave(env, took_s, principal)
         if future.cancelled():
             return
         outcome = future.result()

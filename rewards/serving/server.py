@@ -19,6 +19,7 @@ from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
 from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
+from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
@@ -123,7 +124,7 @@ class ServedVerifier:
     def _leave(self, verdicts: Sequence[Verdict], number: int, started: float) -> None:
         took_s = time.perf_counter() - started
         for _ in range(number):
-            self._admission.leave(self.name, took_s)
+            self._admission.leave(self.name, took_s, asked_by.get())
         if verdicts:
             self._seconds.observe(took_s)
         for verdict in verdicts:
@@ -274,7 +275,8 @@ class ScoreService:
     async def verifiers(self, path: Path, query: Nothing) -> VerifierList:
         """Answer `GET /v1/verifiers` with the cards of all verifiers."""
         cards: list[VerifierCard] = []
-        for scorer in self._scorers.values():
+        may = asked_by.get().may
+        for scorer in [one for one in self._scorers.values() if may(f"score:{one.name}")]:
             about = scorer.host.about
             cards.append(
                 VerifierCard(
@@ -337,6 +339,7 @@ class ScoreService:
                 "served here; options are set where it is served" if "?" in name else "served here"
             )
             raise UnknownVerifier.near(name, self._scorers, hint=hint)
+        asked_by.get().require(f"score:{name}")
         return self._scorers[name]
 
 

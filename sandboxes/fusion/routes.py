@@ -343,7 +343,11 @@ class FusionService:
         ]
         return [
             dataclasses.replace(
-                route, token_in_path=True, dialect=True, retry_status=GATEWAY_TIMEOUT
+                route,
+                token_in_path=True,
+                dialect=True,
+                retry_status=GATEWAY_TIMEOUT,
+                scope="" if route.method == "GET" else "execute",
             )
             for route in table
         ]

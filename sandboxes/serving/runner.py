@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from dataclasses import dataclass, replace
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from ludus.wire.admission import FairQueue
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.prometheus import LATENCY_BUCKETS, ServerMetrics
 from ludus.wire.routes import Context
@@ -48,7 +48,7 @@ class _Waiter:
 
 
 class Gate:
-    """Admits work for at most `width` slots at a time, in order of arrival.
+    """Admits work for at most `width` slots at a time; principals take turns.
 
     Args:
         width: the number of slots.
@@ -60,7 +60,7 @@ class Gate:
         self.max_waiting = max_waiting
         self.busy = 0
         """The number of slots in use."""
-        self._line: deque[_Waiter] = deque()
+        self._line: FairQueue[_Waiter] = FairQueue()
         self._slot_s = _FIRST_GUESS_S
         """The exponential mean of how long a slot is held, in seconds."""
 
@@ -92,7 +92,7 @@ class Gate:
         weight = min(weight, self.width)
         asked_at = time.monotonic()
         if self._line or self.busy + weight > self.width:
-            if bounded and len(self._line) >= self.max_waiting:
+            if bounded and not self._line.has_room(self.max_waiting):
                 raise self.full("every place in line is taken")
             waiter = _Waiter(weight, asyncio.get_running_loop().create_future())
             self._line.append(waiter)
@@ -121,8 +121,7 @@ class Gate:
         """Leave the queue; return whether the slots had been assigned at the same moment."""
         if waiter.turn.done() and not waiter.turn.cancelled():
             return True
-        if waiter in self._line:
-            self._line.remove(waiter)
+        self._line.remove(waiter)
         self._admit()  # Lighter work behind may fit where this work did not.
         return False
 
@@ -132,8 +131,9 @@ class Gate:
 
     def _admit(self) -> None:
         # In strict order: otherwise light work could overtake heavy work for ever.
-        while self._line and self.busy + self._line[0].weight <= self.width:
-            waiter = self._line.popleft()
+        while self._line and self.busy + self._line.head().weight <= self.width:
+            waiter = self._line.head()
+            self._line.remove(waiter)
             # The waiter was cancelled and has not run since, so it is still in the queue.
             if waiter.turn.cancelled():
                 continue

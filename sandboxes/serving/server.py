@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import difflib
 import logging
 from functools import partial
@@ -83,7 +84,7 @@ class SandboxService:
     def routes(self) -> list[Route]:
         """Return the routes that `docs/http.md` lists."""
         repl, snapshot = "/v1/repls/{repl}", "/v1/snapshots/{snapshot}"
-        return [
+        routes = [
             get("/v1/sandbox", self.card, Nothing, SandboxCard, "What runs code here"),
             post("/v1/execute", self.execute, ExecuteBody, Execution, "Run a program"),
             post(
@@ -104,6 +105,7 @@ class SandboxService:
             post(f"{snapshot}/restore", self.restore, RestoreBody, ReplReply, "Branch from it"),
             delete(snapshot, self.forget, Nothing, Forgotten, "Forget a snapshot"),
         ]
+        return [dataclasses.replace(route, scope="execute") for route in routes]
 
     async def start(self, context: Context) -> None:
         """Open the sandbox; a tier that does not work fails here."""

@@ -18,6 +18,7 @@ import pytest
 import ludus
 from ludus.cli.main import main
 from ludus.errors import TrainingFailed
+from ludus.findings import read_findings
 from ludus.metrics import read_metrics
 from ludus.rewards import Sample
 from ludus.trainer.config import (
@@ -33,7 +34,6 @@ from ludus.trainer.config import (
 from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout import scoring, source
-from ludus.trainer.run.notices import read_notices
 from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 from ludus.trainer.stream.watchdog import RunStalled
 from ludus.trainer.train import run_training
@@ -168,7 +168,7 @@ async def test_a_reward_service_that_fails_three_times_in_ten_is_masked_and_told
     assert len(rows) == 6
     assert sum(row["update/tokens"] > 0 for row in rows) >= 5
     assert rows[-1]["rollouts/masked/failed: unavailable"] == lost
-    assert any("have no reward" in one.text for one in read_notices(result.folder))
+    assert any("have no reward" in one.sentence for one in read_findings(result.folder))
     assert all(one.tokens for one in read_rollouts(result.folder / FILE))
 
 
@@ -204,7 +204,7 @@ async def test_a_run_without_progress_says_who_waits_and_ends_at_the_limit(
     settings = config(model, tmp_path / "run", overlap=overlap)
     with pytest.raises(RunStalled, match="generation: 6 rollouts of group 2, 3"):
         await asyncio.wait_for(run_training(settings), 100)
-    told = [one.text for one in read_notices(tmp_path / "run") if one.name == "stalled"]
+    told = [one.sentence for one in read_findings(tmp_path / "run") if one.name == "stalled"]
     assert any("Waiting for generation: 6 rollouts of group 2, 3" in text for text in told)
     monkeypatch.setattr(LocalEngine, "generate", generate)
     on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)

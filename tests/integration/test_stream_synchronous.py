@@ -33,7 +33,7 @@ from ludus.trainer.stream.accounts import count_rollouts
 from ludus.trainer.train import run_training
 from ludus.verdict import Verdict
 
-TIMED = ("time", "tokens_per_s", "wire/", "rollouts/", "staleness/", "bias/", "notice/")
+TIMED = ("time", "tokens_per_s", "wire/", "rollouts/", "staleness/", "bias/")
 """Metrics that are of the clock, or that only the stream knows."""
 GAPS = ("update/fresh_sampler_gap", "update/old_sampler_gap")
 
@@ -146,5 +146,3 @@ async def test_ahead_of_the_learner_the_accounts_hold_and_the_ages_are_bounded(
         assert sum(shares) == pytest.approx(1)
     assert rows[-1]["rollouts/in_flight"] == rows[-1]["rollouts/waiting"] == 0
     assert rows[-1]["bias/length"] == pytest.approx(1)
-    told = (result.folder / "notices.jsonl").read_text()
-    assert "stale tokens are corrected by tis_weights" in told

@@ -16,6 +16,7 @@ import pytest
 import ludus
 from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError, SaveFailed
+from ludus.findings import read_findings
 from ludus.llm.client import retry_after_s
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
@@ -28,7 +29,6 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.models.checkpoint import checkpoints, load_state
 from ludus.trainer.models.tiny import write_tiny_policy
-from ludus.trainer.run.notices import read_notices
 from ludus.trainer.setup import assemble
 from ludus.trainer.train import run_training
 from ludus.wire.client import HttpResponse
@@ -76,7 +76,7 @@ async def test_a_data_set_of_one_row_trains_and_says_that_tasks_repeat(
     )
     result = await run_training(config(model, tmp_path, env=env))
     assert result.step == 2
-    told = {one.name: one.text for one in read_notices(result.folder)}
+    told = {one.name: one.sentence for one in read_findings(result.folder)}
     assert "repeated_tasks" in told
     assert "1 tasks, and 2 were asked for" in told["evaluation"]
     # three groups of the one task are other rollouts each, in both steps
@@ -207,10 +207,10 @@ async def test_a_run_whose_disk_is_full_at_a_checkpoint_goes_on_and_is_told(
     result = await run_training(config(model, tmp_path, steps=5))
     assert result.step == 5
     names = [path.name for path in (result.folder / "checkpoints").iterdir()]
-    assert sorted(names) == ["step-000001", "step-000004", "step-000005"]
-    (told, *_) = [one for one in read_notices(result.folder) if one.name == "save_failed"]
+    assert sorted(names) == ["best", "step-000001", "step-000004", "step-000005"]
+    (told, *_) = [one for one in read_findings(result.folder) if one.name == "save_failed"]
     assert told.step == 2
-    assert "No space left on device" in told.text
+    assert "No space left on device" in told.sentence
     # where it never works again, the run ends, and the checkpoint before is what it resumes from
     broken |= {7, 8, 9, 10}
     on = RunConfig(folder=str(result.folder), tensorboard=False, resume=True, save_every=1, keep=9)

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from ludus.agent import Episode, Turn
 from ludus.agent.episodes import read_episodes
+from ludus.agent.viewer.page import write_report
 from ludus.envs import make_async
 from ludus.envs.families.arithmetic import MISTAKEN_FOR, OPERATORS
 from ludus.errors import ConfigError
@@ -36,7 +37,6 @@ from ..config import (
 )
 from ..models.tiny import briefing_phrases, write_tiny_policy
 from ..run.journal import ProgressWatcher, sft_progress
-from ..run.report import write_report
 from ..settings.demos import DemoConfig
 from ..sft import run_sft
 from ..train import run_training

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from ludus.agent import Episode
 from ludus.agent.episodes import read_episodes
+from ludus.agent.viewer.page import write_report
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.estimates import Estimate, mean_over_tasks, wilson
 
@@ -39,7 +40,6 @@ from ..config import (
 )
 from ..models.model_paths import locate_model
 from ..run.journal import ProgressWatcher, sft_progress
-from ..run.report import write_report
 from ..settings.demos import RealDemoConfig
 from ..sft import run_sft
 from ..train import run_training

@@ -62,6 +62,10 @@ class UpdatePasses:
     after memory ran out or a scaled loss overflowed, and several while it searches for broken rows.
     A loss that collects statistics discards here what earlier attempts have added.
     """
+    stops: Callable[[], bool] = lambda: False
+    """Called after the passes, before the weights move; no update is made where it holds. Every
+    rank calls it.
+    """
 
 
 class LossScale:
@@ -184,7 +188,8 @@ class Learner(PolicyReader):
 
         Returns:
             `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
-            weight no update is made.
+            weight no update is made. Empty where `how.stops` held: weights and optimizer are as
+            before.
 
         Raises:
             UpdateRefused: the loss or the gradient is not finite; weights and optimizer are as
@@ -237,6 +242,9 @@ class Learner(PolicyReader):
             broken_rows = broken_units(units(batch.lengths, computed_rows, how.together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
             raise UpdateRefused(fault, broken_rows)
+        if how.stops():
+            self.optimizer.zero_grad(set_to_none=True)
+            return {}
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()

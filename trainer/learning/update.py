@@ -65,8 +65,8 @@ class PassLoss:
         self._weighs = weighs
         self._bonus = bonus
         self._version = version
-        self.samplers_weights = True
-        """Whether the weights still are those before the step's first update."""
+        self.made = 0
+        """Number of updates of the step that were made before the passes that come."""
         self.moves: list[tuple[float, ...]] = []
         """How far each pass moved the policy; see `movement_of`."""
         self.gaps: list[tuple[float, ...]] = []
@@ -96,8 +96,8 @@ class PassLoss:
             measure=logp.requires_grad,
         )
         if outcome.moved is not None:
-            self.moves.append(movement_of(outcome.moved, batch))
-            if self.samplers_weights:
+            self.moves.append(movement_of(outcome.moved, batch, self.made))
+            if not self.made:  # the weights still are those before the step
                 self.gaps.append(gap_of(logp.detach(), batch, self._version))
                 self.seen += seen_rows(batch, predicted, self.watched)
         return outcome.total, outcome.weight
@@ -119,7 +119,9 @@ class Updater:
         reference: a frozen policy that the recipe pulls towards, if the recipe asks for one.
         tracker: tracks success rates, if the recipe has a tracker; each step is remembered there.
         updates: how the updates of a step share its groups; fewer are made where a step has fewer
-            groups to train.
+            groups to train, and where the policy has moved too far.
+        max_kl: the divergence from the policy before the step, in nats per token, from which a
+            step makes no further update; 0 never stops (trainer.max_kl).
 
     Raises:
         ConfigError: the recipe needs a tensor this trainer does not make.
@@ -133,6 +135,7 @@ class Updater:
         reference: Scores | None = None,
         tracker: SuccessTracker | None = None,
         updates: UpdateSettings = ONE_UPDATE,
+        max_kl: float = 0.0,
     ) -> None:
         refuse_unmet(algorithm, values=learner.value_head is not None, tracked=tracker is not None)
         self.algorithm = algorithm
@@ -140,6 +143,7 @@ class Updater:
         self.reference = reference
         self.tracker = tracker
         self.updates = updates
+        self.max_kl = max_kl
         self.asked = Asked.of(algorithm, updates, tracked=tracker is not None)
         self.entropy = EntropyControl(algorithm.recipe.algorithm.entropy)
         self.refusals: list[Refusal] = []
@@ -206,8 +210,9 @@ class Updater:
 
         Returns:
             Metrics: those of `Learner.update` averaged over the updates, `updates` and `refused`
-            (how many were made, and were not), `zero_advantage` (share of rows without a signal),
-            and those of `movement_numbers`, `mean_gap`, `dropped_shares` and `signal_shares`.
+            (how many were made, and were not), `stopped` (how many `max_kl` left out),
+            `zero_advantage` (share of rows without a signal), and those of `movement_numbers`,
+            `mean_gap`, `dropped_shares` and `signal_shares`.
         """
         self.refusals = []
         try:
@@ -238,8 +243,10 @@ class Updater:
         """Make the updates of a step; return their metrics."""
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)
         first, update_metrics = self.learner.updates, list[dict[str, float]]()
-        for rows in rows_of_updates(credited.batch, self.updates, generator):
-            loss.samplers_weights = self.learner.updates == first
+        shares = rows_of_updates(credited.batch, self.updates, generator)
+        stopped = 0
+        for number, rows in enumerate(shares):
+            loss.made = self.learner.updates - first
             # Passes that are computed again, or refused, must not count in the statistics.
             forget = partial(loss.forget_after, len(loss.moves), len(loss.gaps))
             passes = UpdatePasses(
@@ -247,13 +254,19 @@ class Updater:
                 together=credited.together,
                 entropy=self.asked.entropy_in_pass,
                 afresh=forget,
+                stops=partial(self._moved_too_far, loss),
             )
             try:
-                update_metrics.append(self.learner.update(credited.batch, rows, loss, passes))
-                self.refused_in_a_row = 0
+                numbers = self.learner.update(credited.batch, rows, loss, passes)
             except UpdateRefused as error:
                 forget()
                 self._refuse(error, experience, credited.batch)
+                continue
+            self.refused_in_a_row = 0
+            if not numbers:
+                stopped = len(shares) - number
+                break
+            update_metrics.append(numbers)
         count = len(update_metrics)
         metrics = {
             name: sum(numbers[name] for numbers in update_metrics) / count
@@ -265,7 +278,22 @@ class Updater:
             "zero_advantage": float(idle.float().mean()),
             "updates": float(count),
             "refused": float(len(self.refusals)),
+            "stopped": float(stopped),
         }
+
+    def _moved_too_far(self, loss: PassLoss) -> bool:
+        """Whether the policy has moved beyond `max_kl` in this step, by the passes of the update
+        that would come next. The first update of a step is always made; what it measures, such as
+        the distance of older samplers, is no movement of this step.
+        """
+        if not self.max_kl or not loss.made:
+            return False
+        moves = [moved for moved in self.learner.gathered(loss.moves) if moved[-1]]
+        first, last = ([moved for moved in moves if moved[-2] == at] for at in (0, loss.made))
+        if not last:
+            return False
+        before = mean_movement(first)["kl"] if first else 0.0
+        return mean_movement(last)["kl"] - before > self.max_kl
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
         """Keep the rows and episodes of an update that was not made."""
@@ -383,9 +411,14 @@ def signal_shares(batch: Batch) -> dict[str, float]:
     return shares | ({"positive": float((nonzero > 0).float().mean())} if len(nonzero) else {})
 
 
+DEPTHS = {"1k": 0, "4k": 1024, "16k": 4096, "more": 16384}
+"""Bins of context place, by the place at which each begins."""
+
+
 def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[float, ...]:
     """Return the summed distance in nats between learner and sampler and the number of tokens, and
-    both once more for the tokens that the learner's own version has sampled.
+    both once more for the tokens that the learner's own version has sampled, and for each of
+    `DEPTHS` of these.
 
     Args:
         logp: [B, T], the learner's log-probabilities before the step's first update.
@@ -396,50 +429,72 @@ def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[floa
     distance, fresh = (logp - batch.sampler_logp).abs() * batch.mask, torch.zeros_like(batch.mask)
     if batch.versions is not None and version is not None:
         fresh = batch.mask * (batch.versions == version)
-    sums = (distance.sum(), batch.mask.sum(), (distance * fresh).sum(), fresh.sum())
+    starts = torch.tensor(list(DEPTHS.values()), device=fresh.device)
+    places = torch.arange(fresh.shape[1], device=fresh.device)
+    depth = torch.bucketize(places, starts, right=True) - 1
+    sums = [distance.sum(), batch.mask.sum(), (distance * fresh).sum(), fresh.sum()]
+    for index in range(len(DEPTHS)):
+        within = fresh * (depth == index)
+        sums += [(distance * within).sum(), within.sum()]
     return tuple(float(number) for number in sums)
 
 
 def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """Return the mean distance per token as `old_sampler_gap`, and as `fresh_sampler_gap` that of
-    the tokens which the learner's own version has sampled; each only where something was measured.
+    the tokens which the learner's own version has sampled, and as `sampler_gap_to/DEPTH` those at
+    each of `DEPTHS`; each only where something was measured.
 
     >>> mean_gap([(1.0, 3.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)])
     {'old_sampler_gap': 0.25}
-    >>> mean_gap([(1.0, 4.0, 0.5, 1.0)])
-    {'old_sampler_gap': 0.25, 'fresh_sampler_gap': 0.5}
+    >>> mean_gap([(1.0, 4.0, 0.5, 1.0, 0.5, 1.0)])
+    {'old_sampler_gap': 0.25, 'fresh_sampler_gap': 0.5, 'sampler_gap_to/1k': 0.5}
     """
-    means = dict[str, float]()
-    # Each tuple is that of `gap_of`: a sum of distances, then the number of tokens, twice.
-    for place, name in ((0, "old_sampler_gap"), (2, "fresh_sampler_gap")):
-        if tokens := sum(sums[place + 1] for sums in gaps):
-            means[name] = sum(sums[place] for sums in gaps) / tokens
-    return means
+    # Each tuple is that of `gap_of`: pairs of a sum of distances and a number of tokens.
+    columns = [sum(column) for column in zip(*gaps, strict=True)]
+    names = ("old_sampler_gap", "fresh_sampler_gap", *(f"sampler_gap_to/{to}" for to in DEPTHS))
+    pairs = zip(names, columns[::2], columns[1::2], strict=False)
+    return {name: distance / tokens for name, distance, tokens in pairs if tokens}
 
 
-def movement_of(moved: RatioStatistics, batch: Batch) -> tuple[float, ...]:
-    """Return the ratio and clip statistics of a pass as numbers, and the tokens they count."""
-    return (*(float(number) for number in moved), float(batch.mask.sum()))
+def movement_of(moved: RatioStatistics, batch: Batch, made: int) -> tuple[float, ...]:
+    """Return the ratio and clip statistics of a pass as numbers, the number of updates of the step
+    that were made before it, and the tokens they count.
+    """
+    return (*(float(number) for number in moved), float(made), float(batch.mask.sum()))
 
 
 def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """Return ratio and clip statistics of a step: means over the tokens of all passes, and the
-    extremes, so that how rows are split into passes changes nothing.
+    extremes, so that how rows are split into passes changes nothing. `kl_last` and `clip_last` are
+    those of the last update, before which the policy had moved farthest: the first update of a
+    step sees no movement, and a mean over few updates hides what the last ones did.
 
-    >>> passes = [(1.0, 0.5, 2.0, 0.0, 0.0, 0.0, 1.0), (2.0, 1.5, 4.0, 0.0, 0.0, 0.0, 3.0)]
-    >>> found = movement_numbers(passes)
-    >>> found["ratio_mean"], found["ratio_min"], found["ratio_max"]
-    (1.75, 0.5, 4.0)
+    >>> passes = [(1.0, 0.5, 2.0, 0.0, 0.0, 0.0, 0, 1.0), (2.0, 1.5, 4.0, 0.1, 0.2, 0.5, 1, 3.0)]
+    >>> numbers = movement_numbers(passes)
+    >>> numbers["ratio_mean"], numbers["ratio_max"], numbers["kl"], numbers["kl_last"]
+    (1.75, 4.0, 0.375, 0.5)
     """
     # A pass without trained tokens has placeholders for its extremes, and does not count.
     counted = [numbers for numbers in moves if numbers[-1]]
     if not counted:
         return {}
-    *columns, counts = zip(*counted, strict=True)
+    *columns, made, _ = zip(*counted, strict=True)
     of = dict(zip(RatioStatistics._fields, columns, strict=True))
-    numbers = {
+    last = mean_movement([numbers for numbers in counted if numbers[-2] == max(made)])
+    return mean_movement(counted) | {
+        "ratio_min": min(of["ratio_min"]),
+        "ratio_max": max(of["ratio_max"]),
+        "kl_last": last["kl"],
+        "clip_last": last["clip_low"] + last["clip_high"],
+    }
+
+
+def mean_movement(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
+    """Return the means of `movement_of` over tokens, which all of `moves` have."""
+    *columns, _, counts = zip(*moves, strict=True)
+    of = dict(zip(RatioStatistics._fields, columns, strict=True))
+    return {
         name: sum(value * count for value, count in zip(of[name], counts, strict=True))
         / sum(counts)
         for name in ("ratio_mean", "clip_low", "clip_high", "kl")
     }
-    return numbers | {"ratio_min": min(of["ratio_min"]), "ratio_max": max(of["ratio_max"])}

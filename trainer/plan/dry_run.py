@@ -32,7 +32,7 @@ from ..rollout.scoring import open_verifiers
 from ..rollout.source import open_source
 from ..run.changes import refuse_changes
 from ..run.claim import refuse_folder
-from ..run.report import unmeasured
+from ..run.judges import unmeasured
 from ..setup import refuse_empty, run_path, settle
 from .facts import PlanFacts, expected_tokens, first_prompt
 from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit

@@ -35,6 +35,7 @@ from ..models.capacity import (
     training_bytes,
 )
 from ..models.devices import DTYPES, pick_device
+from ..run.best import candidate_steps
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -75,13 +76,14 @@ def checkpoint_bytes(config: TrainConfig, size: ModelSize) -> int:
 
 def checkpoints_written(config: TrainConfig) -> int:
     """Return the most checkpoints that a whole run writes; with `eval.keep_best` each evaluation
-    before the end may be the best.
+    before the end may be the best, or each candidate of a run without evaluations on the way.
     """
     steps = {config.steps}
     if config.run.save_every:
         steps |= set(range(config.run.save_every, config.steps, config.run.save_every))
-    if config.eval.every and config.eval.keep_best:
-        steps |= set(range(config.eval.every, config.steps, config.eval.every))
+    if config.eval.keep_best:
+        every = config.eval.every or candidate_steps(config.steps, config.run.save_every)
+        steps |= set(range(every, config.steps, every))
     return len(steps)
 
 
@@ -89,7 +91,7 @@ def checkpoints_kept(config: TrainConfig) -> int:
     """Return how many checkpoints are on the disk at the same time, with one that is being
     written.
     """
-    best = config.eval.keep_best and 0 < config.eval.every < config.steps
+    best = config.eval.keep_best and config.eval.every < config.steps
     return min(config.run.keep + best + 1, checkpoints_written(config))
 
 

@@ -157,6 +157,13 @@ def told_correction(algorithm: Algorithm) -> str:
             f"stale tokens are corrected by {own} (a recipe that names no correction gets "
             f'{DEFAULT_WEIGHTS}; overlap.correction = "none" leaves it out)'
         )
+    return uncorrected(algorithm)
+
+
+def uncorrected(algorithm: Algorithm) -> str:
+    """Say that nothing corrects for stale tokens; empty if something does."""
+    if _own(algorithm):
+        return ""
     return (
         f"stale tokens are not corrected: recipe {algorithm.recipe.name!r} names no correction "
         "(algorithm.corrections), and none is added; keep overlap.max_staleness small"

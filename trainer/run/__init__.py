@@ -1,1 +1,1 @@
-"""What a training run leaves behind: folder, checkpoints, metrics, notices and report."""
+"""What a training run leaves behind: folder, checkpoints, metrics, findings and report."""

@@ -110,7 +110,7 @@ def _holder(folder: Path) -> str:
 
 METRICS = "metrics.jsonl"
 SETTINGS = "config.toml"
-LINES = (METRICS, "notices.jsonl")
+LINES = (METRICS, "findings.jsonl", "failures.jsonl")
 """Files with a JSON object in each line, which names the step that the line belongs to."""
 ROLLOUTS = "rollouts.jsonl"
 """The fates of rollouts, which the stream cuts back itself: a checkpoint knows ordinals that were

@@ -130,12 +130,14 @@ class Evaluations:
         self._steps = steps
         self._calls = calls
         self._saver = saver
+        self._keeps_best = settings.keep_best and settings.every > 0
+        """Whether held-out scores choose the best checkpoint; see `BestByReward` for other runs."""
         self._started = history.last_step
         """The step of the newest evaluation that was started."""
         self._late = False
         """Whether an evaluation was told to start late."""
         self._beside: asyncio.Task[HeldOutScores] | None = None
-        if history.best is not None and settings.keep_best:
+        if history.best is not None and self._keeps_best:
             saver.pinned = {history.best.step}
 
     def due(self, step: int) -> bool:
@@ -172,7 +174,7 @@ class Evaluations:
             await self._record(step, await self._calls.play())
             return
         await self._calls.prepare(step)
-        if self._settings.keep_best and step and step < self._steps:
+        if self._keeps_best and step and step < self._steps:
             self._saver.pinned |= {step}  # its score is known when the weights have moved on
             await self._saver.try_save(step)
         self._beside = asyncio.create_task(self._calls.play(), name=f"evaluation of step {step}")
@@ -225,7 +227,7 @@ class Evaluations:
         self._saver.folder.keep_episodes(f"eval-{step:06d}", step, scores.episodes)
         self._saver.folder.log(step, scores.numbers)
         best = self.history.add(step, scores.mean)
-        if self._settings.keep_best:
+        if self._keeps_best:
             await self._keep_best(step, new=best)
         if scores.note:
             self._saver.tell(step, "evaluation", scores.note)

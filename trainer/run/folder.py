@@ -4,7 +4,8 @@ config.toml       the settings, complete
 recipe.json       the recipe, complete
 metrics.jsonl     one line for each step
 rollouts.jsonl    the fate of each rollout; see `../stream/accounts.py`
-notices.jsonl     the notices that were shown; see `notices.py`
+findings.jsonl    what its numbers say; see `ludus.findings`
+failures.jsonl    why episodes have no reward, a line for each reason of a step
 template.txt      what the probe found out about the chat template, also as template.json
 episodes/         whole episodes, one in each line, index.jsonl with the place of each, and images/
 annotations/      what is learned about kept episodes later: learner.jsonl
@@ -96,7 +97,7 @@ class RunFolder:
         return self._lines.setdefault(name, LineFile(self.path / name))
 
     def faults(self) -> dict[str, str]:
-        """Return what could not be written since the last call, as notices by name."""
+        """Return what could not be written since the last call, as events by name."""
         faults, self._faults = self._faults, {}
         for name, lines in self._lines.items():
             if lines.fault is not None:

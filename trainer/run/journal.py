@@ -1,28 +1,46 @@
-"""What a step leaves behind: lines of metrics and notices in files, and the terminal's display."""
+"""What a step leaves behind: lines of metrics and findings in files, and the terminal's display."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self, runtime_checkable
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ludus.agent import Episode
+from ludus.config import as_table
 from ludus.errors import UpdateRefused
-from ludus.metrics import read_metrics
+from ludus.findings import FILE, RunFinding, Severity, write_finding
 
 from ..config import TrainConfig
+from ..findings.diagnosis import Diagnosis
+from ..findings.history import FAILURES, RunHistory, read_failures, rows_of
+from ..findings.summary import line_of
 from ..learning.update import Updater
 from ..rollout.collect import Group
 from ..rollout.evaluate import HeldOutScores
 from .evaluations import ScoreHistory
 from .folder import RunFolder
-from .metrics import reasons_without_reward
-from .notices import FILE, PREFIX, NoticeBoard, StepFacts, ToldNotice, counts_of, notices_of
+from .metrics import failures_of
+
+logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """A watcher that shows findings."""
+
+    def on_finding(self, finding: RunFinding) -> None:
+        """Called with a finding that a person should see: a warning or an error that has opened and
+        is no consequence of another.
+        """
+        ...
 
 
 class Journal:
@@ -32,7 +50,7 @@ class Journal:
         folder: the run folder.
         config: the settings.
         updater: knows the updates that were refused.
-        watcher: receives notices if it has `on_notice`.
+        watcher: receives findings if it has `on_finding`; otherwise they are logged as warnings.
     """
 
     def __init__(
@@ -41,40 +59,54 @@ class Journal:
         self._folder = folder
         self._config = config
         self._updater = updater
-        metrics = folder.path / "metrics.jsonl"
-        rows = read_metrics(metrics) if metrics.exists() else []
-        self._board = NoticeBoard(folder.lines(FILE), watcher, counts_of(rows))
+        self._watcher = watcher
+        recipe = msgspec.to_builtins(updater.algorithm.recipe)
+        history = RunHistory(as_table(config), recipe, folder=str(folder.path))
+        history.failures = read_failures(folder.path)
+        self.diagnosis = Diagnosis(history)
+        """The findings so far; those of earlier steps follow from the rows of these steps."""
+        rows = list(rows_of(folder.path))
+        for row in rows:
+            self.diagnosis.add(row)
         self.scores = ScoreHistory(rows)
         """The held-out scores so far."""
 
-    def tell(self, step: int, name: str, text: str) -> None:
-        """Show a notice."""
-        self._board.post(step, {name: text})
-
-    def record(
-        self, step: int, groups: Sequence[Group], numbers: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Log a step, show the notices, and return the metrics with the notices that hold.
-
-        Raises:
-            UpdateRefused: `trainer.max_refused` updates in a row were refused.
-        """
-        refusals, episodes_file = self._updater.refusals, ""
-        if refusals:  # refused updates are kept for inspection
-            episodes_file = str(self._folder.keep_refused(step, refusals))
-        notices = notices_of(
-            StepFacts(
-                numbers=numbers,
-                config=self._config,
-                recipe=self._updater.algorithm.recipe,
-                reasons=reasons_without_reward(groups),
-                refusals=tuple(refusal.told(episodes_file) for refusal in refusals),
-            )
+    def tell(
+        self, step: int, name: str, text: str, *, severity: Severity = "warning", remedy: str = ""
+    ) -> None:
+        """Write and show an event."""
+        event = RunFinding(
+            step=step, name=name, since=step, severity=severity, sentence=text, remedy=remedy
         )
-        logged = {**numbers, **{f"{PREFIX}{name}": 1.0 for name in notices}}
-        self._folder.log(step, logged)
-        self._board.post(step, notices)
-        return logged
+        write_finding(self._folder.lines(FILE), event)
+        self._show(event)
+
+    def heard(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Take a written row of metrics into account: write the findings that open or close."""
+        for finding in self.diagnosis.add({"step": step, **numbers}):
+            write_finding(self._folder.lines(FILE), finding)
+            if finding.status == "open" and finding.step == finding.since and not finding.cause:
+                self._show(finding)
+
+    def record(self, step: int, groups: Sequence[Group], numbers: Mapping[str, float]) -> None:
+        """Log a step, with why episodes have no reward; keep refused updates for inspection."""
+        if refusals := self._updater.refusals:
+            episodes_file = str(self._folder.keep_refused(step, refusals))
+            for number, refusal in enumerate(refusals):
+                self.tell(step, f"refusal {number}", refusal.told(episodes_file), severity="info")
+        for failure in failures_of(step, groups):
+            self.diagnosis.history.failures.append(failure)
+            self._folder.lines(FAILURES).append(msgspec.json.encode(failure))
+        self._folder.log(step, numbers)
+        self.heard(step, numbers)
+
+    def _show(self, finding: RunFinding) -> None:
+        if finding.severity == "info":
+            return
+        if isinstance(self._watcher, Listener):
+            self._watcher.on_finding(finding)
+        else:
+            logger.warning("step %d: %s", finding.step, line_of(finding))
 
     def refuse_more(self, step: int) -> None:
         """Stop the run after too many refused updates in a row.
@@ -146,10 +178,15 @@ class ProgressWatcher:
         """Print the result of held-out tasks."""
         self.console.print(f"held-out tasks after step {step}: {evaluation.told}")
 
-    def on_notice(self, notice: ToldNotice) -> None:
-        """Print the notice above the bar."""
-        at = f" at step {notice.step}" if notice.step else ""
-        self.console.print(f"[bold yellow]notice[/bold yellow]{at}: {escape(notice.text)}")
+    def on_finding(self, finding: RunFinding) -> None:
+        """Print the finding above the bar."""
+        colour = "red" if finding.severity == "error" else "yellow"
+        at = f" at step {finding.step}" if finding.step else ""
+        remedy = f" Try {finding.remedy}" if finding.remedy else ""
+        self.console.print(
+            f"[bold {colour}]{finding.name}[/bold {colour}]{at}: "
+            f"{escape(finding.sentence)}.{escape(remedy)}"
+        )
 
 
 def numbers_line(metrics: Mapping[str, float]) -> str:

@@ -10,6 +10,7 @@ from ludus.agent import Finish, Trajectory, TurnKind
 from ludus.metrics import Stopwatch
 from ludus.rewards.pool import fates_of
 
+from ..findings.history import LostEpisodes
 from ..learning.experience import CUT
 from ..rollout.collect import Group
 from ..rollout.scoring import mean_metrics
@@ -20,9 +21,18 @@ def summarize_step(
     update: Mapping[str, float],
     watch: Stopwatch,
     wire: Mapping[str, float],
+    *,
+    passing: float = 1.0,
 ) -> dict[str, float]:
     """Return a flat table: `reward/*`, `episode/*`, `stop/*`, `group/*`, `kind/*` (act, summary,
     fold), `turn/cut`, `context/*`, `update/*`, `time/*`, `wire/*`.
+
+    Args:
+        groups: the groups of the step.
+        update: the numbers of its updates.
+        watch: where its time went.
+        wire: the counters of the environment's client.
+        passing: the reward from which a rollout solves its task (eval.passing).
     """
     trajectories = [
         trajectory
@@ -35,8 +45,9 @@ def summarize_step(
     turns = sum(len(trajectory.turns) for trajectory in trajectories)
     return {
         **_rewards(trajectories),
+        **_parts(groups),
         **_episodes(groups, trajectories),
-        **_groups(groups),
+        **_groups(groups, passing),
         **_kinds(trajectories),
         **_context(trajectories),
         **{f"update/{name}": value for name, value in update.items()},
@@ -103,49 +114,97 @@ def _episodes(groups: Sequence[Group], trajectories: Sequence[Trajectory]) -> di
     return numbers | {f"episode/{name}": total / count for name, total in totals.items()}
 
 
-def _groups(groups: Sequence[Group]) -> dict[str, float]:
+def _parts(groups: Sequence[Group]) -> dict[str, float]:
+    """Return what the rollouts of a group are compared by, where rewards have several parts:
+    `reward/spread/NAME`, the mean over groups of a part's standard deviation within the group,
+    and `reward/share/NAME`, the part's share of the weighted variance within groups.
+    """
+    spreads: dict[str, list[float]] = {}
+    variances: dict[str, float] = {}
+    for group in groups:
+        verdicts = [each.verdict for each in _played(group) if each.verdict.ok]
+        for name in {name for verdict in verdicts for name in verdict.parts}:
+            parts = [verdict.parts[name] for verdict in verdicts if name in verdict.parts]
+            spread = statistics.pstdev(value for value, _ in parts)
+            spreads.setdefault(name, []).append(spread)
+            variances[name] = variances.get(name, 0.0) + (parts[0][1] * spread) ** 2
+    if len(spreads) < 2:
+        return {}
+    total = sum(variances.values())
+    numbers = {f"reward/spread/{name}": statistics.fmean(each) for name, each in spreads.items()}
+    shares = variances.items() if total else ()
+    return numbers | {f"reward/share/{name}": each / total for name, each in shares}
+
+
+def _played(group: Group) -> list[Trajectory]:
+    return [trajectory for episode in group.episodes for trajectory in episode.trajectories]
+
+
+def _groups(groups: Sequence[Group], passing: float) -> dict[str, float]:
     """Describe the groups of a step.
 
     `group/count`, `group/tasks` (different ones), and shares: `group/lone` (fewer than two
-    rewards), `group/equal` (two or more rewards, all the same), `group/identical` (two or more
-    rollouts, all of the same tokens).
+    rewards), `group/equal` (two or more rewards, all the same), `group/solved` and `group/failed`
+    (of the equal ones, those that earn `passing` or more, and those that earn 0 or less),
+    `group/identical` (two or more rollouts, all of the same tokens). `group/spread` is the root
+    of the mean variance of the rewards of a group, `group/length_reward` the mean correlation of
+    tokens and reward within the groups in which both differ.
     """
-    lone, equal, identical = 0, 0, 0
+    lone, equal, solved, failed, identical = 0, 0, 0, 0, 0
+    variances: list[float] = []
+    correlations: list[float] = []
     for group in groups:
-        played = [trajectory for episode in group.episodes for trajectory in episode.trajectories]
-        rewards = [
-            trajectory.verdict.reward
+        played = _played(group)
+        scored = [
+            (float(trajectory.sampled_tokens), trajectory.verdict.reward)
             for trajectory in played
             if trajectory.verdict.reward is not None
         ]
+        rewards = [reward for _, reward in scored]
         responses = {
             tuple(tuple(turn.out_ids) for turn in trajectory.turns)
             for trajectory in played
             if trajectory.turns
         }
         lone += len(rewards) < 2
-        equal += len(rewards) > 1 and min(rewards) == max(rewards)
         identical += len(played) > 1 and len(responses) == 1
+        if len(rewards) < 2:
+            continue
+        variances.append(statistics.pvariance(rewards))
+        if min(rewards) == max(rewards):
+            equal, solved = equal + 1, solved + (rewards[0] >= passing)
+            failed += rewards[0] <= 0
+        elif len({length for length, _ in scored}) > 1:
+            correlations.append(statistics.correlation(*zip(*scored, strict=True)))
     count = len(groups)
+    shown = {"group/spread": statistics.fmean(variances) ** 0.5} if variances else {}
+    if correlations:
+        shown["group/length_reward"] = statistics.fmean(correlations)
     return {
+        **shown,
         "group/count": float(count),
         "group/tasks": float(len({group.task.id for group in groups})),
         "group/lone": lone / count,
         "group/equal": equal / count,
+        "group/solved": solved / count,
+        "group/failed": failed / count,
         "group/identical": identical / count,
     }
 
 
-def reasons_without_reward(groups: Sequence[Group]) -> dict[str, int]:
-    """Count the reasons for which episodes have no reward, the commonest first."""
-    verdicts = [
-        trajectory.verdict
-        for group in groups
-        for episode in group.episodes
-        for trajectory in episode.trajectories
+def failures_of(step: int, groups: Sequence[Group]) -> list[LostEpisodes]:
+    """Return the reasons for which episodes of a step have no reward, the commonest first."""
+    tasks: dict[str, list[str]] = {}
+    for group in groups:
+        for verdict in (trajectory.verdict for trajectory in _played(group)):
+            if not verdict.ok:
+                reason = f"{verdict.status}: {verdict.detail:.120}"
+                tasks.setdefault(reason, []).append(group.task.id)
+    failures = [
+        LostEpisodes(step=step, reason=reason, count=len(ids), tasks=list(dict.fromkeys(ids))[:3])
+        for reason, ids in tasks.items()
     ]
-    reasons = (f"{verdict.status}: {verdict.detail:.120}" for verdict in verdicts if not verdict.ok)
-    return dict(Counter(reasons).most_common())
+    return sorted(failures, key=lambda failure: -failure.count)
 
 
 def _kinds(trajectories: Sequence[Trajectory]) -> dict[str, float]:

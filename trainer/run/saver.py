@@ -14,11 +14,11 @@ from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import Learner
-from ..models.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint, step_of
+from ..models.checkpoint import Retention, SavedModel, checkpoints, prune, save_checkpoint, step_of
 from .folder import RunFolder
 
 Tell = Callable[[int, str, str], None]
-"""Shows a person a notice, by the step, its name and its text."""
+"""Shows a person an event, by the step, its name and its text."""
 BEST = "best"
 """The link to the best checkpoint, beside the checkpoints."""
 
@@ -41,7 +41,7 @@ class LearnedPolicy:
 class Saver:
     """Saves checkpoints.
 
-    A run outlives a checkpoint that cannot be written: a notice is told, the older checkpoints
+    A run outlives a checkpoint that cannot be written: an event is told, the older checkpoints
     stay, and the next save is tried at its time. After `run.max_failed_saves` in a row the run
     ends, since it would learn what nobody can keep.
 
@@ -50,7 +50,7 @@ class Saver:
         folder: where the checkpoints are written.
         learned: brings the model, the tokenizer and the learner's own state.
         state: returns the rest of the trainer's state.
-        tell: shows a person a notice: step, name and text.
+        tell: shows a person an event: step, name and text.
     """
 
     def __init__(
@@ -119,6 +119,10 @@ class Saver:
             state,
             Retention(self._settings.keep, self.pinned),
         )
+
+    def prune(self) -> None:
+        """Remove the older checkpoints that are pinned no longer."""
+        prune(self.folder.checkpoints, Retention(self._settings.keep, self.pinned))
 
     def mark_best(self, step: int) -> None:
         """Let `checkpoints/best` lead to the checkpoint of `step`, where file systems have links;

@@ -85,7 +85,7 @@ class AsyncConfig:
     publish_timeout_s: float = 900.0
     """Seconds that the engine may take to install new weights."""
     stall_s: float = 120.0
-    """Seconds without any progress after which a notice says what is waited for."""
+    """Seconds without any progress after which a warning says what is waited for."""
     stall_limit_s: float = 0.0
     """Seconds without any progress after which the run saves a checkpoint and ends; 0 is never."""
 
@@ -136,7 +136,10 @@ class EvalConfig:
     the learner (overlap.max_staleness), and no elsewhere.
     """
     keep_best: bool = True
-    """Whether the checkpoint with the best mean reward is kept, as checkpoints/best."""
+    """Whether the checkpoint with the best mean reward is kept, as checkpoints/best: by held-out
+    reward where eval.every plays held-out tasks on the way, else by the training reward of the
+    three steps after it. It takes the room of one checkpoint.
+    """
     stop_at: float | None = None
     """Mean reward from which the run ends early; None never ends early."""
     patience: int = 0

@@ -266,14 +266,14 @@ class RetrieverService:
     async def retrieve(self, path: Path, body: RetrieveBody) -> RetrieveReply:
         """Answer a request to `POST /retrieve`."""
         request = read_request(body, self._topk)
-        self._admission.enter(_KEY)
+        principal = self._admission.enter(_KEY)
         began = time.monotonic()
         try:
             loop = asyncio.get_running_loop()
             deadline = began + self._timeout_s
             return await loop.run_in_executor(self._threads, self._search, request, deadline)
         finally:
-            self._admission.leave(_KEY, time.monotonic() - began)
+            self._admission.leave(_KEY, time.monotonic() - began, principal)
 
     def _search(self, request: RetrievalRequest, deadline: float) -> RetrieveReply:
         hits: list[list[Hit]] = []

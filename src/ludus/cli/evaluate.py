@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from ludus.agent import (
     opening_of,
 )
 from ludus.agent.context import ContextSettings, make_context
-from ludus.agent.episodes import line_of
+from ludus.agent.episodes import line_of, write_episodes
 from ludus.agent.evaluation import Evaluation, evaluate, first_tasks, summarise
 from ludus.agent.gateway import (
     AgentLimits,
@@ -52,7 +53,7 @@ from ludus.messages import Message
 
 from .arguments import Flag, VerbHelp, parse
 from .sessions import named, opener
-from .view import page_of_evaluation, write_page
+from .view import page_of_file, write_page
 
 
 @asynccontextmanager
@@ -262,7 +263,11 @@ def main(arguments: Sequence[str]) -> int:
     result = summarise(episodes, passing=options.passing)
     if options.html:
         title = f"{options.model or options.policy} on {name}, {options.split}"
-        page = page_of_evaluation(episodes, title=title, passing=options.passing)
+        with tempfile.TemporaryDirectory() as folder:
+            recorded = Path(options.out) if options.out else Path(folder) / "episodes.jsonl"
+            if not options.out:
+                write_episodes(recorded, episodes)
+            page = page_of_file(recorded, episodes, title=title, passing=options.passing)
         write_page(page, Path(options.html))
         print(f"page  {options.html}", file=sys.stderr)
     if options.json:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.agent import Episode, Trajectory
-from ludus.agent.episodes import read_episodes, write_episodes
+from ludus.agent.episodes import INDEX, read_episodes, write_episodes
 from ludus.agent.trajectory import FAILURES
 from ludus.errors import ConfigError
 from ludus.rewards.compose import composed, load_composition
@@ -28,9 +28,10 @@ from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
 
 from .arguments import Flag, VerbHelp, parse
-from .view import episodes_file
 
 CONCURRENCY = 64
+RUN_FILES = ("metrics.jsonl", "rollouts.jsonl", "notices.jsonl", "findings.jsonl")
+"""Files of lines in a run folder that hold no episodes."""
 ENV, ENV_RETURN = "env", "env_return"
 """The name of the part that stands for the environment's return, and the key of that return in a
 sample's `info`.
@@ -53,6 +54,23 @@ class RescoreOptions:
     """How many episodes to list, beginning with those whose advantage changed most."""
     json: Flag = False
     """Print the comparison as JSON."""
+
+
+def episodes_file(path: Path) -> Path:
+    """Return `path` itself, or, if it is a folder, the newest file of whole steps or evaluations.
+
+    Raises:
+        ConfigError: there is no file of episodes in the folder or in its subfolder `episodes`.
+    """
+    if not path.is_dir():
+        return path
+    files = [file for file in path.glob("episodes/*.jsonl") if file.name != INDEX]
+    # A step's chosen episodes are no groups to compare; a short run may have nothing else.
+    files = [file for file in files if not file.name.startswith("kept-")] or files
+    files = files or [file for file in path.glob("*.jsonl") if file.name not in RUN_FILES]
+    if not files:
+        raise ConfigError(f"no episodes in {str(path)!r}; name a .jsonl of ludus eval --out")
+    return max(files, key=lambda file: (file.stat().st_mtime, file.name))
 
 
 @dataclass(frozen=True, slots=True)

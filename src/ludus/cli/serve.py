@@ -39,12 +39,14 @@ from ludus.isolation.group import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
-from ludus.secret import NO_SECRET
+from ludus.secret import NO_SECRET, Secret
 from ludus.thoughts import AUTO
 from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.chaos import Chaos
+from ludus.wire.principals import Principals
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
+from ludus.wire.tls import ServerTls
 
 from .arguments import Token, VerbHelp, parse
 from .loading import imported
@@ -179,6 +181,7 @@ class Workers:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGUSR2, self._replace_all)
+        signal.signal(signal.SIGHUP, self._reload)
         try:
             # All workers are started before the first is waited for, so that they load together.
             for worker in self.workers:
@@ -226,6 +229,11 @@ class Workers:
             worker.ready()
             logger.info("worker %s was replaced", worker.url)
 
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        for worker in self.workers:
+            if worker.process is not None:
+                worker.process.send_signal(signal.SIGHUP)
+
     def _replace_all(self, number: int, frame: FrameType | None) -> None:
         self._replace = True
 
@@ -258,7 +266,8 @@ def as_arguments(options: ServeOptions) -> list[str]:
     for option in dataclasses.fields(options):
         if option.name not in ("names", "token", "options"):
             value = getattr(options, option.name)
-            arguments.append(f"--{option.name.replace('_', '-')}={value}")
+            if value is not None:
+                arguments.append(f"--{option.name.replace('_', '-')}={value}")
     return arguments
 
 
@@ -292,6 +301,18 @@ class ServeOptions:
     token: Token = NO_SECRET
     """The bearer token that clients must send; best given as LUDUS_TOKEN or env:NAME, which `ps`
     does not show.
+    """
+    uds: str = ""
+    """The path of a Unix socket to bind instead of host and port; clients connect to unix:PATH."""
+    tls_cert: Path | None = None
+    """A PEM file with the server's certificate; SIGHUP reads it again."""
+    tls_key: Path | None = None
+    """A PEM file with its key, where the certificate's file has none."""
+    tls_client_ca: Path | None = None
+    """A PEM file with the authority of client certificates, which are then required."""
+    tokens: Path | None = None
+    """A TOML file with a table for each principal: token or sha256, scopes, rate, sessions,
+    bytes_in_flight, weight; SIGHUP reads it again.
     """
     workers: int = 1
     """The number of server processes, each with a port; clients spread sessions over them."""
@@ -372,6 +393,8 @@ async def serve(options: ServeOptions) -> int:
     # The variable is for this process alone, and not for those that it starts.
     address = os.environ.pop(WORKER_VARIABLE, "")
     server = build_server(options)
+    forget_token(options.token)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.reload)
     async with listening(server, options.host, options.port) as stop:
         if address:
             loop = asyncio.get_running_loop()
@@ -382,6 +405,13 @@ async def serve(options: ServeOptions) -> int:
         await stop.wait()
         print("stopping", flush=True)
     return 0
+
+
+def forget_token(token: Secret) -> None:
+    """Take the server's token out of the environment, which the processes of user code inherit."""
+    name = token.reference.removeprefix("env:")
+    for variable in filter(None, ("LUDUS_TOKEN", name)):
+        os.environ.pop(variable, None)
 
 
 def build_server(options: ServeOptions) -> HttpServer:
@@ -427,7 +457,13 @@ def build_server(options: ServeOptions) -> HttpServer:
         services,
         host=options.host,
         port=options.port,
-        token=options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""),
+        socket_path=options.uds,
+        tls=ServerTls(options.tls_cert, options.tls_key, client_authority=options.tls_client_ca)
+        if options.tls_cert is not None
+        else None,
+        principals=Principals(
+            options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
+        ),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         drain_s=options.drain_s,
         chaos=Chaos.parse(options.chaos),
@@ -482,6 +518,10 @@ def _check(options: ServeOptions) -> None:
         raise ConfigError("one server has one sandbox; give 'sandbox' once")
     if options.workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {options.workers}")
+    if options.uds and options.workers > 1:
+        raise ConfigError("--uds binds one socket; give it without --workers")
+    if options.tls_cert is None and (options.tls_key or options.tls_client_ca):
+        raise ConfigError("--tls-key and --tls-client-ca go with --tls-cert")
     last = options.port + options.workers - 1
     if options.port < 0 or last > 65535:
         raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")

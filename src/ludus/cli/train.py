@@ -90,9 +90,9 @@ def _recipe_or_settings(name: str) -> Table:
 
 def _run(config: TrainConfig) -> int:
     try:
+        from ludus.agent.viewer.page import write_report
         from ludus.trainer.ranks.launch import follows, open_ranks
         from ludus.trainer.run.journal import ProgressWatcher
-        from ludus.trainer.run.report import write_report
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
@@ -113,5 +113,6 @@ def _run(config: TrainConfig) -> int:
         return 130
     if result.stopped:
         print(f"ended early after step {result.step}: {result.stopped}")
+    print("\n".join(result.summary))
     print(f"checkpoint  {result.checkpoint}\nreport      {report}")
     return 0

@@ -1,4 +1,4 @@
-"""`ludus view`: show episodes as a self-contained HTML page."""
+"""`ludus view`: show episodes, or a run, as a file that needs no network."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated
 
 import tyro
 
-from ludus.agent import Episode
-from ludus.agent.episodes import read_episodes
-from ludus.agent.viewer import PageHead, load_detokenizer, page_of
+from ludus.agent import Episode, read_episodes, summarise
+from ludus.agent.viewer import PageHead, RunReader, load_detokenizer, page_of
 from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
@@ -22,17 +21,17 @@ class ViewOptions:
     """The options of `ludus view`."""
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
-    """A file of episodes (ludus eval --out), or the folder of a run, in which the newest file of
-    episodes is taken.
-    """
+    """A file of episodes (ludus eval --out), or the folder of a run."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """The file to write the page to; by default the file of episodes with the ending .html."""
+    """The file to write the page to; by default the file of episodes with the ending .html, or
+    view.html in the folder.
+    """
     tokenizer: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
-    """A model folder or tokenizer.json; with it the page shows every token and its
-    log-probability.
+    """A model folder or tokenizer.json; without it a run's own is taken, and for a file of episodes
+    the page shows ids of tokens.
     """
     most: int = 500
-    """The most episodes in the page; the first ones are shown."""
+    """The most episodes of a file that are contained whole, the first ones; the page holds 5 MB."""
     passing: float = 1.0
     """The lowest return with which an episode passes."""
 
@@ -44,44 +43,59 @@ def main(arguments: Sequence[str]) -> int:
         arguments,
         VerbHelp(
             verb="view",
-            about="Show episodes: windows, masks, tool calls, rewards by part. Needs no network.",
+            about="Show episodes: tokens, windows, calls, rewards by part. Needs no network.",
             example="ludus view episodes.jsonl",
         ),
     )
     if options.most < 1:
         raise ConfigError(f"--most must be at least 1, got {options.most}")
-    source = episodes_file(Path(options.path))
-    decode = load_detokenizer(Path(options.tokenizer)) if options.tokenizer else None
-    episodes = read_episodes(source)
-    if not episodes:
-        raise ConfigError(f"{str(source)!r} holds no episodes")
-    page = page_of(
-        episodes[: options.most],
-        PageHead(
-            title=f"{source.parent.name}/{source.name}" if source.parent.name else source.name,
-            left_out=max(0, len(episodes) - options.most),
-        ),
-        passing=options.passing,
-        decode=decode,
-    )
-    print(write_page(page, Path(options.out) if options.out else source.with_suffix(".html")))
+    source = Path(options.path)
+    tokenizer = Path(options.tokenizer) if options.tokenizer else None
+    if tokenizer is not None:
+        load_detokenizer(tokenizer)  # a mistake is told before anything is read
+    if source.is_dir():
+        page = _page_of_folder(source, tokenizer)
+        default = source / "view.html"
+    else:
+        episodes = read_episodes(source)
+        if not episodes:
+            raise ConfigError(f"{str(source)!r} holds no episodes")
+        page = page_of_file(
+            source, episodes, passing=options.passing, most=options.most, tokenizer=tokenizer
+        )
+        default = source.with_suffix(".html")
+    print(write_page(page, Path(options.out) if options.out else default))
     return 0
 
 
-def episodes_file(path: Path) -> Path:
-    """Return `path` itself, or, if it is a folder, the newest file of episodes in it.
+def _page_of_folder(folder: Path, tokenizer: Path | None) -> str:
+    reader = RunReader(folder, folder.resolve().name, None, tokenizer=tokenizer)
+    reader.refresh()
+    if not reader.store.query({})[0]:
+        raise ConfigError(f"no episodes in {str(folder)!r}; name a .jsonl of ludus eval --out")
+    return page_of([reader], PageHead(first="episodes"))
 
-    Raises:
-        ConfigError: there is no file of episodes in the folder or in its subfolder `episodes`.
-    """
-    if not path.is_dir():
-        return path
-    # A run writes its episodes into `episodes/`, and its metrics, also as JSON lines, beside it.
-    files = [*path.glob("*.jsonl"), *path.glob("episodes/*.jsonl")]
-    files = [file for file in files if file.name != "metrics.jsonl"]
-    if not files:
-        raise ConfigError(f"no episodes in {str(path)!r}; name a .jsonl of ludus eval --out")
-    return max(files, key=lambda file: (file.stat().st_mtime, file.name))
+
+def page_of_file(
+    source: Path,
+    episodes: Sequence[Episode],
+    *,
+    passing: float,
+    title: str = "",
+    most: int = ViewOptions.most,
+    tokenizer: Path | None = None,
+) -> str:
+    """Return the page of a file that holds `episodes`, with what was measured at its head."""
+    result = summarise([one for one in episodes if one.trajectories], passing=passing)
+    measured = {} if result.reward is None else {"mean reward": result.reward}
+    measured |= {f"pass@{k}": estimate for k, estimate in result.pass_at.items()}
+    facts = {name: " (".join(estimate.cells()) + ")" for name, estimate in measured.items()}
+    facts |= {"episodes": f"{result.episodes - result.failed} of {result.tasks} tasks"}
+    facts |= {f"failed: {reason}": str(count) for reason, count in result.failures.items()}
+    reader = RunReader(source, source.name, None, tokenizer=tokenizer)
+    return page_of(
+        [reader], PageHead(title=title or source.name, facts=facts, first="episodes", most=most)
+    )
 
 
 def write_page(page: str, path: Path) -> Path:
@@ -96,14 +110,3 @@ def write_page(page: str, path: Path) -> Path:
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
     return path
-
-
-def page_of_evaluation(
-    episodes: Sequence[Episode], *, title: str, passing: float, most: int = ViewOptions.most
-) -> str:
-    """Build the page of `ludus eval --html`; arguments as in `ViewOptions`."""
-    return page_of(
-        episodes[:most],
-        PageHead(title=title, left_out=max(0, len(episodes) - most)),
-        passing=passing,
-    )

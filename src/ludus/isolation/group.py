@@ -5,16 +5,15 @@ that go to any free worker of them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
 from ludus.errors import ConfigError
+from ludus.wire.admission import FairQueue
 from ludus.wire.prometheus import ServerMetrics
 
 from . import system
@@ -278,7 +277,7 @@ class AnyWorker:
         self.group = WorkerGroup(
             label, make, limits=limits, metrics=metrics, on_free=self._dispatch
         )
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: FairQueue[_Waiting] = FairQueue()
         self._stopping = False
 
     async def start(self) -> bytes:
@@ -290,10 +289,10 @@ class AnyWorker:
         self._stopping = True
         while self._waiting:
             lost = WorkerLost(WorkerEnd.STOPPED, "the server stops")
-            turn = self._waiting[0].turn
-            if not turn.done():
-                turn.set_exception(lost)
-            self._waiting.popleft()
+            waiting = self._waiting.head()
+            if not waiting.turn.done():
+                waiting.turn.set_exception(lost)
+            self._waiting.remove(waiting)
         await self.group.stop()
 
     async def call(self, tag: int, body: bytes, *, timeout_s: float, queue_s: float) -> Answer:
@@ -333,18 +332,17 @@ class AnyWorker:
         waiting = _Waiting(start, alone=alone)
         try:
             # A call that has lost a worker has waited before.
-            self._waiting.insert(0 if alone else len(self._waiting), waiting)
+            (self._waiting.put_first if alone else self._waiting.append)(waiting)
             async with asyncio.timeout(queue_s):
                 return await waiting.turn
         except TimeoutError:
             raise NoFreeWorker(f"no worker was free for {queue_s:g} s") from None
         finally:
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(waiting)
+            self._waiting.remove(waiting)
 
     def _dispatch(self) -> None:
         while self._waiting:
-            waiting = self._waiting[0]
+            waiting = self._waiting.head()
             if not waiting.turn.done():
                 try:
                     worker = self._free_worker(alone=waiting.alone)
@@ -353,7 +351,7 @@ class AnyWorker:
                     waiting.turn.set_result(waiting.start(worker))
                 except Exception as error:
                     waiting.turn.set_exception(error)
-            self._waiting.popleft()
+            self._waiting.remove(waiting)
 
     def _free_worker(self, *, alone: bool) -> WorkerProcess | None:
         """Return a worker with room, or a new worker; None where neither can be had now."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -64,6 +68,33 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)  # with SO_REUSEADDR, only this makes it ours
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+def listen_at(path: str) -> socket.socket:
+    """Bind a Unix socket that only this user may use, and return it, listening without blocking. A
+    socket that a server has left behind is replaced.
+
+    Raises:
+        OSError: a server listens there, or the path cannot be bound.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(path) == 0:
+                raise OSError(errno.EADDRINUSE, "a server listens there")
+            if stat.S_ISSOCK(os.stat(path).st_mode):
+                os.unlink(path)
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        listener.listen(BACKLOG)
     except OSError:
         listener.close()
         raise

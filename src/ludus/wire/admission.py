@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from .faults import QueueFull
+from .principals import Principal, asked_by
 
 SMOOTHING = 0.1
 MIN_RETRY_S = 0.05
 MAX_RETRY_S = 30.0
 
 
+_Share = tuple[str, Principal]
+"""A key, and whose operations of it are counted."""
+
+
 class Admission:
-    """Counts operations in flight, in all and per key (an environment, a verifier).
+    """Counts operations in flight: in all, per key (an environment, a verifier), and per key and
+    principal.
+
+    Where all places are taken, a key and principal with fewer than its share, by weight, of the
+    places gets one all the same; so nobody who waits for a slow verifier keeps others from a quick
+    one. There are never more than twice `limit`.
 
     Args:
         limit: the most operations in flight over all keys.
@@ -35,25 +45,48 @@ class Admission:
         self.depths: Counter[str] = Counter()
         self.mean_s = 0.1
         """The exponential mean of the seconds from admission to reply of one operation."""
+        self._shares: Counter[_Share] = Counter()
 
-    def enter(self, key: str) -> None:
-        """Count an operation of `key` in.
+    def enter(self, key: str) -> Principal:
+        """Count an operation of `key` in, and return whose it is.
 
         Raises:
-            QueueFull: `limit` operations are in flight, or `per_key` operations of this key.
+            QueueFull: `limit` operations are in flight and this key and principal have their share
+                of them, `per_key` operations of this key are, or the principal's rate is used up.
         """
-        if self.depth >= self.limit:
+        principal = asked_by.get()
+        principal.spend()
+        share = key, principal
+        if self.depth >= self.limit and not self._is_owed(share, self._shares, self.limit):
             raise self._full("the server's queue", self.depth, self.limit)
-        if self.depths[key] >= self.per_key:
+        if self.depths[key] >= self.per_key and not self._is_owed(
+            share, [other for other in self._shares if other[0] == key], self.per_key
+        ):
             raise self._full(f"the queue of {key}", self.depths[key], self.per_key)
         self.depth += 1
         self.depths[key] += 1
+        self._shares[share] += 1
+        return principal
 
-    def leave(self, key: str, took_s: float) -> None:
-        """Count an operation of `key` out, which took `took_s` seconds from admission to reply."""
+    def leave(self, key: str, took_s: float, principal: Principal) -> None:
+        """Count an operation of `key` and `principal` out, which took `took_s` seconds from
+        admission to reply.
+        """
         self.depth -= 1
         self.depths[key] -= 1
+        self._shares[key, principal] -= 1
+        if not self._shares[key, principal]:
+            del self._shares[key, principal]
         self.mean_s += SMOOTHING * (took_s - self.mean_s)
+
+    def _is_owed(self, share: _Share, others: Iterable[_Share], places: int) -> bool:
+        """Return whether a key and principal have less than their part of `places`, beside others
+        of which each has a part by its principal's weight.
+        """
+        if self.depth >= 2 * self.limit:
+            return False
+        weights = sum(principal.grant.weight for _, principal in {*others, share})
+        return self._shares[share] < places * share[1].grant.weight / weights
 
     @property
     def retry_after_s(self) -> float:
@@ -69,6 +102,77 @@ class Admission:
             depth=depth,
             limit=limit,
         )
+
+
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """A line in which principals take turns, by weight; each one's own items keep their order.
+
+    Weighted fair queueing: a principal's clock advances by 1 / weight with each item that leaves,
+    and the principal whose clock is least is next. One that comes anew starts at the present time,
+    so that nobody saves up turns.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Principal, deque[T]] = {}
+        self._clocks: dict[Principal, float] = {}
+        self._now = 0.0
+        self._first: deque[T] = deque()
+
+    def __len__(self) -> int:
+        return len(self._first) + sum(map(len, self._lines.values()))
+
+    def __iter__(self) -> Iterator[T]:
+        yield from self._first
+        for line in self._lines.values():
+            yield from line
+
+    def append(self, item: T) -> None:
+        """Add an item of whoever asks."""
+        principal = asked_by.get()
+        if principal not in self._lines:
+            self._lines[principal] = deque()
+            self._clocks[principal] = self._now + 1.0 / principal.grant.weight
+        self._lines[principal].append(item)
+
+    def put_first(self, item: T) -> None:
+        """Add an item that goes before all others."""
+        self._first.append(item)
+
+    def head(self) -> T:
+        """Return the item that is next."""
+        return self._first[0] if self._first else self._lines[self._next()][0]
+
+    def remove(self, item: T) -> None:
+        """Take an item out, if it is there; the head counts as its principal's turn."""
+        if item in self._first:
+            self._first.remove(item)
+            return
+        for principal, line in self._lines.items():
+            if item in line:
+                if line[0] is item and principal is self._next():
+                    self._now = self._clocks[principal]
+                    self._clocks[principal] += 1.0 / principal.grant.weight
+                line.remove(item)
+                if not line:
+                    del self._lines[principal], self._clocks[principal]
+                return
+
+    def has_room(self, most: int) -> bool:
+        """Return whether whoever asks may add an item, where `most` may wait: always less than the
+        principal's share, by weight.
+        """
+        if len(self) < most:
+            return True
+        principal = asked_by.get()
+        weights = sum(other.grant.weight for other in {*self._lines, principal})
+        own = len(self._lines.get(principal, ()))
+        return len(self) < 2 * most and own < most * principal.grant.weight / weights
+
+    def _next(self) -> Principal:
+        return min(self._clocks, key=self._clocks.__getitem__)
 
 
 MAX_CONNECTIONS = 8192

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -393,6 +394,18 @@ def unreachable(url: str, error: BaseException) -> ServerUnreachable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is reached, where its address does not say it."""
+
+    tls: ssl.SSLContext | None = None
+    """What is trusted and shown; None trusts the system's authorities."""
+    server_name: str = ""
+    """The name that the certificate has to have, where addresses are numbers."""
+    socket: str = ""
+    """The path of a Unix socket; empty for TCP."""
+
+
 MAX_CONNECTIONS = 256
 LARGE_BYTES = 1 << 19
 CLOSE_S = 1.0
@@ -407,10 +420,12 @@ class AsyncTransport:
 
     Args:
         connect_timeout_s: the longest time to establish a connection, in seconds.
+        way: how a server is reached.
     """
 
-    def __init__(self, *, connect_timeout_s: float = 10.0) -> None:
+    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way | None = None) -> None:
         self._connect_timeout_s = connect_timeout_s
+        self._way = way or Way()
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -435,6 +450,7 @@ class AsyncTransport:
                 headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
+                server_hostname=self._way.server_name or None,
             ) as response:
                 body = await response.read()
         except TimeoutError as error:
@@ -456,6 +472,7 @@ class AsyncTransport:
             url,
             headers=headers,
             max_msg_size=0,
+            server_hostname=self._way.server_name or None,
             timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),  # pyright: ignore[reportCallIssue]
         )
 
@@ -473,10 +490,15 @@ class AsyncTransport:
         loop = asyncio.get_running_loop()
         if self._session is None:
             self._loop = loop
+            connector: aiohttp.BaseConnector
+            if self._way.socket:
+                connector = aiohttp.UnixConnector(self._way.socket, limit=MAX_CONNECTIONS)
+            else:
+                connector = aiohttp.TCPConnector(
+                    limit=MAX_CONNECTIONS, keepalive_timeout=30.0, ssl=self._way.tls or True
+                )
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=30.0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=True,
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True
             )
         elif loop is not self._loop:
             raise other_loop()

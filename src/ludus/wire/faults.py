@@ -76,6 +76,7 @@ class Code:
 CODES: dict[str, Code] = {
     "malformed": Code(400, RequestRejected),
     "unauthorized": Code(401, Unauthorized),
+    "forbidden": Code(403, Unauthorized),
     "not_found": Code(404, RequestRejected),
     "unknown_env": Code(404, UnknownEnv),
     "unknown_verifier": Code(404, UnknownVerifier),

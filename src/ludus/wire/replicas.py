@@ -382,6 +382,7 @@ class Replicas(ServerGroup):
         roster: the addresses.
         build: makes the client of an address.
         transport: carries the requests.
+        looks: carries the checks, so that none waits for a place among the operations.
         stream: whether operations go over streams.
     """
 
@@ -390,14 +391,14 @@ class Replicas(ServerGroup):
         roster: Roster,
         build: Callable[[str], Client],
         transport: AsyncTransport,
+        looks: AsyncTransport,
         *,
         stream: bool,
     ) -> None:
         super().__init__(roster, build)
         self._transport = transport
         self._stream = stream
-        # Of their own, so that no check waits for a place among the operations.
-        self._looks = AsyncTransport(connect_timeout_s=HEALTH.check_timeout_s)
+        self._looks = looks
         self._fleet = self._watched(map(self._replica, roster.urls))
         self._lately: deque[float] = deque(maxlen=512)
         self._patience_s: float | None = None

@@ -6,7 +6,6 @@ Nothing here runs before a request has shown its token.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import zlib
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -16,31 +15,29 @@ from aiohttp import web
 from .address import check_host
 from .codec import Format, accepted, format_of
 from .faults import QueueFull, Refused
+from .principals import ANYONE, Principal, Principals
 
 
-def authorize(request: web.Request, token: bytes) -> None:
-    """Check that a request may be answered: the token, or else the name in the `Host` header.
-
-    Args:
-        request: the request.
-        token: the server's token; empty for a server without one.
+def authorize(request: web.Request, principals: Principals) -> Principal:
+    """Return who asks, by the token; a server without tokens goes by the `Host` header.
 
     Raises:
-        Refused: the token is missing or wrong (401), or a server without a token was addressed by
+        Refused: the token is missing or wrong (401), or a server without tokens was addressed by
             another name than localhost (421).
     """
-    if not token:
+    if not principals:
         check_host(request.host)
-        return
+        return ANYONE
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
     shown = shown.strip() if scheme.lower() == "bearer" else ""
     shown = request.match_info.get("token", shown)  # where the route has it in the path
-    # A comparison in constant time tells nobody how much of a token was right.
-    if not hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), token):
+    principal = principals.of(shown)
+    if principal is None:
         raise Refused(
             "the bearer token is missing or wrong; send 'Authorization: Bearer TOKEN'",
             "unauthorized",
         )
+    return principal
 
 
 def body_format(request: web.Request) -> Format:
@@ -90,6 +87,8 @@ DISCARDED_BYTES = 1 << 16
 again.
 """
 DISCARD_S = 0.5
+MAX_DISCARDED_BYTES = 1 << 30
+"""The most bytes that are read of a refused body of a client with a token."""
 ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 """Content-Encoding -> the `wbits` argument of zlib that reads it."""
 
@@ -131,19 +130,32 @@ class Held:
     def __init__(self, bytes: Bytes) -> None:
         self._bytes = bytes
         self._number = 0
+        self._principal = ANYONE
+        self.is_known = False
+        """Whether the request has shown a token, where one is asked for."""
+
+    def belongs_to(self, principal: Principal) -> None:
+        """Count the bytes for a principal, too."""
+        self._principal, self.is_known = principal, True
 
     def take(self, number: int) -> None:
         """Hold `number` more bytes for this request.
 
         Raises:
-            QueueFull: the server holds too many bytes.
+            QueueFull: the server holds too many bytes, or too many of this principal.
         """
-        self._bytes.take(number)
+        self._principal.hold(number)
+        try:
+            self._bytes.take(number)
+        except QueueFull:
+            self._principal.hold(-number)
+            raise
         self._number += number
 
     def release(self) -> None:
         """Give back all bytes of this request."""
         self._bytes.give_back(self._number)
+        self._principal.hold(-self._number)
         self._number = 0
 
 
@@ -214,17 +226,24 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
         raise Refused("the connection ended within the body", "malformed") from None
 
 
-async def discard_body(request: web.Request) -> None:
-    """Read the short body of a refused request, so that the connection can be used again.
+async def discard_body(request: web.Request, *, is_known: bool) -> None:
+    """Read the body of a refused request, so that the client comes to read the refusal, and the
+    connection can be used again.
 
-    A longer body, or one of unknown length, is left alone: the connection is closed instead.
+    Of a stranger only a short body is read, and of nobody one that waits to be asked for; the
+    connection is closed instead.
     """
     length = request.content_length
-    if length is None or length > DISCARDED_BYTES or request.headers.get("Expect"):
+    is_short = length is not None and length <= DISCARDED_BYTES
+    if request.headers.get("Expect") or not (is_short or is_known):
         return
     try:
-        async with asyncio.timeout(DISCARD_S):
-            await request.content.read()
+        async with asyncio.timeout(TIMEOUT_S if is_known else DISCARD_S):
+            size = 0
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                if size > MAX_DISCARDED_BYTES:
+                    return
     except (TimeoutError, ConnectionError, web.RequestPayloadError):
         return
 

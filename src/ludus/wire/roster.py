@@ -40,6 +40,13 @@ class Roster:
         return not self.given.startswith((DNS, FILE))
 
     @property
+    def server_name(self) -> str:
+        """The name that all servers share and resolve from; empty for addresses by themselves."""
+        if not self.given.startswith(DNS):
+            return ""
+        return _split(self.given.removeprefix(DNS), self.given)[1]
+
+    @property
     def is_due(self) -> bool:
         """Whether the addresses may have changed since they were read."""
         return not self.is_fixed and time.monotonic() >= self._read_at + READ_AGAIN_S

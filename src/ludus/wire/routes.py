@@ -55,6 +55,9 @@ class Route:
     """Whether the route follows another project's protocol, whose requests may hold fields unknown
     here.
     """
+    scope: str = ""
+    """The scope that a principal needs; empty where the handler asks for one itself, or for none.
+    """
     retry_status: int = 0
     """The status given to every retryable fault, for clients that retry on one status only; 0
     changes nothing.
@@ -89,6 +92,7 @@ class RouteOptions(TypedDict, total=False):
 
     documented: type[msgspec.Struct] | None
     in_path: Mapping[str, str]
+    scope: str
 
 
 def get(

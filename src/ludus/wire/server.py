@@ -35,13 +35,14 @@ from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
-from .address import BACKLOG, is_loopback, listen
+from .address import BACKLOG, is_loopback, listen, listen_at
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
 from .client import INSTANCE_HEADER
 from .codec import LARGE_BYTES, PATH, Format, asked_format, convert, decode, encode
 from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
+from .principals import Principal, Principals, asked_by
 from .prometheus import CONTENT_TYPE, ServerMetrics
 from .requests import (
     Bytes,
@@ -68,6 +69,7 @@ from .routes import (
 )
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
+from .tls import ServerTls
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
@@ -94,7 +96,10 @@ class HttpServer:
         services: the services to offer.
         host: the address to bind; off loopback a token is required.
         port: the port to bind; 0 picks a free one, which `url` tells.
+        socket_path: the path of a Unix socket to bind instead, which only this user may use.
+        tls: the certificate; None serves plain HTTP.
         token: the bearer token that every request must carry, except to `/healthz` and `/readyz`.
+        principals: those who may ask, each with a token and scopes, instead of `token`.
         max_body_bytes: the largest request body, inflated; a larger body is refused (413).
         max_requests: the most requests in flight; a further one is refused (429).
         max_bytes_in_flight: the most bytes of all their bodies together, inflated; past that a
@@ -118,7 +123,10 @@ class HttpServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        socket_path: str = "",
+        tls: ServerTls | None = None,
         token: str | Secret = "",
+        principals: Principals | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_requests: int = MAX_REQUESTS,
         max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
@@ -128,7 +136,8 @@ class HttpServer:
         chaos: Chaos | None = None,
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
-        if not token and not is_loopback(host):
+        self._principals = principals if principals is not None else Principals(token)
+        if not self._principals and not socket_path and not is_loopback(host):
             raise ConfigError(
                 f"refusing to serve on {host} without a token: anyone who reaches it could run "
                 "your environments; give --token or LUDUS_TOKEN, or bind 127.0.0.1"
@@ -136,10 +145,11 @@ class HttpServer:
         self.services = list(services)
         self.host = host
         self.port = port
+        self._socket_path = socket_path
+        self._tls = tls
         self.instance = secrets.token_hex(8)
         self.metrics = ServerMetrics()
         self._replies = Replies(self.metrics, self.instance)
-        self._token = Secret.of(token).reveal().encode()
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
@@ -161,8 +171,11 @@ class HttpServer:
     @property
     def url(self) -> str:
         """The address at which the server listens; the port is right only after `start`."""
+        if self._socket_path:
+            return f"unix:{self._socket_path}"
         host = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def bytes_held(self) -> int:
@@ -181,8 +194,11 @@ class HttpServer:
             OSError: the port is taken.
             Exception: a service could not start; what had started is stopped.
         """
-        listener = listen(self.host, self.port)
-        self.port = listener.getsockname()[1]
+        if self._socket_path:
+            listener = listen_at(self._socket_path)
+        else:
+            listener = listen(self.host, self.port)
+            self.port = listener.getsockname()[1]
         try:
             context = Context(self.instance, self.metrics)
             for service in self.services:
@@ -230,6 +246,8 @@ class HttpServer:
             # on reading a body that was refused (decision 0205).
             auto_decompress=False,
             lingering_time=0.0,
+            # Work ends with the connection that asked for it; a session's operations are kept.
+            handler_cancellation=True,
         )
         await self._runner.setup()
         assert self._runner.server is not None
@@ -237,7 +255,15 @@ class HttpServer:
             self._runner.server, max_connections=self._max_connections, stranger_s=self._stranger_s
         )
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._door, sock=listener, backlog=BACKLOG)
+        context = self._tls.context if self._tls is not None else None
+        if self._socket_path:
+            self._listening = await loop.create_unix_server(
+                self._door, sock=listener, ssl=context, backlog=BACKLOG
+            )
+        else:
+            self._listening = await loop.create_server(
+                self._door, sock=listener, ssl=context, backlog=BACKLOG
+            )
 
     async def stop(self) -> None:
         """Begin nothing new, wait for what has begun (see `drain_s`), and release everything.
@@ -276,6 +302,12 @@ class HttpServer:
         if runner is not None:
             await runner.cleanup()
 
+    def reload(self) -> None:
+        """Read the tokens and the certificate anew; where one has a mistake, the old one stays."""
+        self._principals.read_again()
+        if self._tls is not None:
+            self._tls.read_again()
+
     def hurry(self) -> None:
         """Let a `stop` that waits for sessions wait no longer."""
         self._hurried = True
@@ -300,7 +332,7 @@ class HttpServer:
     # --- requests -----------------------------------------------------------------------------
 
     def _add(self, router: web.UrlDispatcher, at: Route | Endpoint, handler: Handler) -> None:
-        prefixes = ["", "/{token}"] if at.token_in_path and self._token else [""]
+        prefixes = ["", "/{token}"] if at.token_in_path and self._principals else [""]
         for prefix in prefixes:
             router.add_route(at.method, prefix + at.path, handler, expect_handler=expect_later)
 
@@ -308,14 +340,14 @@ class HttpServer:
         """Check a request as any other, read the body, and let the endpoint answer."""
         held = Held(self._bytes)
         try:
-            self._admit(request)
+            held.belongs_to(self._admit(request))
             if await self._chaos.before(self._struck):
                 return cut(request)
             body = await read_body(request, self._max_body_bytes, held)
             self.metrics.requests.labels(endpoint.path, "-").inc()
             return await endpoint.handler(request, body)
         except Exception as error:
-            await discard_body(request)
+            await discard_body(request, is_known=held.is_known)
             return self._replies.failure(error, Format.JSON)
         finally:
             held.release()
@@ -328,7 +360,11 @@ class HttpServer:
         held = Held(self._bytes)
         self._requests += 1
         try:
-            self._admit(request)
+            principal = self._admit(request)
+            held.belongs_to(principal)
+            if route.scope:
+                principal.require(route.scope)
+                principal.spend()
             format = reply_format(request)
             asked_format.set(format)
             if await self._chaos.before(self._struck):
@@ -340,16 +376,17 @@ class HttpServer:
             else:
                 response = self._replies.answer(reply, format, route=route)
         except Exception as error:
-            await discard_body(request)
+            await discard_body(request, is_known=held.is_known)
             response = self._replies.failure(error, format, route=route)
         finally:
             held.release()
             self._requests -= 1
         return cut(request) if self._chaos.after() else response
 
-    def _admit(self, request: web.Request) -> None:
+    def _admit(self, request: web.Request) -> Principal:
         # The token comes first: nothing else that a stranger sends is looked at (decision 0205).
-        authorize(request, self._token)
+        principal = authorize(request, self._principals)
+        asked_by.set(principal)
         if self._door is not None:
             self._door.vouch(request.protocol)
         if self._stopping:
@@ -360,6 +397,7 @@ class HttpServer:
                 depth=self._requests,
                 limit=self._max_requests,
             )
+        return principal
 
     async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
         from_path = {field: request.match_info[name] for name, field in route.in_path.items()}
@@ -416,21 +454,23 @@ class HttpServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         is_stranger = False
         try:
-            authorize(request, self._token)
+            authorize(request, self._principals)
         except Refused:
-            is_stranger = bool(self._token)
+            is_stranger = bool(self._principals)
         ready, health = readiness(
             self.services, self.instance, ending=self._ending, is_stranger=is_stranger
         )
         return self._replies.answer(health, Format.JSON, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        authorize(request, self._token)
+        authorize(request, self._principals).require("admin")
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _openapi(self, request: web.Request) -> web.Response:
-        authorize(request, self._token)
-        body = msgspec.json.encode(describe(documented(self.services), secured=bool(self._token)))
+        authorize(request, self._principals)
+        body = msgspec.json.encode(
+            describe(documented(self.services), secured=bool(self._principals))
+        )
         return web.Response(body=body, content_type="application/json")
 
     def _struck(self, fault: str) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -20,6 +20,7 @@ from ludus.background import end_task
 from ludus.errors import SequenceConflict, SessionGone
 
 from .faults import QueueFull
+from .principals import asked_by
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ class Lease(ABC):
 
     def __init__(self, name: str, ttl_s: float) -> None:
         self.name = name
+        self.owner = asked_by.get().name
+        """The principal who made it; to others it does not exist."""
         self.ttl_s = ttl_s
         self.born = self.touched = time.monotonic()
         self.busy = 0
@@ -91,6 +94,8 @@ class SessionTable(Generic[L]):
         self._reap_every_s = reap_every_s
         self._on_overdue = on_overdue
         self._open: dict[str, L] = {}
+        self.owned: Counter[str] = Counter()
+        """How many open leases each principal has."""
         self._gone: OrderedDict[str, str] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._reaper: asyncio.Task[None] | None = None
@@ -115,8 +120,9 @@ class SessionTable(Generic[L]):
         return list(self._open.values())
 
     def find(self, name: str) -> L | None:
-        """Return the open lease of this name, or None."""
-        return self._open.get(name)
+        """Return the open lease of this name that belongs to whoever asks, or None."""
+        lease = self._open.get(name)
+        return lease if lease is not None and lease.owner == asked_by.get().name else None
 
     def why_gone(self, name: str) -> str:
         """Return the reason why the lease of this name has ended; empty if no such lease is
@@ -138,10 +144,21 @@ class SessionTable(Generic[L]):
 
         Raises:
             SessionGone: a lease of this name has ended.
-            QueueFull: there are as many leases as are allowed.
+            SequenceConflict: another principal has taken the name.
+            QueueFull: there are as many leases as are allowed, to all or to whoever asks.
         """
         if name in self._gone:
             raise self.gone(name)
+        if name in self._open:
+            raise self.another(name)
+        principal = asked_by.get()
+        if principal.grant.sessions and self.owned[principal.name] >= principal.grant.sessions:
+            raise QueueFull(
+                f"{principal.name!r} has {self.owned[principal.name]} of "
+                f"{principal.grant.sessions} {self._what}s open",
+                depth=self.owned[principal.name],
+                limit=principal.grant.sessions,
+            )
         if len(self._open) >= self._most:
             self.sweep()
         if len(self._open) >= self._most:
@@ -151,6 +168,7 @@ class SessionTable(Generic[L]):
     def add(self, lease: L) -> None:
         """Keep a lease; see `check_new`."""
         self._open[lease.name] = lease
+        self.owned[lease.owner] += 1
 
     def another(self, name: str) -> SequenceConflict:
         """Return the error for a name that another request has taken."""
@@ -172,6 +190,7 @@ class SessionTable(Generic[L]):
         if self._open.get(lease.name) is not lease:
             return False
         del self._open[lease.name]
+        self.owned[lease.owner] -= 1
         if bury:
             self.bury(lease.name, reason)
         task = asyncio.create_task(self._close(lease))
@@ -181,7 +200,7 @@ class SessionTable(Generic[L]):
 
     def bury(self, name: str, reason: str) -> None:
         """Remember that a name has ended."""
-        if len(name) > MAX_NAME:
+        if len(name) > MAX_NAME or name in self._open:
             return
         self._gone.setdefault(name, reason)
         if len(self._gone) > MAX_TOMBSTONES:

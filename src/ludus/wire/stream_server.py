@@ -32,6 +32,7 @@ from .codec import (
     encode,
 )
 from .faults import Fault, Refused, fault_of, status_of
+from .principals import asked_by
 from .routes import Begin, StreamedService
 from .strict import open_words, read_item
 
@@ -128,11 +129,14 @@ class _Stream:
         self._streams = streams
         self._socket = socket
         self._request = request
+        self._principal = asked_by.get()
         self._format = Format.MSGPACK
         self._answers: deque[tuple[Format, Answer]] = deque()
         self._unsent_bytes = 0
         self._more = asyncio.Event()
         self._faulty: set[asyncio.Task[None]] = set()
+        self._unkept: set[asyncio.Task[object]] = set()
+        """Work whose outcome nobody can ask for later, unlike that of a session."""
 
     async def run(self) -> None:
         """Read and answer until the connection closes."""
@@ -147,7 +151,7 @@ class _Stream:
                 # The operations that were begun run before the next frame is read (decision 0201).
                 await asyncio.sleep(0)
         finally:
-            for task in self._faulty:
+            for task in [*self._faulty, *self._unkept]:
                 task.cancel()
             await end_task(writer)
 
@@ -158,6 +162,7 @@ class _Stream:
     async def _hear(self, data: bytes | str) -> None:
         self._format = Format.MSGPACK if isinstance(data, bytes) else Format.JSON
         asked_format.set(self._format)
+        asked_by.set(self._principal)
         try:
             frame = self._read(data if isinstance(data, bytes) else data.encode())
         except Refused as error:
@@ -207,6 +212,9 @@ class _Stream:
                 logger.exception("beginning an operation of a stream failed")
                 begun = fault_of(error)
             if isinstance(begun, asyncio.Future):
+                if isinstance(begun, asyncio.Task):
+                    self._unkept.add(begun)
+                    begun.add_done_callback(self._unkept.discard)
                 begun.add_done_callback(partial(self._ended, number))
             else:
                 self._answer(number, begun)

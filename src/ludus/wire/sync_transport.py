@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 
 import httpx
@@ -9,7 +10,7 @@ import httpx
 from ludus.errors import RequestTimeout
 from ludus.secret import without_credentials
 
-from .client import HttpRequest, HttpResponse, unreachable
+from .client import HttpRequest, HttpResponse, Way, unreachable
 
 
 class SyncTransport:
@@ -20,9 +21,11 @@ class SyncTransport:
 
     Args:
         connect_timeout_s: the longest time to establish a connection, in seconds.
+        way: how a server is reached.
     """
 
-    def __init__(self, *, connect_timeout_s: float = 10.0) -> None:
+    def __init__(self, *, connect_timeout_s: float = 10.0, way: Way | None = None) -> None:
+        self._way = way or Way()
         self._connect_timeout_s = connect_timeout_s
         self._pool: httpx.Client | None = None
 
@@ -35,7 +38,14 @@ class SyncTransport:
         """
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, self._connect_timeout_s))
         if self._pool is None:
-            self._pool = httpx.Client(trust_env=False, follow_redirects=False)
+            way = self._way
+            # Without a context of its own httpx would trust other authorities than aiohttp.
+            context = way.tls or ssl.create_default_context()
+            self._pool = httpx.Client(
+                trust_env=False,
+                follow_redirects=False,
+                transport=httpx.HTTPTransport(verify=context, uds=way.socket or None),
+            )
         try:
             response = self._pool.request(
                 request.method,
@@ -43,6 +53,7 @@ class SyncTransport:
                 content=request.body,
                 headers=dict(request.headers),
                 timeout=timeout,
+                extensions=self._extensions,
             )
         except httpx.TimeoutException as error:
             raise RequestTimeout(
@@ -51,6 +62,11 @@ class SyncTransport:
         except httpx.HTTPError as error:
             raise unreachable(request.url, error) from error
         return HttpResponse(response.status_code, response.headers, response.content)
+
+    @property
+    def _extensions(self) -> dict[str, str]:
+        name = self._way.server_name
+        return {"sni_hostname": name} if name else {}
 
     async def sleep(self, seconds: float) -> None:
         """Block the thread for `seconds`."""

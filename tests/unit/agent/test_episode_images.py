@@ -9,7 +9,7 @@ import pytest
 
 from ludus.agent import Episode, Segment, Trajectory, Turn, read_episodes, write_episodes
 from ludus.agent.images import PlacedImage
-from ludus.agent.viewer import PageHead, page_of
+from ludus.agent.viewer import PageHead, RunReader, page_of
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, assistant, user
 from ludus.verdict import Verdict
@@ -77,7 +77,7 @@ def test_an_image_whose_file_is_gone_stays_a_name(tmp_path: Path) -> None:
     (back,) = read_episodes(path)
     image = back.trajectories[0].segments[0].prompt_images[0].image
     assert (image.data, image.url[:6]) == (b"", "image:")
-    assert "image at image:" in page_of([back], PageHead(title="t"))
+    assert '"named":"image:' in page_of([RunReader(path, "e", None)], PageHead())
 
 
 def test_an_image_that_was_changed_is_refused(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_name_that_leads_elsewhere_is_not_read(tmp_path: Path) -> None:
 def test_the_page_shows_the_images_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "episodes.jsonl"
     write_episodes(path, [episode("train/0")])
-    page = page_of(read_episodes(path), PageHead(title="t"))
+    page = page_of([RunReader(path, "e", None)], PageHead())
     assert page.count("data:image/png;base64,") == 1  # once where the policy saw the image
     assert page.count("data:image/jpeg;base64,") >= 1
 

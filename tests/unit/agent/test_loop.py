@@ -100,7 +100,8 @@ async def test_tool_calls_are_counted_and_answered() -> None:
     policy = saying(look, up, cut, "a", "b", "c")
     trajectory = (await play(EnvSession(Walk()), policy)).trajectories[0]
     counts = {"tool_calls": 3.0, "tool_errors": 2.0, "parse_errors": 1.0}
-    assert trajectory.metrics == counts | {"tool_refused": 1.0, "tool_unreadable": 1.0}
+    counts |= {"tool_refused": 1.0, "tool_unreadable": 1.0, "tools_offered": 1.0}
+    assert trajectory.metrics == counts
     answers = [m.text for t in trajectory.turns for m in t.observation if m.role is Role.TOOL]
     assert answers == ["nothing down", "look: too bright", "this call was not executed: cut"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import struct
 import zlib
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from ludus.agent import ScriptedPolicy, play
-from ludus.agent.viewer import PageHead, page_of
+from ludus.agent import ScriptedPolicy, play, write_episodes
+from ludus.agent.viewer import PageHead, RunReader, page_of
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.image_prompt import ImagePrompt, Pixels, ShapeRenderer
 from ludus.envs.families.image_prompt.pictures import png_of, seen
@@ -259,7 +260,9 @@ def test_settings_that_cannot_be_are_refused() -> None:
         ImagePrompt(scorer="no-such-scorer")
 
 
-async def test_the_picture_reaches_the_viewer_and_verifiers_here_and_over_http() -> None:
+async def test_the_picture_reaches_the_viewer_and_verifiers_here_and_over_http(
+    tmp_path: Path,
+) -> None:
     env_id = "ludus/image-prompt-v0"
     policy = ScriptedPolicy(lambda messages: "2 red circle top left")
     local = make_async(env_id, clusters=1)
@@ -277,7 +280,9 @@ async def test_the_picture_reaches_the_viewer_and_verifiers_here_and_over_http()
         (message,) = trajectory.closing
         pictures += message.images
         assert as_sample(trajectory).images == message.images
-        assert page_of([episode], PageHead(title="x")).count("data:image/png;base64,") == 1
+        write_episodes(tmp_path / "e.jsonl", [episode])
+        page = page_of([RunReader(tmp_path / "e.jsonl", "e", None)], PageHead())
+        assert page.count("data:image/png;base64,") == 1
     assert pictures[0].data == pictures[1].data
     assert pictures[0].data == png_of(ShapeRenderer().generate("2 red circle top left"))
 

@@ -18,7 +18,6 @@ from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.run.evaluations import EvaluationCalls, Evaluations, ScoredStep, ScoreHistory
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.run.notices import NoticeBoard, read_notices
 from ludus.trainer.run.saver import LearnedPolicy, Saver
 from ludus.verdict import Verdict
 
@@ -55,10 +54,10 @@ class Played:
         self.prepared: list[int] = []
         self.heard: list[tuple[int, float | None]] = []
         self.folder = RunFolder(path, TrainConfig(env="a-v0"), tensorboard=False)
-        notices = NoticeBoard(self.folder.lines("notices.jsonl"), None, {})
+        self.told: dict[str, str] = {}
 
         def tell(step: int, name: str, text: str) -> None:
-            notices.post(step, {name: text})
+            self.told[name] = text
 
         tokenizer = build_tokenizer()
         model = build_model(len(tokenizer), hidden=16, layers=1, heads=2)
@@ -130,8 +129,7 @@ async def test_a_run_ends_at_the_score_that_was_asked_for(tmp_path: Path) -> Non
     assert (
         "held-out score of step 4 is 0.800, and eval.stop_at is 0.8" in played.evaluations.stopped
     )
-    (told,) = [one for one in read_notices(tmp_path) if one.name == "early_stop"]
-    assert told.step == 4
+    assert "ends early" in played.told["early_stop"]
 
 
 async def test_a_run_ends_when_patience_is_used_up_and_not_before(tmp_path: Path) -> None:
@@ -165,9 +163,8 @@ async def test_training_goes_on_beside_an_evaluation_and_a_late_one_is_told(
     for step in range(1, 5):  # step 2 and 4 are due, and the first still runs
         await at(step)
     assert played.heard == []
-    (told, *_) = [one for one in read_notices(tmp_path) if one.name == "evaluation_late"]
-    assert {one.name for one in read_notices(tmp_path)} == {"evaluation_late"}
-    assert "the evaluation of step 0 still runs at step 2" in told.text
+    assert "the evaluation of step 0 still runs at step" in played.told.pop("evaluation_late")
+    assert not played.told
     played.gate.set()
     await asyncio.sleep(0.01)
     played.gate.clear()
@@ -197,7 +194,7 @@ async def test_an_evaluation_that_a_kill_cut_is_told_with_the_step_that_is_score
     played = Played(tmp_path, settings, 20, 0.3, history=history)
     await played.evaluations.at(resumed)
     assert played.prepared == [resumed]
-    told = [one.text for one in read_notices(tmp_path) if one.name == "evaluation_cut"]
+    told = [text for name, text in played.told.items() if name == "evaluation_cut"]
     assert len(told) == (cut is not None)
     for text in told:
         assert f"evaluation of step {cut} had not ended" in text

@@ -24,7 +24,6 @@ from ludus.trainer.models.checkpoint import (
 )
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.run.notices import NoticeBoard, read_notices
 from ludus.trainer.run.saver import LearnedPolicy, Saver
 
 
@@ -59,13 +58,13 @@ class Kept:
         tokenizer = build_tokenizer()
         model = build_model(len(tokenizer), hidden=64, layers=1, heads=2)
         self.folder = RunFolder(path / "run", TrainConfig(env="a-v0"), tensorboard=False)
-        self.notices = NoticeBoard(self.folder.lines("notices.jsonl"), None, {})
+        self.told: list[tuple[int, str, str]] = []
         self.saver = Saver(
             RunConfig(max_failed_saves=most),
             self.folder,
             LearnedPolicy(Learner(model, TrainerConfig()), tokenizer),
             lambda: {"frontier": 7},
-            lambda step, name, text: self.notices.post(step, {name: text}),
+            lambda *event: self.told.append(event),
         )
 
     @property
@@ -80,11 +79,11 @@ async def test_a_full_disk_at_a_checkpoint_costs_that_checkpoint_alone(small: Pa
     assert not await kept.saver.try_save(2)
     assert kept.names == ["step-000001"]  # the older is there, and no partial one
     assert load_state(checkpoints(kept.folder.checkpoints)[0])["frontier"] == 7
-    (told,) = read_notices(kept.folder.path)
-    assert told.name == "save_failed"
-    assert "the checkpoint of step 2 could not be written" in told.text
-    assert "MB are free" in told.text
-    assert "after 3 in a row it stops" in told.text
+    ((_, name, text),) = kept.told
+    assert name == "save_failed"
+    assert "the checkpoint of step 2 could not be written" in text
+    assert "MB are free" in text
+    assert "after 3 in a row it stops" in text
     ballast.unlink()
     assert await kept.saver.try_save(3)
     assert kept.names == ["step-000001", "step-000003"]

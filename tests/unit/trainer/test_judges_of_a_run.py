@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ludus.agent.viewer.page import write_report
 from ludus.errors import ConfigError
 from ludus.estimates import wilson
 from ludus.rewards import make_verifier
@@ -14,7 +15,7 @@ from ludus.rewards.judge.card import JudgeCard
 from ludus.rewards.judge.prompt import VERSION
 from ludus.rewards.measured import Measure, judges_of
 from ludus.trainer.rollout.scoring import WeightedVerifier
-from ludus.trainer.run.report import keep_judges, unmeasured, write_report
+from ludus.trainer.run.judges import keep_judges, unmeasured
 
 NOWHERE = {"base_url": "http://127.0.0.1:9/v1"}
 MEASURE = Measure(name="false praise", rate=wilson(3, 40), events=3, trials=40, ideal=0.0)
@@ -38,9 +39,8 @@ def test_a_report_tells_the_measured_error(tmp_path: Path) -> None:
     assert unmeasured(made) == []
     keep_judges(tmp_path, made)
     page = write_report(tmp_path).read_text()
-    assert "false praise" in page
-    assert "3 of 40" in page
-    assert "0.075" in page
+    assert '"name":"false praise"' in page
+    assert '"events":3,"trials":40' in page
 
 
 def test_a_judge_that_nobody_measured_is_told(tmp_path: Path) -> None:
@@ -49,12 +49,12 @@ def test_a_judge_that_nobody_measured_is_told(tmp_path: Path) -> None:
     assert "'m'" in note
     assert "ludus check-judge" in note
     keep_judges(tmp_path, made)
-    assert "never measured" in write_report(tmp_path).read_text()
+    assert '"model":"m"' in write_report(tmp_path).read_text()
 
 
 def test_a_run_without_judges_says_nothing_of_them(tmp_path: Path) -> None:
     keep_judges(tmp_path, [WeightedVerifier("exact", make_verifier("exact"))])
-    assert "Judges" not in write_report(tmp_path).read_text()
+    assert '"judges":[]' in write_report(tmp_path).read_text()
 
 
 def test_every_kind_of_judge_and_a_composition_tell_theirs(tmp_path: Path) -> None:

@@ -152,8 +152,8 @@ def test_lora_trains_its_matrices_alone(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "eval_", "written", "kept"),
     [
-        (RunConfig(save_every=0), EvalConfig(), 1, 1),
-        (RunConfig(save_every=3, keep=2), EvalConfig(), 4, 3),  # 3, 6, 9, 10
+        (RunConfig(save_every=0), EvalConfig(), 2, 2),  # 5, 10
+        (RunConfig(save_every=3, keep=2), EvalConfig(), 4, 4),  # 3, 6, 9, 10
         (RunConfig(save_every=5, keep=2), EvalConfig(every=2), 6, 4),  # 2, 4, 5, 6, 8, 10
         (RunConfig(save_every=0), EvalConfig(every=2, keep_best=False), 1, 1),
     ],

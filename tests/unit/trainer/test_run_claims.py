@@ -110,7 +110,7 @@ def test_two_runs_of_one_process_are_refused_too(tmp_path: Path) -> None:
     [
         {},
         {"metrics.jsonl": [{"step": 0, "eval/mean": 0.5}]},
-        {"notices.jsonl": [{"step": 0, "name": "plan 0", "count": 1, "text": "..."}]},
+        {"findings.jsonl": [{"step": 0, "name": "setup 0", "sentence": "..."}]},
         {"rollouts.jsonl": [{"step": 1, "ordinal": 0}]},
         {"episodes/eval-000000.jsonl": [{"task": "a"}]},
         {"checkpoints/step-000000/x": [{}]},
@@ -126,7 +126,7 @@ def test_a_run_that_failed_before_its_first_step_leaves_a_folder_that_starts_ove
     run = RunFolder(tmp_path, TrainConfig(env="a-v0"), tensorboard=False)
     assert checkpoints(tmp_path / "checkpoints") == []
     assert not list(tmp_path.glob("episodes/*.jsonl"))
-    for name in ("metrics.jsonl", "notices.jsonl", "rollouts.jsonl"):
+    for name in ("metrics.jsonl", "findings.jsonl", "rollouts.jsonl"):
         assert not (tmp_path / name).exists() or (tmp_path / name).read_bytes() == b""
     assert (tmp_path / "mine.txt").read_text() == "kept"
     run.close()
@@ -175,7 +175,7 @@ def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
 def test_what_was_written_after_the_checkpoint_is_cut_back(tmp_path: Path) -> None:
     lines(tmp_path / "config.toml")
     start = checkpoint(tmp_path, 2)
-    for name in ("metrics.jsonl", "notices.jsonl"):
+    for name in ("metrics.jsonl", "findings.jsonl"):
         lines(tmp_path / name, *({"step": step} for step in (1, 2, 3, 2)))
         with (tmp_path / name).open("ab") as file:
             file.write(b'{"step": 2, "cut sho')
@@ -185,7 +185,7 @@ def test_what_was_written_after_the_checkpoint_is_cut_back(tmp_path: Path) -> No
     claim = RunClaim(tmp_path, resume=True)
     assert (claim.start, claim.first_step, claim.note) == (start, 2, "")
     RunFolder(tmp_path, TrainConfig(env="a-v0"), claim=claim, tensorboard=False).close()
-    for name in ("metrics.jsonl", "notices.jsonl"):
+    for name in ("metrics.jsonl", "findings.jsonl"):
         assert (tmp_path / name).read_text() == '{"step": 1}\n{"step": 2}\n{"step": 2}\n'
     assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["step-000002.jsonl"]
     assert [path.name for path in (tmp_path / "refused").iterdir()] == ["step-000002.pt"]

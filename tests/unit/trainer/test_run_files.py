@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.agent.episodes import read_episodes
+from ludus.agent.viewer.page import write_report
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
@@ -28,7 +30,6 @@ from ludus.trainer.models.checkpoint import (
 )
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.folder import RunFolder
-from ludus.trainer.run.report import write_report
 from ludus.trainer.settings.demos import DemoConfig
 from ludus.verdict import Verdict
 
@@ -67,7 +68,20 @@ def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:
     assert read_episodes(path) == made
 
 
-def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_path: Path) -> None:
+def report_of(path: Path, **head: str) -> tuple[str, dict[str, Any]]:
+    """Return a report and the data in it."""
+    page = write_report(path, **head).read_text()
+    boot = page.partition("id=boot>")[2].partition("</script>")[0]
+    data: dict[str, Any] = msgspec.json.decode(boot)
+    return page, data
+
+
+def overview(data: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = data["data"]["runs"]["run"]["overview"]
+    return told
+
+
+def test_the_report_shows_before_and_after_and_no_markup_of_the_models(tmp_path: Path) -> None:
     run = folder(tmp_path)
     run.keep_episodes("eval-000000", 0, [episode("test/0", "1+2", reward=0.0)])
     run.keep_episodes("eval-000002", 2, [episode("test/0", "1-2")])
@@ -75,25 +89,20 @@ def test_the_report_shows_before_and_after_and_escapes_what_the_model_wrote(tmp_
     run.log(1, {"reward/mean": 0.25})
     run.log(2, {"reward/mean": 0.75})
     run.log(2, {"eval/mean": 1.0})
-    page = write_report(run.path, lead="a < b").read_text()
+    page, data = report_of(run.path, lead="a < b")
     assert EVIL not in page
-    assert "&lt;script&gt;" in page
-    assert "a &lt; b" in page
-    assert "polyline" in page
-    assert page.index("1+2") < page.index("1-2", page.index("1+2"))
-
-
-def test_a_report_writes_out_what_would_not_be_seen(tmp_path: Path) -> None:
-    run = folder(tmp_path)
-    run.keep_episodes("eval-000000", 0, [episode("test/\x1b[2J\u202e0", "1-2")])
-    page = write_report(run.path, title="<i>&", lead="\u200b").read_text()
-    assert "test/<mark>\\x1b</mark>[2J<mark>\\u202e</mark>0" in page
-    assert "<h1>&lt;i&gt;&amp;</h1>" in page
-    assert "<p><mark>\\u200b</mark></p>" in page
+    assert (data["lead"], data["left_out"]) == ("a < b", [])
+    assert [one["mean"] for one in overview(data)["held_out"]] == [0.0, 1.0]
+    (pair,) = overview(data)["instructive"]
+    assert (pair["task"], pair["low"], pair["high"]) == ("test/0", 0.0, 1.0)
+    shown = data["data"]["runs"]["run"]["episode"]
+    assert {str(pair["before"]), str(pair["after"])} <= set(shown)
+    assert data["data"]["runs"]["run"]["series"]["reward/mean"]["y"] == [0.25, 0.75]
 
 
 def test_a_report_of_a_run_that_did_nothing_still_opens(tmp_path: Path) -> None:
-    assert "No step was finished" in write_report(folder(tmp_path).path).read_text()
+    _, data = report_of(folder(tmp_path).path)
+    assert overview(data)["run"]["state"] == "ended early" or overview(data)["charts"] == []
 
 
 def test_the_fault_is_the_first_operator_mistaken() -> None:
@@ -116,26 +125,20 @@ def test_means_of_nothing_are_left_out_of_a_report(tmp_path: Path) -> None:
     run = folder(tmp_path)
     run.log(0, {"eval/mean": math.nan, "eval/failed": 4.0})
     run.log(1, {"reward/mean": math.nan})
-    assert "No step has a reward" in write_report(run.path).read_text()
+    assert overview(report_of(run.path)[1])["run"]["reward"] is None
     run.log(2, {"reward/mean": 0.5})
     run.log(2, {"eval/mean": 0.75})
-    page = write_report(run.path).read_text()
-    assert "held-out reward before" not in page
-    assert "held-out reward after<b>0.750</b>" in page
-    assert page.count("<circle") == 1
-    assert "nan" not in page.split("<svg")[1].split("</svg>")[0]
+    told = overview(report_of(run.path)[1])
+    assert told["run"]["reward"] == 0.5
+    assert told["held_out"] == [{"step": 2, "mean": 0.75}]
 
 
-def test_a_report_shows_no_task_that_was_lost_before_or_after(tmp_path: Path) -> None:
+def test_a_report_compares_no_task_that_was_lost_before_or_after(tmp_path: Path) -> None:
     run = folder(tmp_path)
     run.keep_episodes("eval-000000", 0, [lost("test/0"), episode("test/1", "1-2")])
     run.keep_episodes("eval-000002", 2, [episode("test/0", "1-2"), episode("test/1", "1-2")])
-    page = write_report(run.path).read_text()
-    assert "test/1" in page
-    assert "test/0" not in page
-    assert "reward rose most" in page
-    run.keep_episodes("eval-000002", 2, [lost("test/1")])
-    assert "No task has a reward both times" in write_report(run.path).read_text()
+    told = overview(report_of(run.path)[1])
+    assert [pair["task"] for pair in told["instructive"]] == ["test/1"]
 
 
 def test_the_demo_takes_a_missing_an_empty_or_its_own_folder(tmp_path: Path) -> None:

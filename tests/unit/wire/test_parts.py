@@ -11,6 +11,7 @@ from ludus.wire.address import parse_served
 from ludus.wire.admission import Admission
 from ludus.wire.chaos import Chaos
 from ludus.wire.faults import QueueFull, Refused
+from ludus.wire.principals import ANYONE
 
 
 def test_admission_bounds_all_and_each_key() -> None:
@@ -19,18 +20,23 @@ def test_admission_bounds_all_and_each_key() -> None:
     admission.enter("a")
     with pytest.raises(QueueFull, match="the queue of a is full: 2 of 2"):
         admission.enter("a")
+    admission.leave("a", 0.1, ANYONE)
+    admission.enter("a")
     admission.enter("b")
-    with pytest.raises(QueueFull, match="the server's queue is full: 3 of 3"):
+    admission.enter("c")  # every key has its share, though all places are taken
+    with pytest.raises(QueueFull, match="the server's queue is full: 4 of 3"):
         admission.enter("c")
-    admission.leave("a", 0.1)
-    admission.enter("c")
+    for key in "def":
+        with suppress(QueueFull):
+            admission.enter(key)
+    assert admission.depth <= 6
 
 
 def test_the_time_to_come_back_follows_how_long_operations_take() -> None:
     admission = Admission(1)
     for _ in range(100):
         admission.enter("a")
-        admission.leave("a", 4.0)
+        admission.leave("a", 4.0, ANYONE)
     assert 3.9 < admission.retry_after_s < 4.1
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ludus.agent.viewer.page import render
 from ludus.envs.serving.env_wire import EnvCard
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, LudusError, UnknownEnv
@@ -41,6 +41,9 @@ from .protocol import (
     schemas,
 )
 
+PAGES = Environment(
+    loader=PackageLoader("ludus.integrations.openenv"), autoescape=True, undefined=StrictUndefined
+)
 COOKIE, HEADER = "ludus_episode", "X-Session-Id"
 CREATE, CLOSE = "openenv/session/create", "openenv/session/close"
 PAGE_POLICY = (
@@ -132,7 +135,7 @@ class OpenEnvService:
 
     async def _page(self, request: web.Request, body: bytes) -> web.StreamResponse:
         card = self._card(request)
-        page = render("ludus.integrations.openenv", "play.html.j2", env=card.id, card=card)
+        page = PAGES.get_template("play.html.j2").render(env=card.id, card=card)
         return web.Response(
             text=page, content_type="text/html", headers={"Content-Security-Policy": PAGE_POLICY}
         )

@@ -1,0 +1,225 @@
+"""Recipes compared over seeds: held-out scores of the last evaluation, run by run and task by task.
+
+After "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (arXiv 2108.13264): the
+interquartile mean of all scores, intervals by a bootstrap that draws runs anew within each task,
+the probability that one recipe beats another, and the share of scores above each level.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from .run import RunReader
+
+Scores = NDArray[np.float64]
+"""[runs, tasks]: the score of each run on each task."""
+DRAWS = 2000
+"""Samples of a bootstrap."""
+BUDGET = [
+    "env",
+    "steps",
+    "split",
+    "rollout.tasks_per_step",
+    "rollout.group_size",
+    "rollout.max_tokens",
+    "rollout.max_turns",
+    "rollout.window",
+    "eval.split",
+    "eval.tasks",
+    "eval.samples",
+]
+"""The settings that compared runs must share: what they may spend, and on what they are judged."""
+APART = ("seed", "env_url")
+"""Settings that make no other recipe, besides those of the run's folder."""
+
+
+def iqm(scores: Scores) -> float:
+    """Return the interquartile mean: of the middle half of all scores.
+
+    >>> iqm(np.array([[0.0, 1.0, 2.0, 9.0]]))  # 0 and 9 are cut off
+    1.5
+    """
+    ordered = np.sort(scores, axis=None)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def improvement(first: Scores, second: Scores) -> float:
+    """Return the probability that a run of `first` beats one of `second`, averaged over tasks; an
+    equal score counts half (the U statistic of Mann and Whitney over its largest value).
+
+    >>> # 1 > 0, 2 > 1 and 2 > 0; 1 = 1 counts half
+    >>> improvement(np.array([[1.0], [2.0]]), np.array([[1.0], [0.0]]))
+    0.875
+    """
+    left, right = first[:, None, :], second[None, :, :]
+    return float(((left > right) + 0.5 * (left == right)).mean())
+
+
+def profile(scores: Scores, levels: Sequence[float]) -> list[float]:
+    """Return the share of scores above each level.
+
+    >>> profile(np.array([[0.0, 0.5], [1.0, 1.0]]), [0.0, 0.5, 1.0])
+    [0.75, 0.5, 0.0]
+    """
+    return [float((scores > level).mean()) for level in levels]
+
+
+def bootstrap(
+    samples: Sequence[Scores], statistic: Callable[..., float], *, draws: int = DRAWS, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % interval of a statistic of one or more recipes, by percentiles.
+
+    Runs are drawn anew within each task (stratified), so that every draw has every task.
+    """
+    generator = np.random.default_rng(seed)
+    values = [statistic(*(_drawn(scores, generator) for scores in samples)) for _ in range(draws)]
+    low, high = np.percentile(values, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _drawn(scores: Scores, generator: np.random.Generator) -> Scores:
+    rows = generator.integers(0, scores.shape[0], size=scores.shape)
+    drawn: Scores = np.take_along_axis(scores, rows, axis=0)
+    return drawn
+
+
+def compare(
+    readers: Sequence[RunReader], *, by: str = "recipe", column: str = ""
+) -> dict[str, Any]:
+    """Compare runs, grouped into recipes.
+
+    Args:
+        readers: the runs.
+        by: a setting whose value makes the recipes; "recipe" tells them apart by every setting but
+            the seed and the places.
+        column: a metric whose last value is the score, instead of the held-out episodes.
+
+    Returns:
+        `recipes`, `pairs` and `levels`, or `refused`: the reasons why the runs cannot be compared.
+    """
+    refused = _different_budgets(readers)
+    scores: dict[str, dict[str, float]] = {}
+    for reader in readers:
+        scores[reader.name] = _last_of(reader, column) if column else held_out_scores(reader)
+        if not scores[reader.name]:
+            refused.append(f"{reader.name} has no {column or 'held-out episode with a reward'}")
+    tasks = sorted(set.intersection(*(set(judged) for judged in scores.values())))
+    for name, judged in scores.items():
+        if judged and len(judged) != len(tasks):
+            other = len(judged) - len(tasks)
+            refused.append(f"{name} was judged on {other} held-out tasks that another run has not")
+    if refused:
+        return {"refused": sorted(set(refused))}
+    groups: dict[str, list[RunReader]] = defaultdict(list)
+    for reader, label in zip(readers, labels(readers, by), strict=True):
+        groups[label].append(reader)
+    table: dict[str, Scores] = {
+        label: np.array([[scores[one.name][task] for task in tasks] for one in members], float)
+        for label, members in groups.items()
+    }
+    return _compared(groups, table)
+
+
+def _compared(groups: dict[str, list[RunReader]], table: dict[str, Scores]) -> dict[str, Any]:
+    every = np.concatenate([scores.ravel() for scores in table.values()])
+    levels = [float(level) for level in np.linspace(every.min(), every.max(), 41)]
+    recipes = [
+        {
+            "recipe": label,
+            "runs": [reader.name for reader in groups[label]],
+            "scores": [round(float(mean), 6) for mean in scores.mean(1)],
+            "mean": float(scores.mean()),
+            "iqm": iqm(scores),
+            # One run has no spread over seeds: its interval is not known, and not zero.
+            "interval": bootstrap([scores], iqm) if len(scores) > 1 else None,
+            "profile": profile(scores, levels),
+        }
+        for label, scores in table.items()
+    ]
+    names = list(table)
+    pairs = [
+        {
+            "first": one,
+            "second": other,
+            "probability": improvement(table[one], table[other]),
+            "interval": bootstrap([table[one], table[other]], improvement)
+            if min(len(table[one]), len(table[other])) > 1
+            else None,
+        }
+        for place, one in enumerate(names)
+        for other in names[place + 1 :]
+    ]
+    tasks = next(iter(table.values())).shape[1]
+    return {"recipes": recipes, "pairs": pairs, "levels": levels, "tasks": tasks, "refused": []}
+
+
+def held_out_scores(reader: RunReader) -> dict[str, float]:
+    """Return the mean reward of each held-out task in the last evaluation."""
+    rows = reader.store.base.execute(
+        "SELECT task, AVG(reward) FROM episodes WHERE reward IS NOT NULL AND "
+        "file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') GROUP BY task"
+    ).fetchall()
+    return {str(task): float(mean) for task, mean in rows}
+
+
+def _last_of(reader: RunReader, column: str) -> dict[str, float]:
+    series = reader.columns.get(column)
+    return {column: series.values[-1]} if series else {}
+
+
+def _different_budgets(readers: Sequence[RunReader]) -> list[str]:
+    """Return the runs that spend something else than the most common budget, with what differs."""
+    flat = {reader.name: reader.flat_settings() for reader in readers}
+    refused: list[str] = []
+    for name in BUDGET:
+        given = {run: table.get(name) for run, table in flat.items()}
+        values = list(given.values())
+        usual = max(set(values), key=lambda value: (values.count(value), str(value)))
+        refused += [
+            f"{run} has {name} = {value}, the others have {usual}"
+            for run, value in given.items()
+            if value != usual
+        ]
+    for reader in readers:
+        if reader.steps and reader.step < reader.steps:
+            refused.append(f"{reader.name} stands at step {reader.step} of {reader.steps}")
+    return refused
+
+
+def labels(readers: Sequence[RunReader], by: str = "recipe") -> list[str]:
+    """Return for each run the name of its recipe: the settings that differ between runs."""
+    flat = [
+        {
+            name: value
+            for name, value in reader.flat_settings().items()
+            if name not in APART and not name.startswith("run.")
+        }
+        for reader in readers
+    ]
+    if by != "recipe":
+        return [f"{by} = {table.get(by, 'unset')}" for table in flat]
+    names = sorted({name for table in flat for name in table})
+    differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
+    told = [
+        ", ".join(_setting(name, table.get(name)) for name in differing if name in table)
+        for table in flat
+    ]
+    return [
+        text or _setting("recipe", table.get("recipe"))
+        for text, table in zip(told, flat, strict=True)
+    ]
+
+
+def _setting(name: str, value: str | None) -> str:
+    try:
+        plain = msgspec.json.decode(value or '""')
+    except msgspec.DecodeError:
+        plain = value
+    return f"{plain}" if name == "recipe" else f"{name.rpartition('.')[2]} = {plain}"

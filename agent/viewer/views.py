@@ -1,0 +1,739 @@
+"""The views of runs as plain data: what the live page asks for, `--json` prints and a file inlines.
+
+Text that a model or an environment wrote stands only in fields of `TEXTS`, which `without_text`
+removes: an agent that watches a run is not spoken to by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import msgspec
+
+from ludus.errors import ConfigError, UnknownName
+from ludus.findings import newest
+from ludus.messages import ImagePart, Message
+
+from ..trajectory import Episode, Segment, Trajectory, Turn
+from .columns import CURATED, GROUPS, column
+from .compare import compare
+from .run import RunReader
+from .store import SHOWN
+from .tokens import class_of, pieces
+
+Query = Mapping[str, str]
+MOST_POINTS = 2000
+"""Points of a line; of more, the least, the largest and the last of equal stretches are sent."""
+MAX_IMAGE_BYTES = 1 << 20
+MAX_CHARS = 2_000_000
+"""Characters of a message that are sent; a longer one is cut in the middle, and says so."""
+TEXTS = frozenset(
+    {"text", "messages", "observation", "message", "closing", "gold", "detail", "pieces"}
+)
+
+
+class UnknownView(UnknownName):
+    """A view that no page has."""
+
+    kind = "view"
+
+
+class Runs:
+    """The runs of a page, by name.
+
+    Raises:
+        ConfigError: there are none.
+    """
+
+    def __init__(self, readers: Sequence[RunReader]) -> None:
+        if not readers:
+            raise ConfigError("no run to show: name a run folder, or a folder that holds some")
+        self.readers = {reader.name: reader for reader in readers}
+
+    def one(self, query: Query) -> RunReader:
+        """Return the run that a query names; the newest without a name."""
+        name = query.get("run") or next(reversed(self.readers))
+        if name not in self.readers:
+            raise UnknownView.near(name, self.readers, hint="ludus watch RUN --json runs")
+        return self.readers[name]
+
+    def several(self, query: Query) -> list[RunReader]:
+        """Return the runs that a query names; all without names."""
+        names = [name for name in query.get("runs", "").split(",") if name]
+        return [self.one({"run": name}) for name in names] or list(self.readers.values())
+
+
+def view(name: str, runs: Runs, query: Query) -> Any:
+    """Return a view.
+
+    Raises:
+        UnknownView: there is no such view, or no such run.
+    """
+    if name not in VIEWS:
+        raise UnknownView.near(name, VIEWS, hint=f"views: {', '.join(VIEWS)}")
+    return VIEWS[name](runs, query)
+
+
+def without_text(value: Any) -> Any:
+    """Return a view without what models and environments wrote."""
+    if isinstance(value, dict):
+        return {key: without_text(inner) for key, inner in value.items() if key not in TEXTS}
+    return [without_text(inner) for inner in value] if isinstance(value, list) else value
+
+
+# --- runs and numbers -----------------------------------------------------------------------------
+
+
+def _runs(runs: Runs, query: Query) -> Any:
+    return {"runs": [_run_row(reader) for reader in runs.readers.values()]}
+
+
+def _run_row(reader: RunReader) -> dict[str, Any]:
+    settings = reader.settings
+    model = settings.get("model")
+    reward, held = reader.columns.get("reward/mean"), reader.columns.get("eval/mean")
+    opened = [one for one in newest(reader.findings).values() if one.status == "open"]
+    order = {"error": 0, "warning": 1, "info": 2}
+    worst = min(opened, key=lambda one: order[one.severity], default=None)
+    return {
+        "run": reader.name,
+        "path": str(reader.path),
+        "state": reader.state(),
+        "step": reader.step,
+        "steps": reader.steps,
+        "env": str(settings.get("env", "")),
+        "recipe": str(settings.get("recipe", "")),
+        "seed": settings.get("seed"),
+        "engine": str(settings.get("engine", "")),
+        "model": str(model.get("path", "")) if isinstance(model, dict) else "",
+        "started": reader.times[0][1] if reader.times else None,
+        "last": reader.times[-1][1] if reader.times else None,
+        "reward": reward.values[-1] if reward else None,
+        "held_out": held.values[-1] if held else None,
+        "spark": thinned(reward.steps, reward.values, 60)[1] if reward else [],
+        "finding": worst and {"severity": worst.severity, "sentence": worst.sentence},
+        "episodes": _count(reader, "episodes"),
+        "bad_lines": reader.bad + reader.store.bad,
+        "version": reader.version,
+    }
+
+
+def _count(reader: RunReader, table: str) -> int:
+    return int(reader.store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+
+
+def _overview(runs: Runs, query: Query) -> Any:
+    reader = runs.one(query)
+    changes = newest(reader.findings).values()
+    order = {"error": 0, "warning": 1, "info": 2}
+    ordered = sorted(changes, key=lambda one: (one.status == "closed", order[one.severity]))
+    return {
+        "run": _run_row(reader),
+        "findings": [msgspec.to_builtins(finding) for finding in ordered],
+        "history": [msgspec.to_builtins(finding) for finding in reader.findings[-200:]],
+        "notices": _notices(reader),
+        "judges": _judges(reader),
+        "charts": [
+            {"title": title, "columns": known}
+            for title, names in CURATED
+            if (known := [name for name in names if name in reader.columns])
+        ],
+        "held_out": _held_out(reader),
+        "instructive": _instructive(reader),
+        "kept": _kept(reader),
+    }
+
+
+def _notices(reader: RunReader) -> list[str]:
+    """Return the notices of an older run, which had no findings."""
+    lines = [line for line in reader.file("notices.jsonl").splitlines() if line.strip()]
+    told: dict[str, str] = {}
+    for line in lines:
+        try:
+            notice = msgspec.json.decode(line)
+            told[str(notice["name"])] = str(notice["text"])
+        except (msgspec.DecodeError, KeyError, TypeError):
+            continue
+    return list(told.values())
+
+
+def _judges(reader: RunReader) -> Any:
+    try:
+        return msgspec.json.decode(reader.file("judges.json") or "[]")
+    except msgspec.DecodeError:
+        return []
+
+
+def _held_out(reader: RunReader) -> list[dict[str, float]]:
+    """Return the first and the last held-out mean, with its standard error."""
+    means, errors = reader.columns.get("eval/mean"), reader.columns.get("eval/standard_error")
+    if not means:
+        return []
+    known = dict(zip(errors.steps, errors.values, strict=True)) if errors else {}
+    ends = [0, -1] if len(means.steps) > 1 else [0]
+    return [
+        {"step": means.steps[end], "mean": means.values[end]}
+        | ({"error": known[means.steps[end]]} if means.steps[end] in known else {})
+        for end in ends
+    ]
+
+
+def _instructive(reader: RunReader) -> list[dict[str, Any]]:
+    """Return the held-out tasks whose reward rose most from the first to the last evaluation."""
+    rows = reader.store.base.execute(
+        "SELECT a.task, a.id AS before, b.id AS after, a.reward AS low, b.reward AS high "
+        "FROM episodes a JOIN episodes b ON a.task=b.task AND a.idx=b.idx WHERE "
+        "a.file=(SELECT MIN(file) FROM episodes WHERE file LIKE 'eval-%') AND "
+        "b.file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') AND a.file!=b.file "
+        "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
+        "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
+    ).fetchall()
+    return [dict(row) for row in rows]
+
+
+def _kept(reader: RunReader) -> list[dict[str, Any]]:
+    """Return the newest kept episodes of each reason."""
+    rows = reader.store.base.execute(
+        "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
+    ).fetchall()
+    return [_episode_row(row) for row in rows]
+
+
+def _columns(runs: Runs, query: Query) -> Any:
+    of: dict[str, list[str]] = defaultdict(list)
+    for reader in runs.several(query):
+        for name in reader.columns:
+            of[name].append(reader.name)
+    known = [{**msgspec.structs.asdict(column(name)), "runs": names} for name, names in of.items()]
+    known.sort(key=lambda one: (GROUPS.index(str(one["group"])), one["rank"], str(one["name"])))
+    return {"groups": GROUPS, "columns": known}
+
+
+def _series(runs: Runs, query: Query) -> Any:
+    """Return columns of runs as lines: `columns` and `runs` between commas, from `after` on."""
+    after = int(query.get("after") or -1)
+    names = [name for name in query.get("columns", "").split(",") if name]
+    lines: dict[str, dict[str, Any]] = {}
+    for reader in runs.several(query):
+        for name in names:
+            series = reader.columns.get(name)
+            if series is None:
+                continue
+            start = next((n for n, step in enumerate(series.steps) if step > after), None)
+            if start is None:
+                continue
+            steps, values = series.steps[start:], series.values[start:]
+            x, y = thinned(steps, values, int(query.get("width") or MOST_POINTS))
+            lines.setdefault(name, {})[reader.name] = {"x": x, "y": y, "points": len(values)}
+    wanted = names if query.get("bands") else []
+    return {
+        "series": lines,
+        "bands": {name: _bands(runs.several(query), name, query) for name in wanted},
+    }
+
+
+def _bands(readers: Sequence[RunReader], column_name: str, query: Query) -> dict[str, Any]:
+    """Return for each recipe with several seeds the mean, least and largest value at each step."""
+    members: dict[str, list[RunReader]] = defaultdict(list)
+    family_of = families(readers)
+    for reader in readers:
+        if column_name in reader.columns:
+            members[family_of[reader.name]].append(reader)
+    bands: dict[str, Any] = {}
+    for family, runs in members.items():
+        if len(runs) < 2:
+            continue
+        at: dict[int, list[float]] = defaultdict(list)
+        for reader in runs:
+            series = reader.columns[column_name]
+            for step, value in zip(series.steps, series.values, strict=True):
+                at[step].append(value)
+        steps = sorted(at)
+        kept, means = thinned(
+            steps, [fmean(at[step]) for step in steps], int(query.get("width") or MOST_POINTS)
+        )
+        bands[family] = {
+            "runs": [reader.name for reader in runs],
+            "x": kept,
+            "y": means,
+            "low": [min(at[step]) for step in kept],
+            "high": [max(at[step]) for step in kept],
+        }
+    return bands
+
+
+def families(readers: Sequence[RunReader]) -> dict[str, str]:
+    """Return for each run what it is a seed of: its settings without seed and places."""
+    names: dict[str, str] = {}
+    known: dict[str, str] = {}
+    for reader in readers:
+        flat = {
+            name: value
+            for name, value in reader.flat_settings().items()
+            if name not in ("seed", "env_url") and not name.startswith("run.")
+        }
+        key = msgspec.json.encode(sorted(flat.items())).decode()
+        known.setdefault(key, reader.name)
+        names[reader.name] = known[key] if flat else reader.name
+    return names
+
+
+def thinned(
+    steps: Sequence[int], values: Sequence[float], most: int = MOST_POINTS
+) -> tuple[list[int], list[float]]:
+    """Return at most about `most` points: of each stretch the least, the largest and the last.
+
+    >>> thinned(range(4), [0.0, 5.0, 1.0, 2.0], 4)
+    ([0, 1, 2, 3], [0.0, 5.0, 1.0, 2.0])
+    >>> thinned(range(6), [0.0, 5.0, 1.0, 2.0, 3.0, 9.0], 3)
+    ([0, 1, 5], [0.0, 5.0, 9.0])
+    """
+    count = len(values)
+    if count <= most:
+        return list(steps), list(values)
+    width = math.ceil(count / max(1, most // 3))
+    kept: set[int] = set()
+    for start in range(0, count, width):
+        places = range(start, min(count, start + width))
+        kept |= {
+            min(places, key=values.__getitem__),
+            max(places, key=values.__getitem__),
+            places[-1],
+        }
+    chosen = sorted(kept)
+    return [steps[place] for place in chosen], [values[place] for place in chosen]
+
+
+def _settings(runs: Runs, query: Query) -> Any:
+    readers = runs.several(query)
+    flat = {reader.name: reader.flat_settings() for reader in readers}
+    names = sorted({name for table in flat.values() for name in table})
+    return {
+        "runs": [reader.name for reader in readers],
+        "settings": [
+            {"name": name, "values": [flat[reader.name].get(name) for reader in readers]}
+            for name in names
+        ],
+        "files": {
+            reader.name: {name: reader.file(name) for name in ("recipe.json", "template.txt")}
+            for reader in readers
+        },
+    }
+
+
+# --- rollouts -------------------------------------------------------------------------------------
+
+
+def _accounts(runs: Runs, query: Query) -> Any:
+    reader = runs.one(query)
+    reader.store.refresh_rollouts()
+    base = reader.store.base
+    rows = base.execute(
+        "SELECT fate, reason, COUNT(*) AS count, SUM(tokens) AS tokens FROM rollouts "
+        "GROUP BY fate, reason ORDER BY count DESC"
+    ).fetchall()
+    known, top = base.execute("SELECT COUNT(*), MAX(ordinal) FROM rollouts").fetchone()
+    issued = (top + 1) if known else 0
+    return {
+        "fates": [dict(row) for row in rows],
+        "issued": issued,
+        "missing": issued - known,
+        "law": {
+            name: series.values[-1]
+            for name, series in reader.columns.items()
+            if name.startswith("rollouts/")
+        },
+    }
+
+
+def _steps(runs: Runs, query: Query) -> Any:
+    """Return a step's groups with their rollouts; the last step without `step`."""
+    reader = runs.one(query)
+    reader.store.refresh_rollouts()
+    base = reader.store.base
+    first, last = base.execute("SELECT MIN(step), MAX(step) FROM rollouts").fetchone()
+    if last is None:
+        return {"step": None, "first": None, "last": None, "groups": []}
+    step = int(query.get("step") or last)
+    rows = base.execute(
+        "SELECT r.*, e.id AS episode, e.kept FROM rollouts r LEFT JOIN "
+        "(SELECT ordinal, MIN(id) AS id, kept FROM episodes WHERE split='train' AND ordinal >= 0 "
+        "AND file NOT LIKE 'eval-%' GROUP BY ordinal) e ON e.ordinal=r.ordinal "
+        "WHERE r.step=? ORDER BY r.ordinal",
+        (step,),
+    ).fetchall()
+    groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        rollout = dict(row)
+        rollout.pop("spans")
+        groups[row["grp"]].append(rollout)
+    return {
+        "step": step,
+        "first": first,
+        "last": last,
+        "groups": [
+            {"group": number, "task": members[0]["task"], "rollouts": members, **_spread(members)}
+            for number, members in groups.items()
+        ],
+    }
+
+
+def _spread(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    rewards = [one["reward"] for one in members if one["reward"] is not None]
+    if not rewards:
+        return {"mean": None, "equal": False}
+    return {"mean": fmean(rewards), "equal": len(rewards) > 1 and min(rewards) == max(rewards)}
+
+
+def _lanes(runs: Runs, query: Query) -> Any:
+    """Return rollouts by wall clock, and the stages of steps: the last `most`, up to `step`."""
+    reader = runs.one(query)
+    reader.store.refresh_rollouts()
+    last = reader.store.base.execute("SELECT MAX(step) FROM rollouts").fetchone()[0]
+    step, most = int(query.get("step") or last or 0), min(int(query.get("most") or 512), 4000)
+    rows = reader.store.base.execute(
+        "SELECT ordinal, grp, task, fate, reason, step, issued, oldest, newest, tokens, seconds, "
+        "reward, started, spans FROM rollouts WHERE step<=? AND started>0 "
+        "ORDER BY step DESC, ordinal LIMIT ?",
+        (step, most),
+    ).fetchall()
+    first = min((row["step"] for row in rows), default=step)
+    return {
+        "step": step,
+        "last": last,
+        "rollouts": [
+            {**dict(row), "spans": msgspec.json.decode(row["spans"] or "[]")} for row in rows
+        ],
+        "steps": _stages(reader, first, step),
+    }
+
+
+def _stages(reader: RunReader, first: int, last: int) -> list[dict[str, Any]]:
+    """Return when each step's line was written, and the seconds of its stages."""
+    ends = {step: at for step, at in reader.times if first <= step <= last}
+    stages: dict[int, dict[str, float]] = defaultdict(dict)
+    for name, series in reader.columns.items():
+        if name.startswith("time/"):
+            for step, value in zip(series.steps, series.values, strict=True):
+                if first <= step <= last:
+                    stages[step][name[5:].removesuffix("_s")] = value
+    return [
+        {"step": step, "end": ends.get(step), "seconds": stages[step]} for step in sorted(stages)
+    ]
+
+
+def _tasks(runs: Runs, query: Query) -> Any:
+    """Return each task with its share of solved rollouts in the first and last half of its plays.
+
+    A rollout is solved where its reward is at least `passing`, by default above 0.
+    """
+    reader = runs.one(query)
+    reader.store.refresh_rollouts()
+    passing = float(query.get("passing") or 0.0)
+    rows = reader.store.base.execute(
+        "SELECT task, step, reward FROM rollouts WHERE reward IS NOT NULL "
+        "UNION ALL SELECT task, step, reward FROM episodes WHERE reward IS NOT NULL "
+        "AND file NOT LIKE 'step-%' AND file NOT LIKE 'kept-%' ORDER BY step"
+    ).fetchall()
+    played: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for task, step, reward in rows:
+        played[task].append((step, reward))
+    tasks = [_task_row(task, plays, passing) for task, plays in played.items()]
+    tasks.sort(key=lambda one: (one["late"] - one["early"], one["late"], one["task"]))
+    return {
+        "tasks": tasks[:2000],
+        "count": len(tasks),
+        "never": sum(one["solved"] == 0 for one in tasks),
+        "always": sum(one["solved"] == one["plays"] for one in tasks),
+        "forgotten": sum(one["early"] > 0 and one["late"] == 0 for one in tasks),
+    }
+
+
+def _task_row(task: str, plays: Sequence[tuple[int, float]], passing: float) -> dict[str, Any]:
+    solved = [reward >= passing if passing else reward > 0 for _, reward in plays]
+    # Rollouts of one step are samples of one policy: a trend is between steps alone.
+    middle = (plays[0][0] + plays[-1][0]) / 2
+    early = [one for one, (step, _) in zip(solved, plays, strict=True) if step <= middle]
+    late = [one for one, (step, _) in zip(solved, plays, strict=True) if step > middle] or early
+    return {
+        "task": task,
+        "plays": len(solved),
+        "solved": sum(solved),
+        "early": fmean(early),
+        "late": fmean(late),
+        "first": plays[0][0],
+        "last": plays[-1][0],
+        "mean": fmean(reward for _, reward in plays),
+    }
+
+
+# --- episodes -------------------------------------------------------------------------------------
+
+FILTERS = [
+    "split",
+    "stop",
+    "status",
+    "kept",
+    "task",
+    "grp",
+    "step",
+    "reward",
+    "turns",
+    "tokens",
+    "windows",
+    "summaries",
+    "calls",
+    "ordinal",
+    "text",
+]
+
+
+def filters_of(query: Query) -> dict[str, str]:
+    """Return the filters of a query; see `Store.conditions`."""
+    return {name: query[name] for name in query if name in FILTERS or name.startswith("part:")}
+
+
+def _episodes(runs: Runs, query: Query) -> Any:
+    reader = runs.one(query)
+    total, rows = reader.store.query(
+        filters_of(query),
+        sort=query.get("sort", ""),
+        offset=int(query.get("offset") or 0),
+        limit=min(int(query.get("limit") or 200), 1000),
+    )
+    return {
+        "total": total,
+        "all": _count(reader, "episodes"),
+        "rows": [_episode_row(row) for row in rows],
+        "choices": reader.store.choices() if query.get("choices") else {},
+    }
+
+
+def _episode_row(row: Any) -> dict[str, Any]:
+    shown = {"id": row["id"]} | {name: row[name] for name in SHOWN}
+    return shown | {"parts": msgspec.json.decode(row["parts"] or "{}")}
+
+
+def _episode(runs: Runs, query: Query) -> Any:
+    """Return an episode with its tokens, what the learner found, and its relatives."""
+    reader = runs.one(query)
+    read = reader.episode(int(query.get("id") or 0))
+    if read is None:
+        return {"gone": True}
+    row, episode = read
+    reader.store.refresh_rollouts()
+    learned = reader.store.learned(episode.ordinal) if "eval-" not in row["file"] else None
+    windows = {(one["role"], one["window"]): one for one in (learned or {}).get("windows", [])}
+    decode = reader.decoder()
+    return {
+        "row": _episode_row(row),
+        "seed": episode.seed,
+        "decoded": decode is not None,
+        "learned": bool(learned),
+        "trajectories": [
+            _trajectory(trajectory, number, windows, decode)
+            for number, trajectory in enumerate(episode.trajectories)
+        ],
+        "siblings": _siblings(reader, row, episode),
+        "same_task": _same_task(reader, row),
+    }
+
+
+def _trajectory(trajectory: Trajectory, role: int, windows: Mapping[Any, Any], decode: Any) -> Any:
+    verdict = trajectory.verdict
+    excluded = trajectory.exclude_from_loss
+    return {
+        "role": trajectory.role,
+        "status": str(verdict.status),
+        "reward": verdict.reward,
+        "return": trajectory.ret,
+        "detail": _cut(verdict.detail),
+        "parts": [
+            {"name": name, "value": value, "weight": weight}
+            for name, (value, weight) in verdict.parts.items()
+        ],
+        "numbers": {**trajectory.metrics, **verdict.metrics},
+        "stop": str(trajectory.stop),
+        "excluded": excluded,
+        "baseline": not trajectory.exclude_from_baseline,
+        "gold": None if trajectory.gold is None else _as_text(trajectory.gold),
+        "closing": [_message(message) for message in trajectory.closing],
+        "windows": [
+            _window(segment, windows.get((role, number), {}), excluded, decode)
+            for number, segment in enumerate(trajectory.segments)
+        ],
+    }
+
+
+def _window(segment: Segment, learned: Mapping[str, Any], excluded: bool, decode: Any) -> Any:
+    spans: list[dict[str, Any]] = [{"kind": "shown", "name": "prompt", "ids": segment.prompt_ids}]
+    for turn in segment.turns:
+        spans.append({"kind": "shown", "name": "observation", "ids": turn.obs_ids})
+        spans.append(_sampled(turn, excluded))
+    for span in spans:
+        if decode is not None:
+            span["pieces"] = pieces(span["ids"], decode)
+    return {
+        "spans": [span for span in spans if span["ids"]],
+        "turns": [_turn(turn, excluded) for turn in segment.turns],
+        "discarded": [_turn(turn, True) for turn in segment.discarded],
+        "ended": segment.break_reason,
+        "cause": segment.cause,
+        "parent": segment.parent,
+        "learned": {name: learned.get(name, []) for name in ("advantage", "logp", "entropy")},
+    }
+
+
+def _sampled(turn: Turn, excluded: bool) -> dict[str, Any]:
+    return {
+        "kind": class_of(turn, excluded=excluded),
+        "name": str(turn.kind),
+        "ids": turn.out_ids,
+        "logp": [round(value, 4) for value in turn.logprobs],
+        "versions": turn.versions,
+        "trained": turn.trained,
+    }
+
+
+def _turn(turn: Turn, excluded: bool) -> dict[str, Any]:
+    return {
+        "kind": str(turn.kind),
+        "class": class_of(turn, excluded=excluded),
+        "reward": turn.reward,
+        "finish": str(turn.finish),
+        "tokens": len(turn.out_ids),
+        "logp": round(fmean(turn.logprobs), 4) if turn.logprobs else None,
+        "versions": sorted(set(turn.versions)),
+        "observation": [_message(message) for message in turn.observation],
+        "message": _message(turn.message) if turn.message is not None else None,
+    }
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {
+        "role": str(message.role),
+        "name": message.name,
+        "text": _cut(message.text),
+        "reasoning": _cut(message.reasoning),
+        "calls": [
+            {
+                "name": call.name,
+                "id": call.id,
+                "error": call.error,
+                "arguments": {name: _as_text(value) for name, value in call.arguments.items()},
+            }
+            for call in message.tool_calls
+        ],
+        "images": [_image(image) for image in message.images],
+    }
+
+
+def _image(image: ImagePart) -> dict[str, str]:
+    """Return an image as a data URL; one at an address is named, never fetched."""
+    if not image.data:
+        return {"named": image.url[:200]}
+    if len(image.data) > MAX_IMAGE_BYTES:
+        return {"named": f"an image of {len(image.data):,} bytes, too large to show"}
+    kind = "image/jpeg" if image.data.startswith(b"\xff\xd8\xff") else "image/png"
+    kind = "image/webp" if image.data[8:12] == b"WEBP" else kind
+    return {"data": f"data:{kind};base64,{base64.b64encode(image.data).decode()}"}
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_CHARS:
+        return text
+    half = MAX_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - MAX_CHARS:,} characters left out ...]\n{text[-half:]}"
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return _cut(value)
+    try:
+        return _cut(msgspec.json.encode(value).decode())
+    except (TypeError, ValueError):
+        return _cut(repr(value))
+
+
+def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, Any]]:
+    """Return the kept rollouts of the same group, each with the first token that differs from the
+    best of them.
+    """
+    if not row["grp"]:
+        return []
+    rows = reader.store.base.execute(
+        "SELECT * FROM episodes WHERE grp=? AND file=? ORDER BY idx LIMIT 64",
+        (row["grp"], row["file"]),
+    ).fetchall()
+    best = max(rows, key=lambda one: -math.inf if one["reward"] is None else one["reward"])
+    other = reader.episode(best["id"]) if best["id"] != row["id"] else None
+    place = first_difference(episode, other[1]) if other else None
+    return [
+        _episode_row(one) | ({"best": True, "differs": place} if one["id"] == best["id"] else {})
+        for one in rows
+    ]
+
+
+def first_difference(one: Episode, other: Episode) -> int | None:
+    """Return how many sampled tokens two episodes share at their start; None if all."""
+    first, second = (
+        [
+            token
+            for trajectory in each.trajectories
+            for turn in trajectory.turns
+            for token in turn.out_ids
+        ]
+        for each in (one, other)
+    )
+    for place, (left, right) in enumerate(zip(first, second, strict=False)):
+        if left != right:
+            return place
+    return None if len(first) == len(second) else min(len(first), len(second))
+
+
+def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:
+    rows = reader.store.base.execute(
+        "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
+        "ORDER BY step, id LIMIT 60",
+        (row["task"], row["id"], row["grp"], row["file"]),
+    ).fetchall()
+    return [_episode_row(one) for one in rows]
+
+
+def _compare(runs: Runs, query: Query) -> Any:
+    return compare(
+        runs.several(query), by=query.get("by", "recipe"), column=query.get("column", "")
+    )
+
+
+def _stops(runs: Runs, query: Query) -> Any:
+    """Return the counts of episodes by stop, status, split and reason of keeping."""
+    reader = runs.one(query)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in ("stop", "status", "split", "kept"):
+        query_text = f"SELECT {name}, COUNT(*) FROM episodes GROUP BY {name}"
+        counts[name].update({str(k or "all"): n for k, n in reader.store.base.execute(query_text)})
+    return {name: dict(table) for name, table in counts.items()}
+
+
+VIEWS: dict[str, Callable[[Runs, Query], Any]] = {
+    "runs": _runs,
+    "overview": _overview,
+    "columns": _columns,
+    "series": _series,
+    "lanes": _lanes,
+    "steps": _steps,
+    "tasks": _tasks,
+    "episodes": _episodes,
+    "episode": _episode,
+    "counts": _stops,
+    "accounts": _accounts,
+    "settings": _settings,
+    "compare": _compare,
+}
+"""Each view by its name; all take the runs and the words of a query."""

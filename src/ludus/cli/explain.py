@@ -1,0 +1,60 @@
+"""`ludus explain`: how a run stands, why, and what to do, from the files of its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tyro
+
+from ludus.errors import ConfigError
+from ludus.trainer.findings.diagnosis import diagnose, events_of
+from ludus.trainer.findings.summary import explained
+
+from .arguments import Flag, VerbHelp, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions:
+    """The options of `ludus explain`."""
+
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a run: one that goes on, has ended or crashed, or a copy."""
+    json: Flag = False
+    """Print one JSON object instead: `state`, `step`, `steps`, `findings` (the open ones and their
+    causes, as in findings.jsonl) and `events`.
+    """
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Explain a run; returns 0, and 1 for a run that is broken or stuck."""
+    options = parse(
+        ExplainOptions,
+        arguments,
+        VerbHelp(
+            verb="explain",
+            about="Say how a training run stands, why, and what to do: solved, learning, stuck or "
+            "broken, by today's rules. Exit status 1 where it is stuck or broken.",
+            example="ludus explain runs/mine",
+        ),
+    )
+    folder = Path(options.run)
+    if not (folder / "metrics.jsonl").exists():
+        raise ConfigError(f"{str(folder)!r} holds no run: there is no metrics.jsonl")
+    diagnosis, events = diagnose(folder), events_of(folder)
+    if options.json:
+        history = diagnosis.history
+        whole = {
+            "state": diagnosis.state,
+            "step": history.step,
+            "steps": history.setting("steps"),
+            "findings": diagnosis.standing(),
+            "events": events,
+        }
+        print(msgspec.json.encode(whole).decode())
+    else:
+        print("\n".join(explained(diagnosis, events)))
+    return int(diagnosis.state in ("broken", "stuck"))

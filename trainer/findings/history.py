@@ -1,0 +1,245 @@
+"""The history of a run as rules read it: rows of metrics, settings, recipe, failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.config import as_table, read_toml
+from ludus.errors import ConfigError
+from ludus.metrics import read_metrics
+
+from ..config import TrainConfig
+
+FAILURES = "failures.jsonl"
+"""File of a run with the reasons for which episodes have no reward."""
+SHORT, LONG = 5, 20
+"""Windows of rules, in steps: that of a level, and that of a trend."""
+
+
+class LostEpisodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Why episodes of a step have no reward: a line of `failures.jsonl`."""
+
+    step: int
+    reason: str
+    count: int
+    """Number of the step's episodes that failed so."""
+    tasks: list[str]
+    """A few of their tasks."""
+
+
+class RunHistory:
+    """What a run has written so far.
+
+    Args:
+        settings: the settings as a table (`config.toml`).
+        recipe: the recipe as a table (`recipe.json`).
+        folder: the folder, as remedies name it.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        recipe: Mapping[str, Any] | None = None,
+        *,
+        folder: str = "RUN",
+    ) -> None:
+        self.folder = folder
+        self._settings = dict(settings or {})
+        self._usual = as_table(TrainConfig())
+        self.recipe = dict(recipe or {})
+        self.rows: list[Mapping[str, float]] = []
+        """The rows of steps, in order."""
+        self.held_out: list[Mapping[str, float]] = []
+        """The rows of evaluations, in order."""
+        self.failures: list[LostEpisodes] = []
+
+    @classmethod
+    def read(cls, folder: Path) -> RunHistory:
+        """Read the settings of a run folder, which may lack any of its files; see `rows_of`."""
+        settings: dict[str, Any] = {}
+        with suppress(ConfigError):  # missing, or cut short
+            settings = read_toml(folder / "config.toml")
+        path, recipe = folder / "recipe.json", dict[str, Any]()
+        if path.exists():
+            with suppress(msgspec.DecodeError):
+                recipe = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return cls(settings, recipe, folder=str(folder))
+
+    def add(self, row: Mapping[str, float]) -> bool:
+        """Add a row of `metrics.jsonl`; return whether it is the row of a step."""
+        known = {
+            name: value
+            for name, value in row.items()
+            if isinstance(value, (int, float)) and math.isfinite(value)
+        }
+        if "eval/episodes" in known:
+            self.held_out.append(known)
+        if "episode/count" not in known:
+            return False
+        self.rows.append(known)
+        return True
+
+    @property
+    def step(self) -> int:
+        """The newest step; 0 before the first."""
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    def setting(self, name: str) -> Any:
+        """Return a setting by dotted name; the default where the run has not written it."""
+        return _at(self._settings, name, _at(self._usual, name, None))
+
+    def chosen(self, name: str) -> bool:
+        """Whether the user chose a setting: it is not the default."""
+        return bool(self.setting(name) != _at(self._usual, name, None))
+
+    @property
+    def own_recipe(self) -> bool:
+        """Whether the recipe is a file of the user's."""
+        return str(self.setting("recipe")).endswith(".toml")
+
+    def of_recipe(self, name: str, default: Any = None) -> Any:
+        """Return a setting of the recipe by dotted name."""
+        return _at(self.recipe, name, default)
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    def values(
+        self, name: str, last: int = 0, *, before: int = 0, absent: float | None = None
+    ) -> list[float]:
+        """Return the values of a column in the `last` steps before the newest `before` ones, or in
+        all; a step without one counts as `absent`, or not at all.
+        """
+        end = len(self.rows) - before
+        rows = self.rows[max(0, end - last) if last else 0 : max(0, end)]
+        values = (row.get(name, absent) for row in rows)
+        return [value for value in values if value is not None]
+
+    def mean(
+        self, name: str, last: int = SHORT, *, before: int = 0, absent: float | None = None
+    ) -> float | None:
+        """Return the mean of a column; None where no step of the window has a value."""
+        values = self.values(name, last, before=before, absent=absent)
+        return statistics.fmean(values) if values else None
+
+    def names(self, prefix: str) -> list[str]:
+        """Return what follows `prefix` in the names of the newest step's columns."""
+        newest = self.rows[-1] if self.rows else {}
+        return [name.removeprefix(prefix) for name in newest if name.startswith(prefix)]
+
+    # --- rewards ----------------------------------------------------------------------------------
+
+    def level(self, last: int = SHORT, *, before: int = 0) -> Level | None:
+        """Return the mean reward of a window with its error; None without a reward."""
+        return level_of(self.rows[max(0, len(self.rows) - before - last) : len(self.rows) - before])
+
+    def first_level(self, steps: int = SHORT) -> Level | None:
+        """Return the mean reward of the first steps."""
+        return level_of(self.rows[:steps])
+
+    def best_level(self, steps: int = 3) -> Level | None:
+        """Return the highest mean reward of so many steps in a row."""
+        windows = range(max(1, len(self.rows) - steps + 1))
+        levels = [level_of(self.rows[start : start + steps]) for start in windows]
+        known = [level for level in levels if level is not None]
+        return max(known, key=lambda level: level.mean, default=None)
+
+    def reason_of_failures(self, last: int = SHORT) -> str:
+        """Say why episodes of the last steps have no reward: the commonest reason and its tasks,
+        or how these episodes ended where the run has kept no reasons.
+        """
+        recent = [failure for failure in self.failures if failure.step > self.step - last]
+        if recent:
+            counts: dict[str, int] = {}
+            for failure in recent:
+                counts[failure.reason] = counts.get(failure.reason, 0) + failure.count
+            reason = max(counts, key=lambda each: counts[each])
+            tasks = next(failure.tasks for failure in recent if failure.reason == reason)
+            return f"{reason} (tasks {', '.join(tasks)})"
+        ends = {name: self.mean(f"stop/{name}", last, absent=0.0) or 0.0 for name in LOST}
+        worst = max(ends, key=lambda name: ends[name])
+        return f"they ended {worst}" if ends[worst] else "a verifier gave no verdict"
+
+
+LOST = ("env_error", "timeout", "reward_unavailable", "policy_error")
+"""Ends of episodes without a reward."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Level:
+    """A mean over steps."""
+
+    mean: float
+    error: float
+    """Standard error of the mean over groups: the rollouts of a task are not independent of each
+    other.
+    """
+    step: int
+    """The last step of the window."""
+
+    def above(self, other: Level) -> float:
+        """Return by how many standard errors of the difference this level is higher."""
+        error = math.hypot(self.error, other.error)
+        return (
+            (self.mean - other.mean) / error
+            if error
+            else math.copysign(math.inf if self.mean != other.mean else 0.0, self.mean - other.mean)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.error:.3f}"
+
+
+def level_of(rows: Sequence[Mapping[str, float]]) -> Level | None:
+    """Return the mean reward of steps with its error; None where no step has a reward."""
+    known = [row for row in rows if "reward/mean" in row]
+    if not known:
+        return None
+    variances = [_variance(row) for row in known]
+    mean = statistics.fmean(row["reward/mean"] for row in known)
+    error = math.sqrt(sum(variances)) / len(known)
+    return Level(mean, error, int(known[-1]["step"]))
+
+
+def _variance(row: Mapping[str, float]) -> float:
+    """Return the variance of a step's mean reward: what differs between groups counts once for each
+    group, what differs within them once for each rollout.
+    """
+    groups, rollouts = max(1.0, row.get("group/count", 1.0)), max(1.0, row["episode/count"])
+    every, within = row.get("reward/std", 0.0) ** 2, row.get("group/spread", 0.0) ** 2
+    return max(0.0, every - within) / groups + min(every, within) / rollouts
+
+
+def _at(table: Mapping[str, Any], name: str, default: Any) -> Any:
+    value: Any = table
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return default
+        value = value[part]
+    return value
+
+
+def read_failures(folder: Path) -> list[LostEpisodes]:
+    """Read `failures.jsonl`; a line that a crash cut short is left out."""
+    path, failures = folder / FAILURES, list[LostEpisodes]()
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            failures.append(msgspec.json.decode(line, type=LostEpisodes))
+        except msgspec.DecodeError:
+            continue
+    return failures
+
+
+def rows_of(folder: Path) -> Iterable[dict[str, float]]:
+    """Return the rows of a run's `metrics.jsonl`; none where there is no such file."""
+    path = folder / "metrics.jsonl"
+    return read_metrics(path) if path.exists() else []

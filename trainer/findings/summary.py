@@ -1,0 +1,79 @@
+"""Findings in words: the lines at the end of a run, and what `ludus explain` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ludus.findings import RunFinding
+
+from .diagnosis import Diagnosis
+from .rules import RULES
+
+ORDER = {"error": 0, "warning": 1, "info": 2}
+MOST = 3
+"""Most lines of a summary."""
+
+
+def roots_of(findings: Sequence[RunFinding]) -> list[RunFinding]:
+    """Return the findings that are no consequence of another, the gravest first."""
+    roots = [each for each in findings if each.cause is None]
+    return sorted(roots, key=lambda each: (ORDER[each.severity], each.since))
+
+
+def consequences_of(finding: RunFinding, findings: Sequence[RunFinding]) -> list[RunFinding]:
+    """Return what follows from a finding, directly or through others."""
+    direct = [each for each in findings if each.cause == finding.name]
+    return [every for each in direct for every in (each, *consequences_of(each, findings))]
+
+
+def summary_of(diagnosis: Diagnosis) -> list[str]:
+    """Return how a run stands, in three lines at most: its state with the reward, and the gravest
+    findings with what to do.
+    """
+    findings = diagnosis.standing()
+    level = diagnosis.history.level(3)
+    held_out = [row["eval/mean"] for row in diagnosis.history.held_out if "eval/mean" in row]
+    scores = f", held-out {held_out[0]:.3f} -> {held_out[-1]:.3f}" if len(held_out) > 1 else ""
+    reward = "no step has a reward" if level is None else f"reward {level}{scores}"
+    lines = [f"{diagnosis.state or 'nothing to tell yet'}: {reward}"]
+    grave = [each for each in roots_of(findings) if each.severity != "info"]
+    for finding in grave[: MOST - 1]:
+        lines.append(line_of(finding, findings))
+    return lines
+
+
+def line_of(finding: RunFinding, findings: Sequence[RunFinding] = ()) -> str:
+    """Return a finding as a line: since when, what, what follows, what to do."""
+    names = [each.name for each in consequences_of(finding, findings)]
+    follows = f" (so {', '.join(names)})" if names else ""
+    remedy = f". Try {finding.remedy}" if finding.remedy else ""
+    return f"{finding.name} since step {finding.since}: {finding.sentence}{follows}{remedy}"
+
+
+def explained(diagnosis: Diagnosis, events: Sequence[RunFinding] = ()) -> list[str]:
+    """Return everything that is known of a run, cause by cause: what was found with its threshold,
+    the columns that show it, what follows from it, and what to do.
+    """
+    history, findings = diagnosis.history, diagnosis.standing()
+    lines = [*summary_of(diagnosis)[:1], f"step {history.step} of {history.setting('steps')}"]
+    sources = {rule.name: rule.source for rule in RULES}
+    for finding in roots_of(findings):
+        closed = "" if finding.status == "open" else f", until step {finding.step}"
+        lines += [
+            "",
+            f"{finding.severity}  {finding.name}, since step {finding.since}{closed}",
+            f"  {finding.sentence}",
+            f"  threshold {finding.threshold:g} ({sources[finding.name]}); "
+            f"see {', '.join(finding.evidence)}",
+        ]
+        lines += [
+            f"  so {each.name}, since step {each.since}: {each.sentence}"
+            for each in consequences_of(finding, findings)
+        ]
+        lines += [f"  try {finding.remedy}"] if finding.remedy else []
+    told = [event for event in events if event.severity != "info"]
+    return [*lines, *(["", "events"] if told else []), *map(_event_line, told)]
+
+
+def _event_line(event: RunFinding) -> str:
+    return f"  {event.name}, at step {event.step}: {event.sentence}"
