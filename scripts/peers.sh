@@ -8,13 +8,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3.11}"
-all="agents openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
+all="export openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
 failed=""
 
 wants() { # what a peer's environment holds besides ludus
     case "$1" in
-        agents) echo "openai==3.57.0 anthropic==2.13.0 langgraph==1.2.24 langchain-openai smolagents==1.26.0
-            openai-agents==0.24.0 pydantic-ai-slim[openai,anthropic]==2.68.0 transformers" ;;
+        export) echo "pandas==3.1.1 datasets==5.2.0 pyarrow==26.0.1 scipy==1.17.1" ;;
         openenv) echo "openenv-core==0.3.0" ;;
         trl) echo "trl==1.16.0 jmespath" ;;
         skyrl) echo "skyrl-gym==0.4.0" ;;
@@ -28,7 +27,7 @@ wants() { # what a peer's environment holds besides ludus
 }
 torch() {
     case "$1" in
-        agents|trl|verl|tinker) return 0 ;;
+        trl|verl|tinker) return 0 ;;
         *) return 1 ;;
     esac
 }

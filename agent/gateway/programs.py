@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.messages import Message
 from ludus.sandboxes.local.slot_sandbox import SlotSandbox
@@ -112,30 +113,20 @@ class AgentCommand:
         with tempfile.TemporaryDirectory(prefix="ludus-agent-") as folder:
             given, answer = Path(folder, "task.json"), Path(folder, "answer")
             await asyncio.to_thread(given.write_bytes, task.row())
-            process = await asyncio.create_subprocess_exec(
-                *shlex.split(self.command),
-                env=self._environment(task, given, answer),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-            assert process.stdout is not None
-            assert process.stderr is not None
-            printed, complaints = bytearray(), bytearray()
-            readers = [
-                asyncio.create_task(_drain(process.stdout, printed)),
-                asyncio.create_task(_drain(process.stderr, complaints)),
-            ]
-            try:
-                await process.wait()
-            finally:
-                await _end_group(process)
-                # The pipes end with the group. A process that has left it may hold them open.
-                await asyncio.wait(readers, timeout=KILL_AFTER_S)
-                for reader in readers:
-                    reader.cancel()
-                process._transport.close()  # type: ignore[attr-defined]  # nothing public does
+            # Pipes of our own: asyncio's would let the end of a program wait for its children's.
+            async with _piped() as (printed, out), _piped() as (complaints, err):
+                process = await asyncio.create_subprocess_exec(
+                    *shlex.split(self.command),
+                    env=self._environment(task, given, answer),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+                try:
+                    await process.wait()
+                finally:
+                    await _end_group(process)
             if process.returncode:
                 tail = complaints.decode("utf-8", "replace").strip()[-400:]
                 raise AgentFailed(f"the agent ended with status {process.returncode}: {tail}")
@@ -148,6 +139,27 @@ class AgentCommand:
         gateway = _variables(task, task.base_url, task.anthropic_url)
         own = {"LUDUS_TASK": str(given), "LUDUS_ANSWER": str(answer)}
         return inherited | gateway | own | self.variables
+
+
+@asynccontextmanager
+async def _piped() -> AsyncGenerator[tuple[bytearray, int]]:
+    """Open a pipe for a program's output; yields what was said, complete at the end, and the
+    program's end of the pipe.
+    """
+    ours, theirs = os.pipe()
+    stream, said = asyncio.StreamReader(), bytearray()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(ours, "rb")
+    )
+    reading = asyncio.create_task(_drain(stream, said))
+    try:
+        yield said, theirs
+    finally:
+        os.close(theirs)
+        # The pipe ends with the group. A process that has left the group may hold it open.
+        await asyncio.wait([reading], timeout=KILL_AFTER_S)
+        await end_task(reading)
+        transport.close()
 
 
 async def _drain(stream: asyncio.StreamReader, kept: bytearray) -> None:

@@ -405,6 +405,8 @@ class Rollout:
             self.counts["tool_calls"] += len(call.shown.tool_calls)
         elif request.unforced:
             self.counts["calls_not_forced"] += 1
+        if request.hidden:
+            self.counts["hosted_tools_hidden"] += request.hidden
         if request.overridden:
             self.counts["sampling_overridden"] += 1
 
@@ -481,6 +483,7 @@ def _answer_of(
         id=secrets.token_hex(12),
         created=int(time.time()),
         model=request.model,
+        forms=request.forms,
         choices=choices,
         prompt_tokens=prompt,
         cached_tokens=cached,

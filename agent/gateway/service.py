@@ -119,8 +119,10 @@ class Gateway:
                 application.router.add_post(f"{prefix}/v1{dialect.path}", handler)
                 if not dialect.path.startswith("/messages"):
                     continue
-                # Anthropic's base URL has no /v1, and some clients are told one with it.
-                application.router.add_post(f"{prefix}/v1/v1{dialect.path}", handler)
+                # Anthropic's base URL has no /v1. Some clients are told one with it, and the AI SDK
+                # wants it there.
+                for version in ("/v1/v1", ""):
+                    application.router.add_post(f"{prefix}{version}{dialect.path}", handler)
                 application.router.add_post(
                     f"{prefix}/v1{dialect.path}/count_tokens", self._counting(dialect)
                 )

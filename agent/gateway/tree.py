@@ -44,7 +44,7 @@ class Cause(StrEnum):
     RETRY = "retry"
     """The same request again: a repeated attempt, or several samples of one prompt."""
     EDITED = "edited"
-    """An answer of the policy stands otherwise in the history than it was given."""
+    """An answer of the policy stands otherwise in the history than it was given, or not at all."""
     REWRITTEN = "rewritten"
     """A message of the system, user or a tool was changed or left out."""
     COMPACTED = "compacted"
@@ -244,17 +244,16 @@ class Tree:
         # The first message that no earlier conversation had at this place.
         strange = next((n for n, key in enumerate(beginnings) if key not in self._beginnings), None)
         before = beginnings[strange - 1] if strange else b""
-        if (
-            strange is not None
-            and messages[strange].role is Role.ASSISTANT
-            and before in self._asked
-        ):
+        was_answered = strange is not None and before in self._asked
+        if was_answered and messages[strange or 0].role is Role.ASSISTANT:
             return Cause.EDITED
         answers = [message for message in messages[end:] if message.role is Role.ASSISTANT]
         if any(map(self.has_said, answers)):
             return Cause.REWRITTEN
         if end:
             return Cause.FORK
+        if was_answered:
+            return Cause.EDITED
         return Cause.COMPACTED if any(map(self._quotes, messages)) else Cause.ROOT
 
     def _quotes(self, message: Message) -> bool:

@@ -39,12 +39,27 @@ class GatewayRefusal(LudusError):
         self.code, self.parameter = code, parameter
 
 
+@dataclass(frozen=True, slots=True)
+class ToolForm:
+    """How a tool is written on the wire that is no plain function."""
+
+    name: str
+    namespace: str = ""
+    """The group that the tool is in; the policy sees `namespace.name`."""
+    is_free: bool = False
+    """Whether its calls hold a text; the policy sees one argument, `input`."""
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentRequest:
     """A request of an agent in no dialect."""
 
     messages: list[Message]
     tools: list[ToolSpec] = field(default_factory=list)
+    forms: dict[str, ToolForm] = field(default_factory=dict)
+    """By the name that the policy sees, of the tools that are no plain functions."""
+    hidden: int = 0
+    """Tools that only the provider could run; the policy is not offered them."""
     model: str = ""
     """The name that the client asked for; every name is the policy."""
     max_tokens: int | None = None
@@ -89,6 +104,8 @@ class AgentAnswer:
     model: str
     choices: list[Choice]
     prompt_tokens: int
+    forms: Mapping[str, ToolForm] = field(default_factory=dict)
+    """Those of the request."""
     cached_tokens: int = 0
     """Prompt tokens that an earlier call of the rollout held already."""
 

@@ -6,6 +6,7 @@ skip.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -48,3 +49,22 @@ def serving() -> Serving:
             server.stdout.close()
 
     return served
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of agents, where some have played."""
+    properties = [
+        dict(report.user_properties)
+        for report in terminalreporter.stats.get("passed", [])
+        if hasattr(report, "user_properties")
+    ]
+    rows = [json.loads(each["agent"]) for each in properties if "agent" in each]
+    if not rows:
+        return
+    terminalreporter.write_line("| agent | calls | rows | rows by cause | answers it holds |")
+    terminalreporter.write_line("|---|---|---|---|---|")
+    for name, calls, number, causes, held in rows:
+        told = ", ".join(f"{count} {cause}" for cause, count in causes.items())
+        terminalreporter.write_line(f"| {name} | {calls} | {number} | {told} | {held} |")
+    total = sum(row[1] for row in rows)
+    terminalreporter.write_line(f"{total} calls, each sampled token in one row under its prefix")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 import msgspec
 
+from ludus.envs import ToolSpec
 from ludus.messages import Message, Role, system, user
 
 from ...trajectory import Finish
-from ..wire import AgentAnswer, AgentRequest, GatewayRefusal
+from ..wire import AgentAnswer, AgentRequest, GatewayRefusal, ToolForm
 from .fields import (
     Body,
     arguments_text,
@@ -32,6 +33,14 @@ REFUSED = {
     "background": "answers are given when they are asked for",
     "prompt": "templates are the provider's; send instructions and input",
 }
+CALLS = {
+    "function_call": ("arguments", "function_call_arguments"),
+    "custom_tool_call": ("input", "custom_tool_call_input"),
+}
+"""By type of item: its field, and the events in which the field is streamed."""
+CHOICES = ("function", "custom", "allowed_tools")
+"""The types of `tool_choice` that name tools of the client."""
+FREE_TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 ROLES = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "user": Role.USER}
 
 
@@ -50,17 +59,21 @@ class OpenAIResponses:
                 parameter="text",
             )
         choice = body.get("tool_choice")
-        tools = objects(body.get("tools") or [], "tools")
-        hosted = [tool.get("type") for tool in tools if tool.get("type") != "function"]
-        if hosted:
-            raise GatewayRefusal(f"tools of type {hosted} run at the provider; send functions")
+        if isinstance(choice, dict) and choice.get("type") not in CHOICES:
+            raise GatewayRefusal(
+                f"tool_choice {choice.get('type')!r} runs at the provider; choose a function",
+                parameter="tool_choice",
+            )
+        tools, forms, hidden = _offered(objects(body.get("tools") or [], "tools"))
         given = body.get("input")
         messages = [user(given)] if isinstance(given, str) else _messages(objects(given, "input"))
         if instructions := body.get("instructions"):
             messages.insert(0, system(str(instructions)))
         return AgentRequest(
             messages=messages,
-            tools=list(tools_of(tools, "parameters")),
+            tools=tools,
+            forms=forms,
+            hidden=hidden,
             model=str(body.get("model") or "policy"),
             max_tokens=integer(body, "max_output_tokens"),
             calls=choice != "none",
@@ -91,12 +104,12 @@ class OpenAIResponses:
         yield named("response.in_progress", response=opened)
         for index, item in enumerate(_items(answer)):
             place = {"output_index": index, "item_id": item["id"]}
-            if item["type"] == "function_call":
-                empty = item | {"arguments": "", "status": "in_progress"}
+            if item["type"] in CALLS:
+                field, kind = CALLS[item["type"]]
+                empty = item | {field: "", "status": "in_progress"}
                 yield named("response.output_item.added", output_index=index, item=empty)
-                written = item["arguments"]
-                yield named("response.function_call_arguments.delta", **place, delta=written)
-                yield named("response.function_call_arguments.done", **place, arguments=written)
+                yield named(f"response.{kind}.delta", **place, delta=item[field])
+                yield named(f"response.{kind}.done", **place, **{field: item[field]})
             elif item["type"] == "message":
                 empty = item | {"content": [], "status": "in_progress"}
                 yield named("response.output_item.added", output_index=index, item=empty)
@@ -121,6 +134,36 @@ class OpenAIResponses:
         return openai_error(refusal)
 
 
+def _offered(rows: Sequence[Body]) -> tuple[list[ToolSpec], dict[str, ToolForm], int]:
+    """Return the tools on offer, the forms of those that are no plain functions, and how many run
+    at the provider and are left out.
+    """
+    tools: list[ToolSpec] = []
+    forms: dict[str, ToolForm] = {}
+    hidden = 0
+    for row in rows:
+        match row.get("type"):
+            case "function":
+                tools += tools_of([row], "parameters")
+            case "namespace":
+                group, inner = str(row.get("name") or ""), objects(row.get("tools"), "tools")
+                for tool in tools_of(inner, "parameters"):
+                    seen = msgspec.structs.replace(tool, name=_seen_name(tool.name, group))
+                    forms[seen.name] = ToolForm(tool.name, namespace=group)
+                    tools.append(seen)
+            case "custom":
+                (tool,) = tools_of([{**row, "parameters": FREE_TEXT}], "parameters")
+                forms[tool.name] = ToolForm(tool.name, is_free=True)
+                tools.append(tool)
+            case _:
+                hidden += 1
+    return tools, forms, hidden
+
+
+def _seen_name(name: str, namespace: str) -> str:
+    return f"{namespace}.{name}" if namespace else name
+
+
 def _messages(items: list[dict[str, Any]]) -> list[Message]:
     """Return the messages of a list of items. What the policy wrote in one turn, in items that
     follow each other, is one message.
@@ -128,11 +171,11 @@ def _messages(items: list[dict[str, Any]]) -> list[Message]:
     messages: list[Message] = []
     for item in items:
         kind = item.get("type", "message")
-        if kind == "function_call_output":
+        if kind in ("function_call_output", "custom_tool_call_output"):
             output = content_of(item.get("output"), "output")
             result = Message(role=Role.TOOL, content=output, tool_call_id=str(item.get("call_id")))
             messages.append(result)
-        elif kind == "function_call" or item.get("role") == "assistant":
+        elif kind in CALLS or item.get("role") == "assistant":
             piece = _piece(item)
             if messages and messages[-1].role is Role.ASSISTANT:
                 piece = _joined(messages.pop(), piece)
@@ -147,9 +190,14 @@ def _messages(items: list[dict[str, Any]]) -> list[Message]:
 
 
 def _piece(item: Body) -> Message:
-    if item.get("type") == "function_call":
-        call = call_of(item.get("name"), item.get("arguments"), item.get("call_id"))
-        return Message(role=Role.ASSISTANT, tool_calls=[call])
+    if item.get("type") in CALLS:
+        name = _seen_name(str(item.get("name") or ""), str(item.get("namespace") or ""))
+        arguments: object = item.get("arguments")
+        if item["type"] == "custom_tool_call":
+            arguments = {"input": str(item.get("input") or "")}
+        return Message(
+            role=Role.ASSISTANT, tool_calls=[call_of(name, arguments, item.get("call_id"))]
+        )
     return Message(role=Role.ASSISTANT, content=content_of(item.get("content"), "content"))
 
 
@@ -169,17 +217,16 @@ def _items(answer: AgentAnswer) -> list[dict[str, Any]]:
         part = {"type": "output_text", "text": message.text, "annotations": [], "logprobs": []}
         head = {"type": "message", "id": f"msg_{answer.id}", "role": "assistant"}
         items.append(head | {"status": "completed", "content": [part]})
-    items += [
-        {
-            "type": "function_call",
-            "id": f"fc_{call.id}",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": arguments_text(call),
-            "status": "completed",
-        }
-        for call in message.tool_calls
-    ]
+    for call in message.tool_calls:
+        form = answer.forms.get(call.name) or ToolForm(call.name)
+        item = {"id": f"fc_{call.id}", "call_id": call.id, "name": form.name, "status": "completed"}
+        if form.is_free:
+            text = str(call.arguments.get("input", ""))
+            items.append(item | {"type": "custom_tool_call", "input": text})
+            continue
+        group = {"namespace": form.namespace} if form.namespace else {}
+        arguments = arguments_text(call)
+        items.append(item | group | {"type": "function_call", "arguments": arguments})
     return items
 
 

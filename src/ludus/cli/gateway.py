@@ -18,7 +18,7 @@ from ludus.agent.gateway import Gateway, TextWriter
 from ludus.agent.gateway.service import LEASE_S, refuse_open_door
 from ludus.agent.rows import RowWriter, TokenWriter
 from ludus.errors import ConfigError, MissingExtra
-from ludus.secret import NO_SECRET
+from ludus.secret import NO_SECRET, Secret
 
 from .arguments import Token, VerbHelp, parse
 from .signals import listening
@@ -27,12 +27,12 @@ EXAMPLE = """\
 ludus gateway --model smollm2 --port 8010
   curl -X POST -H "Authorization: Bearer $KEY" http://127.0.0.1:8010/rollouts
   OPENAI_BASE_URL=http://127.0.0.1:8010/v1 OPENAI_API_KEY=sk-ludus-... python my_agent.py
-  ludus gateway --inspect ro_1f... --url http://127.0.0.1:8010"""
+  ludus gateway inspect ro_1f... --url http://127.0.0.1:8010"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayOptions:
-    """The options of `ludus gateway`: the model, the address, or a rollout to look at."""
+    """The options of `ludus gateway`: the model and the address."""
 
     model: str = ""
     """The model that answers: a folder, a checkpoint of a run, a .gguf file, or smollm2; with
@@ -62,14 +62,24 @@ class GatewayOptions:
     """The model's device; auto takes CUDA where there is a CUDA device."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """The type that the model computes in."""
-    inspect: Annotated[str, tyro.conf.arg(metavar="ROLLOUT")] = ""
-    """Print the tree of calls of a rollout on the gateway at --url, and end."""
-    url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
-    """The gateway that --inspect asks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions:
+    """The options of `ludus gateway inspect`."""
+
+    rollout: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROLLOUT")]
+    """The rollout's id."""
+    url: Annotated[str, tyro.conf.arg(metavar="URL")] = "http://127.0.0.1:8010"
+    """The gateway."""
+    key: Token = NO_SECRET
+    """The operator's key, which the gateway printed; best given as LUDUS_TOKEN or env:NAME."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM, or print a rollout; returns 0."""
+    if arguments and arguments[0] == "inspect":
+        return look(arguments[1:])
     options = parse(
         GatewayOptions,
         arguments,
@@ -79,34 +89,39 @@ def main(arguments: Sequence[str]) -> int:
             example=EXAMPLE,
         ),
     )
-    if options.inspect:
-        return look(options)
     if not options.model:
         raise ConfigError("--model is missing: a folder, a checkpoint, a .gguf file, or smollm2")
-    refuse_open_door(options.host, operator_key(options))  # before a model is loaded
+    refuse_open_door(options.host, operator_key(options.key))  # before a model is loaded
     return asyncio.run(serve(options))
 
 
-def operator_key(options: GatewayOptions) -> str:
+def operator_key(key: Secret) -> str:
     """Return the operator's key that was given; "" if none was."""
-    return options.key.reveal() or os.environ.get("LUDUS_TOKEN", "")
+    return key.reveal() or os.environ.get("LUDUS_TOKEN", "")
 
 
-def look(options: GatewayOptions) -> int:
+def look(arguments: Sequence[str]) -> int:
     """Print a rollout's calls with their spans of tokens, and what is not trained."""
-    if not options.url:
-        raise ConfigError("--inspect needs --url, the address of the gateway")
-    if not operator_key(options):
-        raise ConfigError("--inspect needs --key, the operator's key that the gateway printed")
-    address = f"{options.url.rstrip('/')}/rollouts/{options.inspect}"
-    headers = {"Authorization": f"Bearer {operator_key(options)}"}
+    options = parse(
+        InspectOptions,
+        arguments,
+        VerbHelp(
+            verb="gateway inspect",
+            about="Print a rollout of a gateway: its tree of calls, with spans of tokens.",
+            example="ludus gateway inspect ro_1f... --url http://127.0.0.1:8010",
+        ),
+    )
+    if not operator_key(options.key):
+        raise ConfigError("--key is missing: the operator's key, which the gateway printed")
+    address = f"{options.url.rstrip('/')}/rollouts/{options.rollout}"
+    headers = {"Authorization": f"Bearer {operator_key(options.key)}"}
     try:
         reply = httpx.get(address, headers=headers, timeout=30)
     except httpx.HTTPError as error:
         raise ConfigError(f"--url {options.url}: no gateway answers there ({error})") from None
     body = reply.json()
     if reply.status_code != 200:
-        raise ConfigError(f"--inspect {options.inspect}: {body['error']['message']}")
+        raise ConfigError(f"{options.rollout}: {body['error']['message']}")
     for line in body["tree"]:
         print(line)
     untrained = ", ".join(f"{count} {why}" for why, count in body["untrained_tokens"].items())
@@ -121,12 +136,12 @@ async def serve(options: GatewayOptions) -> int:
             writer,
             host=options.host,
             port=options.port,
-            key=operator_key(options),
+            key=operator_key(options.key),
             lease_s=options.lease_s,
         )
         async with listening(gateway, options.host, options.port) as stop:
             print(f"serving {options.model} at {gateway.url}/v1", flush=True)
-            if not operator_key(options):
+            if not operator_key(options.key):
                 print(f"operator's key: {gateway.operator_key}", file=sys.stderr, flush=True)
             await stop.wait()
     return 0

@@ -10,6 +10,7 @@ import json
 import operator
 import os.path
 import random
+import sys
 import threading
 from functools import reduce
 from pathlib import Path
@@ -677,3 +678,27 @@ def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_the
 def test_a_command_that_cannot_run_is_refused_before_anything_is_played(command: str) -> None:
     with pytest.raises(ConfigError, match="agent's command"):
         AgentCommand(command)
+
+
+LEAVES_A_CHILD = """
+import json, os, signal, subprocess, urllib.request
+body = json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
+headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()
+subprocess.Popen(["sleep", "600"])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+async def test_a_killed_program_has_ended_whatever_its_children_hold(tmp_path: Path) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(LEAVES_A_CHILD)
+    env = make_async("ludus/arithmetic-v0")
+    async with serving(LoggedEngine(chat_format())) as (gateway, _):
+        command = AgentCommand(f"{sys.executable} {agent}")
+        limits = AgentLimits(timeout_s=120)
+        episode = await run_agent(env, command, gateway, seed=1, limits=limits)
+    # The child holds the program's pipes: waiting for it would be the agent's whole time.
+    assert episode.trajectories[0].stop is Stop.AGENT_FAILED
+    await env.close()

@@ -175,9 +175,8 @@ def test_an_agent_needs_a_model_to_call(capsys: pytest.CaptureFixture[str]) -> N
     [
         ((), "--model is missing"),
         (("--model", "tiny", "--host", "0.0.0.0"), "without a key"),
-        (("--inspect", "ro_1"), "needs --url"),
-        (("--inspect", "ro_1", "--url", "http://127.0.0.1:9"), "needs --key"),
-        (("--inspect", "ro_1", "--url", "http://127.0.0.1:9", "--key", "k"), "no gateway answers"),
+        (("inspect", "ro_1", "--url", "http://127.0.0.1:9"), "--key is missing"),
+        (("inspect", "ro_1", "--url", "http://127.0.0.1:9", "--key", "k"), "no gateway answers"),
     ],
 )
 def test_a_gateway_that_cannot_be_served_or_asked_says_what_is_missing(
