@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 import ludus
-from ludus.config import build, merge
+from ludus.config import as_table, build, merge, read_toml
 from ludus.envs import make_async
 from ludus.envs.families.arithmetic import MISTAKEN_FOR, OPERATORS, Arithmetic, evaluate
 from ludus.rewards import Sample
@@ -258,6 +258,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/planted"))
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1])
     parser.add_argument("--only", nargs="*", default=list(RUNS))
+    parser.add_argument("--kept", type=Path, default=KEPT)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.what == "run":
@@ -266,6 +267,8 @@ def main() -> None:
                 run(options.out, name, seed)
                 rewards = json.dumps(last_rewards(options.out / f"{name}-{seed}"))
                 print(name, seed, rewards, flush=True)
+    if options.what == "keep":
+        keep(options.out, options.seeds[-1], options.kept)
     if options.what == "score":
         for seed in options.seeds:
             score(options.out, seed)
@@ -319,6 +322,57 @@ def score(out: Path, seed: int) -> None:
             missed += not good and not one.roots
             wrong += not good and bool(one.roots)
     print(f"seed {seed}: named {right}, named another {wrong}, silent {missed}; {alarms} alarms")
+
+
+KEPT = Path(__file__).parents[1] / "tests" / "unit" / "trainer" / "planted_runs.json"
+READ = (
+    "step", "episode/", "reward/", "group/", "stop/", "turn/", "kind/act_entropy", "update/",
+    "staleness/m", "bias/", "eval/mean", "eval/standard_error", "eval/episodes",
+)  # fmt: skip
+"""Beginnings of the columns that rules read."""
+
+
+def keep(out: Path, seed: int, path: Path) -> None:
+    """Write the runs of a seed as the tests read them: the columns that rules read, three digits,
+    the settings that are no defaults.
+    """
+    kept: dict[str, Any] = {}
+    for name, case in RUNS.items():
+        folder = out / f"{name}-{seed}"
+        if not (folder / "done").exists():
+            continue
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        columns = sorted({each for row in rows for each in row if each.startswith(READ)})
+        recipe = json.loads((folder / "recipe.json").read_text())
+        kept[name] = {
+            "expected": case.expected,
+            "settings": dict(settings_of(folder)),
+            "recipe": {"algorithm": recipe["algorithm"], "sampling": recipe["sampling"]},
+            "columns": columns,
+            "rows": [[_short(row.get(column)) for column in columns] for row in rows],
+        }
+    lines = (f"{json.dumps(name)}: {_dense(run)}" for name, run in kept.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def settings_of(folder: Path) -> dict[str, Any]:
+    """Return the settings of a run that are not the defaults."""
+    usual, table = as_table(TrainConfig()), read_toml(folder / "config.toml")
+    return {
+        name: {key: each for key, each in value.items() if each != usual[name].get(key)}
+        if isinstance(value, dict)
+        else value
+        for name, value in table.items()
+        if value != usual.get(name) and name != "run"
+    }
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.3g}")
+
+
+def _dense(run: Mapping[str, Any]) -> str:
+    return json.dumps(run, separators=(",", ":")).replace(".0,", ",").replace(".0]", "]")
 
 
 def last_rewards(folder: Path) -> list[float]:

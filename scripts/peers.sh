@@ -8,11 +8,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3.11}"
-all="openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
+all="export openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
 failed=""
 
 wants() { # what a peer's environment holds besides ludus
     case "$1" in
+        export) echo "pandas==3.1.1 datasets==5.2.0 pyarrow==26.0.1 scipy==1.17.1" ;;
         openenv) echo "openenv-core==0.3.0" ;;
         trl) echo "trl==1.16.0 jmespath" ;;
         skyrl) echo "skyrl-gym==0.4.0" ;;

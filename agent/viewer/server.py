@@ -52,7 +52,7 @@ class WatchServer:
         tokenizer: a model folder or `tokenizer.json`; None takes the run's own.
 
     Raises:
-        ConfigError: there is no run.
+        ConfigError: a place is missing, or there is no run.
     """
 
     def __init__(
@@ -65,6 +65,9 @@ class WatchServer:
     ) -> None:
         self.prefix = f"/{prefix.strip('/')}/".replace("//", "/")
         self._places, self._token, self._tokenizer = places, token, tokenizer
+        for place in places:
+            if not place.exists():
+                raise ConfigError(f"there is no {str(place)!r}; name a run folder, or one of runs")
         self._cache = cache_folder()
         # Everything that reads runs happens on this thread, one request after the other.
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="watch")
@@ -188,6 +191,19 @@ def _json(request: web.Request, data: bytes) -> web.Response:
     if len(data) > COMPRESSED and not is_loopback(request.remote or ""):
         answer.enable_compression()
     return answer
+
+
+def open_runs(places: list[Path], *, most: int = 0, tokenizer: Path | None = None) -> Runs:
+    """Read runs once, for a command that ends.
+
+    Raises:
+        ConfigError: a place is missing, there is no run, or there are more than `most`.
+    """
+    runs = WatchServer(places, tokenizer=tokenizer).runs
+    if most and len(runs.readers) > most:
+        names = ", ".join(runs.readers)
+        raise ConfigError(f"{str(places[0])!r} holds several runs; name one of them: {names}")
+    return runs
 
 
 async def serve(

@@ -98,7 +98,7 @@ GRADIENT = (
         Message(3, 5, "passes of rows, each with its loss"),
         Message(5, 5, "sum of losses / sum of weights, then one optimizer step"),
         Message(5, 2, "new weights, with a version"),
-        Message(3, 0, "metrics; notices where nothing can be learned"),
+        Message(3, 0, "metrics; findings where nothing can be learned"),
     ],
 )
 

@@ -202,13 +202,22 @@ def _equal(
         # The letters decide nothing: compare with the text of the gold's option instead.
         if choice.option:
             return _equal(choice.option, answer, conventions, deep)
-    measured = _MEASURED.fullmatch(cleaned_answer)
-    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", measured[2]))):
-        cleaned_answer = rf"{measured[1]}\text{{ {measured[2]}}}"
     cleaned_gold, cleaned_answer = _without_parts(cleaned_gold), _without_parts(cleaned_answer)
+    cleaned_answer = _with_units(cleaned_answer)
+    # A gold `2 g/m` may as well be a formula with letters.
+    if re.search(r"[A-Za-z]{2}", cleaned_gold):
+        cleaned_gold = _with_units(cleaned_gold)
     if not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
+
+
+def _with_units(text: str) -> str:
+    """Return a number, a space and a quotient of known units with the units marked as words."""
+    measured = _MEASURED.fullmatch(text)
+    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", measured[2]))):
+        return rf"{measured[1]}\text{{ {measured[2]}}}"
+    return text
 
 
 def _without_parts(text: str) -> str:

@@ -84,10 +84,23 @@ class Diagnosis:
             finding = self.findings.get(rule.name)
             if finding is None or finding.status != "open" or finding.cause is not None:
                 continue
-            explains = (name for name in rule.causes if self._explains(name, finding.since))
+            explains = (
+                name
+                for name in rule.causes
+                if self._explains(name, finding.since) and rule.name not in self.causes_of(name)
+            )
             cause = next(explains, None)
             if cause is not None:
                 self.findings[rule.name] = msgspec.structs.replace(finding, step=step, cause=cause)
+
+    def causes_of(self, name: str) -> list[str]:
+        """Return the finding `name`, its cause, the cause of that, and so on: never in a circle,
+        since whatever explains a finding is not explained by it.
+        """
+        chain = [name]
+        while (finding := self.findings.get(chain[-1])) is not None and finding.cause is not None:
+            chain.append(finding.cause)
+        return chain
 
     def _explains(self, name: str, since: int) -> bool:
         """Whether a finding held shortly before something else began, or began soon after."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..recipes.conflicts import GROUP_ESTIMATORS
-from .history import RunHistory
+import shlex
+
+from ..recipes.conflicts import GROUP_ESTIMATORS, SEQUENCE_LOSSES
+from .history import SHORT, RunHistory
 from .reward_rules import is_solved
 from .rule import FindingRule
 
@@ -14,7 +16,11 @@ def moved(run: RunHistory) -> float | None:
 
 
 def clipped(run: RunHistory) -> float | None:
-    """Return the share of tokens whose gradient the clip stopped in the last update of a step."""
+    """Return the share of tokens whose gradient the clip stopped in the last update of a step. A
+    ratio of whole sequences is clipped far more often, by design.
+    """
+    if run.of_recipe("algorithm.loss") in SEQUENCE_LOSSES:
+        return None
     last = run.mean("update/clip_last")
     if last is not None:
         return last
@@ -90,6 +96,11 @@ def one_sign(run: RunHistory) -> float | None:
     return min(positive, 1 - positive) if compares and signal and positive is not None else None
 
 
+def share(values: list[float]) -> float | None:
+    """Return the mean; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
 def _slower(run: RunHistory) -> str:
     return f"--trainer.lr={run.setting('trainer.lr') / 3:.2g}"
 
@@ -109,7 +120,7 @@ DROPPED = {
     ),
     "excluded": (
         "every rollout with trained tokens is excluded from the loss",
-        lambda run: f"ludus view {run.folder}",
+        lambda run: f"ludus view {shlex.quote(run.folder)}",
     ),
 }
 """Why no token reached the loss, by column, with what to do."""
@@ -151,8 +162,8 @@ LEARNER_RULES = (
     FindingRule(
         name="moved_far",
         quantity=moved,
-        threshold=0.05,
-        source="house; Spinning Up's PPO stops at 0.015 nats an action",
+        threshold=0.2,
+        source="house: good runs stay below it over two steps; Spinning Up's PPO stops at 0.015",
         sentence=lambda run, number: (
             f"the policy moves {number:.3f} nats a token within a step: what it learned from one "
             "step's rollouts is far from what sampled them"
@@ -166,6 +177,7 @@ LEARNER_RULES = (
         quantity=lambda run: run.mean("update/stopped", 1),
         threshold=1.0,
         source="trainer.max_kl",
+        severity="info",
         sentence=lambda run, number: (
             f"{number:.0f} updates of the step were left out: the policy had moved more than "
             f"trainer.max_kl = {run.setting('trainer.max_kl'):g} nats a token"
@@ -174,6 +186,21 @@ LEARNER_RULES = (
         evidence=("update/stopped", "update/kl_last"),
         causes=("moved_far",),
         after=1,
+    ),
+    FindingRule(
+        name="often_stopped",
+        quantity=lambda run: share(
+            [min(1.0, each) for each in run.values("update/stopped", SHORT)]
+        ),
+        threshold=0.6,
+        source="house",
+        sentence=lambda run, number: (
+            f"in {number:.0%} of the last steps updates were left out, since the policy had moved "
+            f"more than trainer.max_kl = {run.setting('trainer.max_kl'):g} nats a token"
+        ),
+        remedy=_slower,
+        evidence=("update/stopped", "update/kl_last"),
+        causes=("moved_far",),
     ),
     FindingRule(
         name="clipped",

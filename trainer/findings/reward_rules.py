@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 from ..config import RewardConfig
 from .history import LONG, SHORT, Level, RunHistory
@@ -173,12 +174,18 @@ def _even(run: RunHistory) -> str:
     return rewards_weighed(run, top, math.sqrt(rest / share))
 
 
+def warm_start(run: RunHistory) -> str:
+    """Return the command that warms the model up on demonstrations."""
+    env, model = (shlex.quote(str(run.setting(name))) for name in ("env", "model.path"))
+    return f"ludus sft --env {env} --model.path {model}"
+
+
 def _rate(run: RunHistory, factor: float) -> str:
     return f"--trainer.lr={run.setting('trainer.lr') * factor:.2g}"
 
 
 def _from_best(run: RunHistory) -> str:
-    return f"--model.path={run.folder}/checkpoints/best {_rate(run, 0.3)}"
+    return f"--model.path={shlex.quote(run.folder)}/checkpoints/best {_rate(run, 0.3)}"
 
 
 def _flat(run: RunHistory) -> str:
@@ -247,6 +254,7 @@ REWARD_RULES = (
         evidence=("reward/mean", "group/solved"),
         severity="info",
         state="solved",
+        causes=("reward_hacking",),
     ),
     FindingRule(
         name="learning",
@@ -260,6 +268,7 @@ REWARD_RULES = (
         evidence=("reward/mean",),
         severity="info",
         state="learning",
+        causes=("reward_hacking",),
         after=6,
     ),
     FindingRule(
@@ -268,7 +277,7 @@ REWARD_RULES = (
         threshold=2.0,
         source="house: training up by two errors, held-out down by two",
         sentence=_hacked_sentence,
-        remedy=lambda run: f"ludus view {run.folder}",
+        remedy=lambda run: f"ludus view {shlex.quote(run.folder)}",
         evidence=("reward/mean", "eval/mean"),
         severity="error",
         state="broken",
@@ -281,7 +290,7 @@ REWARD_RULES = (
         sentence=_part_sentence,
         remedy=lambda run: rewards_weighed(run, (falling_part(run) or ("", 0.0))[0], 3.0),
         evidence=("reward/mean", "reward/part/*"),
-        causes=("part_dominates",),
+        causes=("length_bias", "part_dominates"),
         after=6,
     ),
     FindingRule(
@@ -306,9 +315,7 @@ REWARD_RULES = (
             "compare, and nothing is learned. Take easier tasks, or warm the model up on "
             "demonstrations"
         ),
-        remedy=lambda run: (
-            f"ludus sft --env '{run.setting('env')}' --model.path {run.setting('model.path')}"
-        ),
+        remedy=warm_start,
         evidence=("group/failed", "reward/mean"),
         severity="error",
         state="stuck",
@@ -333,7 +340,7 @@ REWARD_RULES = (
             f"in {number:.0%} of the groups all rollouts earn the same "
             f"({run.level()}), neither nothing nor all: the reward does not tell answers apart"
         ),
-        remedy=lambda run: f"ludus view {run.folder}",
+        remedy=lambda run: f"ludus view {shlex.quote(run.folder)}",
         evidence=("group/equal", "reward/mean"),
         severity="error",
         state="stuck",

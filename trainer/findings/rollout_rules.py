@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from .history import LONG, SHORT, RunHistory
-from .reward_rules import is_solved, rise
+from .reward_rules import is_solved, rise, warm_start
 from .rule import FindingRule
 
 
@@ -71,10 +71,6 @@ def alike(run: RunHistory) -> float | None:
     solved its tasks.
     """
     return None if is_solved(run) else run.mean("group/identical", 3)
-
-
-def _warm_start(run: RunHistory) -> str:
-    return f"ludus sft --env '{run.setting('env')}' --model.path {run.setting('model.path')}"
 
 
 def _shorter(run: RunHistory) -> str:
@@ -180,7 +176,7 @@ ROLLOUT_RULES = (
             f"{number:.0%} of the tool calls could not be read as model.tool_format = "
             f"{run.setting('model.tool_format')!r}"
         ),
-        remedy=_warm_start,
+        remedy=warm_start,
         evidence=("episode/parse_errors", "episode/tool_calls"),
         causes=("tool_format", "moved_far", "collapse", "cut_turns"),
     ),
@@ -192,7 +188,7 @@ ROLLOUT_RULES = (
         sentence=lambda run, number: (
             f"in {number:.0%} of the episodes the policy calls no tool that it is offered"
         ),
-        remedy=_warm_start,
+        remedy=warm_start,
         evidence=("episode/tools_offered", "episode/tool_calls", "stop/no_calls"),
         causes=("tool_format", "moved_far", "collapse", "cut_turns", "unread_calls"),
     ),

@@ -90,13 +90,13 @@ class Watchdog:
             quiet_s = self._stages.quiet_s
             if self._stages.moves != moves:
                 speaks_at, moves = self._after_s, self._stages.moves
-            notice = f"nothing has moved for {quiet_s:.0f} s. Waiting for {self._stages.told()}"
+            stall = f"nothing has moved for {quiet_s:.0f} s. Waiting for {self._stages.told()}"
             if self._limit_s and quiet_s >= self._limit_s:
-                raise RunStalled(f"{notice}. The run ends (overlap.stall_limit_s)")
+                raise RunStalled(f"{stall}. The run ends (overlap.stall_limit_s)")
             if quiet_s >= speaks_at:
                 speaks_at *= 2
-                logger.warning(notice)
-                self._tell(notice)
+                logger.warning(stall)
+                self._tell(stall)
 
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0

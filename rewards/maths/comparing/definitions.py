@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..proving.judge import Judge
 from ..proving.probe import approximate
-from ..reading.nodes import Node, is_scalar, rename, symbols, text, walk
+from ..reading.nodes import Node, has, is_scalar, rename, symbols, text, walk
 from .quantities import MARKS, same_value
 
 TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
@@ -148,12 +148,14 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
     *heads, value = exact_sides(node)
+    if value.op == "sym" and len(heads) > 1 and not symbols(node.args[0]):
+        *heads, value = heads  # `20 - 3 = 17 = x`
     if symbols(value):
         return value if all(_same_side(head, value, judge) for head in heads) else None
     # A side with letters cannot be refuted. One such side and a value are an equation to solve; in
     # a longer chain, and beside a matrix or a probability, the value is its result.
-    numeric = [head for head in heads if not symbols(head) and head.op != "given"]
-    result = len(heads) != 1 or _is_result(heads[0])
+    numeric = [head for head in heads if not symbols(head) and not has(head, "given", "call")]
+    result = len(heads) != 1 or _is_result(heads[0]) or _same_side(heads[0], value, judge)
     if len(numeric) < len(heads) and not result:
         return None
     # What is no number and no matrix as it stands (a product with a matrix) cannot be refuted.
@@ -182,6 +184,10 @@ def _same_side(head: Node, value: Node, judge: Judge) -> bool:
     sides = (head, value)
     if head.op == value.op == "matrix":
         return head == value
+    if head.op == value.op == "bracket" and len(head.args) == len(value.args):
+        return head.note == value.note and all(
+            _same_side(*items, judge) for items in zip(head.args, value.args, strict=True)
+        )
     if not all(is_scalar(side) or side.op in MARKS for side in sides):
         return False
     return same_value(head, value, judge) if MARKS & {head.op, value.op} else judge.equal(*sides)

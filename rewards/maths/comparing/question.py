@@ -112,7 +112,11 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
         return "the question asks for a decimal"
     if asked.fraction and _is_fraction(wanted) and given.op == "dec":
         return "the question asks for a fraction"
-    if asked.interval and wanted.op in {"bracket", "union"} and has(given, "rel"):
+    if (
+        asked.interval
+        and wanted.op in {"bracket", "union"}
+        and (has(given, "rel") and given.note != "in")
+    ):
         return "the question asks for an interval"
     if asked.base and wanted.op == "based" and given.op in {"num", "add", "mul"}:
         return f"the question asks for a numeral in base {wanted.value}"

@@ -91,7 +91,7 @@ def folded(phrase: str) -> str:
     """
     words = phrase.casefold()
     same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
-    return same or _date(words) or _ARTICLE.sub("", words)
+    return same or _date(words.removeprefix("the ")) or _ARTICLE.sub("", words)
 
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]

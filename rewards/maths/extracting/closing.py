@@ -49,6 +49,7 @@ def whole(body: str) -> Candidate | None:
         return None
     start = body.rfind(stripped)
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
+    text = _LABELLED.sub("", text)
     if text.startswith("_") and text.endswith("_"):
         text = text.strip("_")
     if not any(map(str.isalnum, text)):
@@ -66,12 +67,19 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
+_LABELLED = re.compile(
+    r"(?:A|ans\.?|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
+    r"|overall)\s+)*(?:answer|count|total|sum"
+    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])",
+    re.IGNORECASE,
+)
+"""A heading in the line of its value: `Our final count: 441`."""
 _EXPLAINS = re.compile(
     r"\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work|steps?|why"
     r"|check|explication|begründung|explicación|объяснение|解析|理由|说明)\b.*",
     re.IGNORECASE | re.DOTALL,
 )
-_CONTINUED = re.compile(r"\\\\\s*&\s*=|\w\s*\\begin\{align")
+_CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")

@@ -157,7 +157,7 @@ _UNIT = re.compile(
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
-_LETTER = re.compile(r"\s*\\?[A-Za-z]+\s*")
+_LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:
@@ -194,6 +194,8 @@ _ROW_ENDS = re.compile(
     r"(?P<begin>\\begin\{[a-z]+\*?\})|(?P<end>\\end\{[a-z]+\*?\})|\\\\(?:\[[^\]]*\])?|\\cr\b"
     r"|\\(?:Rightarrow|implies)\b"
 )
+_ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?![A-Za-z]))*")
+"""A formula that is no value, such as the sign at the end of a proof."""
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 _IMPLIES = re.compile(
@@ -246,5 +248,5 @@ def _formulas(tail: str) -> list[tuple[int, int]]:
     return [
         _last_row(tail, start, end)
         for start, end in spans[-8:]
-        if tail[start:end].strip() and not _MONEY.match(tail, start, end)
+        if not _ORNAMENT.fullmatch(tail, start, end) and not _MONEY.match(tail, start, end)
     ]

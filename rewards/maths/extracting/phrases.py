@@ -163,7 +163,7 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
         anchors=("उत्तर",),
         answer=r"उत्तर",
         result=r"(?!)",  # matches nothing: there is no second noun
-        link=r"(?:[*_]*\s*(?::|=|है|→)\s*)",
+        link=r"(?:[*_]*\s*(?::|=|है|→|(?=\s[\d$\\-]))\s*)",
         behind=r"\s{0,3}है",
     ),
     PhraseLanguage(
@@ -233,9 +233,9 @@ _COPULA = (
     r"(?: to)?)(?: to)?(?: be)?\s+|'s\s+)"
 )
 _NOT = (
-    r"(?:(?:(?:is|are|was|were|do(?:es)?|did|has|have|can|could|will|would|should|must)"
+    r"(?:(?:is|are|was|were|do(?:es)?|did|has|have|can|could|will|would|should|must)"
     r"(?:n't| not| never| hardly| no longer)|cannot|can't|won't|(?:seem|look|appear)s? not"
-    r"|never)\s+)"
+    r"|never)"
 )
 _GOOD = (
     r"(?:right|correct|true|valid|possible|acceptable|accurate|allowed|admissible|permitted"
@@ -249,7 +249,8 @@ _GOOD = (
 _BAD = (
     r"(?:wrong|incorrect|false|impossible|invalid|absurd|inconsistent|inadmissible|excluded"
     r"|ruled out"
-    r"|eliminated|rejected|unacceptable|mistaken|flawed|nonsens\w+|contradictory|something else"
+    r"|eliminated|rejected|unacceptable|mistaken|flawed|unfounded|useless|off\b|nonsens\w+"
+    r"|contradictory|something else"
     r"|too \w+|off by|(?:only|merely|just) (?:the first|an? (?:first|partial|intermediate|guess))"
     r"|(?:an? )?(?:\w+ )?(?:contradiction|mistake|error|slip|trap|guess|miscalculation|red herring"
     r"|overcount|undercount))\b"
@@ -261,10 +262,15 @@ _FAILS = (
     r"|leaves out|left out|leads to an? contradiction|count(?:s|ed)\b[^.\n]{0,30}\btwice)\b"
 )
 _ADVERB = r"(?:(?:\w+ly|also|still|just|then|of course|in fact|again)\s+)?"
-REFUTES = rf"(?:{_NOT}(?:\w+\s+){{0,3}}?{_GOOD}|{_COPULA}{_ADVERB}{_BAD}|{_ADVERB}{_FAILS})"
+REFUTES = (
+    rf"(?:{_NOT}(?=\s*[.!;\n]|\s*$)|{_NOT}\s+(?:\w+\s+){{0,3}}?{_GOOD}|{_COPULA}{_ADVERB}{_BAD}"
+    rf"|{_ADVERB}{_FAILS})"
+)
 """A predicate that says of its subject that it is not the answer."""
 DENIED_BY_VERB = re.compile(
-    r"[\s*$)\]\\]{0,6}(?:(?:\w+\s+)?(?:is|was|are|were|would be|seems|has|have)\s+not\b"
+    r"[\s*$)\]\\]{0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)|falsa?"
+    r"|incorrect[oae]?|sbagliat[oa]|errad[oa])\b|(?:—|-)?\s?неверн|(?:\w+\s+)?(?:is|was|are|were"
+    r"|would be|seems|has|have)\s+not\b"
     r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|does(?:n't| not))\b"
     rf"|(?:\w+\s+)?{REFUTES})",
     re.IGNORECASE,
@@ -355,7 +361,8 @@ STANCES = (
             r"|\s+(?:for example,\s*)?that|\s+que"
             r"|\s+da(?:ß|ss)"
             r"|,?\s+что)?\s*$"
-            r"|(?:\b(?:unlikely|doubtful|wrong|impossible|not true|not the case)"
+            r"|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect|impossible|not true"
+            r"|not the case)"
             r"|n't true)\s+that\s*$"
         ),
     ),
@@ -399,6 +406,27 @@ STANCES = (
             r"|tempt\w* to (?:say|answer"
             r"|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
         ),
+    ),
+    StancePhrases(
+        stance="DENIAL",
+        side="before",
+        words=_words(
+            r"\b(?:ignor|exclud|reject|discard|eliminat|disregard|dismiss|rul)(?:e|es|ed|ing|s)?"
+            r"(?: out)?(?: the (?:\w+ )?(?:answer|value|case|root|solution|result"
+            r"|candidate)\w*)?\s*$"
+            r"|\b(?:nobody|no one|none of us|few) (?:\w+ )?\w+\s*$"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="before",
+        marked=True,
+        words=_words(r"\b(?:would|might|could)(?: \w+ly)?(?: have)? (?!be\b|been\b|have\b)\w+\s*$"),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="behind",
+        words=_words(r"[\s*$)\]\\]{0,6}would\b[^.\n]*\b(?:if|were|had|without)\b"),
     ),
     StancePhrases(
         stance="DENIAL",
@@ -459,7 +487,7 @@ _CONNECTIVE = (
 _CLAUSE = rf"(?:(?:^|[.!?;,:(\n—–]\s{{0,3}})(?:{_CONNECTIVE})?|{_CONNECTIVE})"
 _NOUN = (
     r"(?:answer|value|result|number|count|total|guess|claim|reasoning|argument|calculation"
-    r"|computation)"
+    r"|computation|solution|attempt)"
 )
 _IT = (
     r"(?:this|that|it|these|they|both|what I \w+"
@@ -477,7 +505,8 @@ RETRACTION = re.compile(
     r"|double[- ]?counted|overcounted|undercounted|counted \w+ (?:\w+ )?twice|take (?:it"
     r"|that) back|retract|withdraw"
     r"|(?:do not|don't) (?:think|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b"
-    r"|\b(?:wait,? no|no,? wait|scratch that|on second thoughts?|oops|my (?:mistake|bad|error)"
+    r"|\b(?:wait,? no|no,? wait|(?:scratch|strike) that|just kidding|on second thoughts?|oops"
+    r"|my (?:mistake|bad|error)"
     r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
     r"|my)"
     r"|(?:actually|hmm|sorry),? no\b|correction:)"
@@ -488,7 +517,8 @@ RETRACTION = re.compile(
     r"|(?:esto|eso) es (?:imposible|falso|incorrecto|un error)|me equivoqu|es incorrecto"
     r"|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b|(?:questo"
     r"|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat"
-    r"|я ошиб|это (?:неверно|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|矛盾"
+    r"|я ошиб|это (?:неверно|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス"
+    r"|矛盾"
     r"|실수|틀렸|모순"
     r"|算错|错了|有误|不对|不對|矛盾|更正|纠正",
     re.IGNORECASE,
@@ -525,12 +555,17 @@ UPHELD = re.compile(
 )
 """Words that uphold an answer after a doubt."""
 REASON = re.compile(
-    r"[,;]\s{1,3}(?:I|we|you|they|he|she|this|these|that|there)\b"
+    r"[,;]\s{1,3}(?:(?:but|though|although|and|so) )?(?:I|we|you|they|he|she|this|these|that|there"
+    r"|please)\b"
+    r"|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m|'ve)? (?:\w+ )?(?:read"
+    r"|understood"
+    r"|understand|did|am|have|made|slipped|calculated|counted|remember|recall|got|mis\w+)\b"
     r"|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely|because|since|for the reason"
     r"|due to"
     r"|given that|even though|although|despite|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would"
     r"|contradict)\w*)|rather than"
-    r"|instead of|not\b|and not\b|but not\b|which (?:is|are|was|means|makes|agrees|can)"
+    r"|instead of|(?<!does )(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b"
+    r"|which (?:is|are|was|means|makes|agrees|can|\w+s\b)"
     r"|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da|denn|nicht"
     r"|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"
     r"|因为|因為|なぜなら|왜냐하면|而不是",

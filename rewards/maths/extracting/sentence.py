@@ -38,8 +38,8 @@ GIVEN_UP = re.compile(
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither|cannot be|can't be|nor|no"
-    r"|rather than|instead of"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither"
+    r"|cannot be|can't be|nor|no|rather than|instead of"
     r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
@@ -71,11 +71,12 @@ _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:which(?!\s+(?:comes|gives|makes|equals|totals|amounts|adds|means|leaves|yields|implies"
+    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes"
+    r"|equals|totals|amounts|adds|means|leaves|yields|implies"
     r"|simplifies|reduces|evaluates|forces))|where"
     r"|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
-    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the)\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
+    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
     re.IGNORECASE,
 )
 """A clause beside the main clause."""

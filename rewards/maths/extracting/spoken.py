@@ -53,7 +53,7 @@ _ANOTHER = re.compile(
 )
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(
-    r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|\n\s*\n|。|\n(?=\S)"
+    r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|(?<=[.!?]\$)(?=\s+[A-Z])|\n\s*\n|。|\n(?=\S)"
 )
 # `the area is 5`: words before the value, cut off if these are prose.
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
@@ -69,7 +69,7 @@ _BEHIND = re.compile(
 )
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
-    r"(?:共|一共|总共|共有|有|为|约?需)?(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
+    r"(?:^|[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
     r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}"
     r"(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
 )
@@ -163,7 +163,7 @@ def cleaned(text: str) -> str:
     text = before_decoration(without_decoration(text))
     text = _BEHIND.sub("", text).strip()
     text = JOINER.sub(lambda match: " or " if match["or"] or match["or2"] else " and ", text)
-    if count_match := _COUNTED.match(text):
+    if count_match := _COUNTED.search(text):
         text = count_match[1]
     return text.strip(" *_」』")
 

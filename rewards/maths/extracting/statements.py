@@ -151,6 +151,8 @@ class Statements:
                 break
             if candidate.void or len(gap) > MAX_GAP or not FILLER.fullmatch(gap):
                 break
+            if RETRACTION.search(candidate.text):
+                break
             if squeeze(candidate.text) != squeeze(last.text):
                 self.rivals.append(candidate.text)
             last = candidate

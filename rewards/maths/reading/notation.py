@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from .vocabulary import NUMBER_WORDS
+
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
@@ -128,6 +130,20 @@ _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
+_NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
+_SAID = tuple(
+    (re.compile(pattern, re.IGNORECASE), meaning)
+    for pattern, meaning in (
+        (rf"^(?:minus|negative)\s+(?=\d|(?:{_NUMBER_WORD})\b)", "-"),
+        (r"^(-?\d+) (?:out of|in) (\d+)$", r"\1/\2"),
+        (r"\bper cent\b", "percent"),
+        (r"^US\s?(?=\\?\$)", ""),
+    )
+)
+"""Numbers said in words, in the spelling of formulas."""
+# `\left.` prints nothing, and \mathcal{O}(n) is O(n).
+_UNPRINTED = re.compile(r"\\(?:left|right)\s*\.")
+_BIG_O = re.compile(r"\\mathcal\s*\{O\}(?=\s*(?:\\left)?\()")
 _SPACES = re.compile(r"\s+")
 _COSMETIC = re.compile(
     r"\s+|\\[,;:!> ]|~"
@@ -155,6 +171,8 @@ def strip_delimiters(text: str) -> str:
     >>> strip_delimiters("**$42$.**")
     '42'
     """
+    for pattern, meaning in _SAID if " " in text or "US" in text else ():
+        text = pattern.sub(meaning, text)
     if "$" in text:
         amount = text.count("$") == 1 and _AMOUNT.search(text)
         text = _AMOUNT.sub(r"\\$", text) if amount else _DOLLARS.sub(" ", text)
@@ -164,6 +182,10 @@ def strip_delimiters(text: str) -> str:
         if "\\cr" in text or "\\[" in text:
             text = _ROW.sub(r"\\\\ ", text)
         text = _DELIMITERS.sub(" ", text)
+        if "t." in text:
+            text = _UNPRINTED.sub(" ", text)
+        if "\\mathcal" in text:
+            text = _BIG_O.sub("O", text)
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
         if "bf" in text or "bold" in text:

@@ -36,6 +36,8 @@ VERBS: dict[str, str] = {
     "accounts": "what became of every rollout of a training run",
     "eval": "measure a policy on an environment",
     "watch": "a live page of runs: findings, metrics, timeline, episodes",
+    "compare": "compare recipes over seeds",
+    "export": "write a run for pandas, datasets, TRL and others",
     "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",
     "demo-real": "train released weights by RL, compare before and after",

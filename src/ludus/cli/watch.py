@@ -59,9 +59,6 @@ def main(arguments: Sequence[str]) -> int:
         ),
     )
     places = [Path(place) for place in options.runs or ("runs",)]
-    for place in places:
-        if not place.exists():
-            raise ConfigError(f"there is no {str(place)!r}; name a run folder, or a folder of runs")
     if options.json:
         return _print_view(options, places)
     if options.out:
@@ -76,11 +73,11 @@ def _tokenizer(options: WatchOptions) -> Path | None:
 def _print_view(options: WatchOptions, places: list[Path]) -> int:
     from urllib.parse import parse_qsl
 
-    from ludus.agent.viewer.server import WatchServer
+    from ludus.agent.viewer.server import open_runs
     from ludus.agent.viewer.views import view, without_text
 
     name, _, words = options.json.partition("?")
-    runs = WatchServer(places, tokenizer=_tokenizer(options)).runs
+    runs = open_runs(places, tokenizer=_tokenizer(options))
     data = msgspec.to_builtins(view(name, runs, dict(parse_qsl(words))), enc_hook=str)
     print(msgspec.json.encode(data if options.content else without_text(data)).decode())
     return 0
@@ -88,11 +85,11 @@ def _print_view(options: WatchOptions, places: list[Path]) -> int:
 
 def _write_file(options: WatchOptions, places: list[Path]) -> int:
     from ludus.agent.viewer import PageHead, page_of
-    from ludus.agent.viewer.server import WatchServer
+    from ludus.agent.viewer.server import open_runs
 
     from .view import write_page
 
-    readers = list(WatchServer(places, tokenizer=_tokenizer(options)).runs.readers.values())
+    readers = list(open_runs(places, tokenizer=_tokenizer(options)).readers.values())
     head = PageHead(first="runs" if len(readers) > 1 else "overview")
     print(write_page(page_of(readers, head), Path(options.out)))
     return 0

@@ -1,0 +1,80 @@
+"""`ludus compare`: recipes compared over seeds by their held-out scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from ludus.agent.viewer.compare import compare
+from ludus.agent.viewer.server import open_runs
+
+from .arguments import Flag, VerbHelp, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """The options of `ludus compare`."""
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    """Run folders, or folders that hold some."""
+    by: str = "recipe"
+    """The setting whose values are compared, such as trainer.lr; "recipe" takes every setting that
+    differs, but for seed and places.
+    """
+    column: str = ""
+    """A metric whose last value is a run's score, instead of its held-out tasks."""
+    json: Flag = False
+    """Print the comparison as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the comparison; returns 0, or 1 where the runs cannot be compared."""
+    options = parse(
+        CompareOptions,
+        arguments,
+        VerbHelp(
+            verb="compare",
+            about="Compare recipes over seeds: interquartile mean with a stratified bootstrap, and "
+            "the probability that one beats another. Runs whose budgets or tasks differ are "
+            "refused.",
+            example="ludus compare runs/grpo-1 runs/grpo-2 runs/rloo-1 runs/rloo-2",
+        ),
+    )
+    runs = open_runs([Path(place) for place in options.runs])
+    told = compare(list(runs.readers.values()), by=options.by, column=options.column)
+    if options.json:
+        print(msgspec.json.encode(told).decode())
+    elif told["refused"]:
+        for why in told["refused"]:
+            print(f"not compared: {why}", file=sys.stderr)
+    else:
+        _show(told)
+    return 1 if told["refused"] else 0
+
+
+def _show(told: dict[str, Any]) -> None:
+    console = Console()
+    recipes = Table("recipe", "seeds", "mean", "IQM", "95% interval of the IQM", box=None)
+    for one in told["recipes"]:
+        numbers = f"{one['mean']:.3f}", f"{one['iqm']:.3f}", _interval(one["interval"])
+        recipes.add_row(one["recipe"], str(len(one["runs"])), *numbers)
+    console.print(recipes)
+    pairs = Table("", "beats", "probability", "95% interval", box=None)
+    for pair in told["pairs"]:
+        chance = f"{pair['probability']:.3f}"
+        pairs.add_row(pair["first"], pair["second"], chance, _interval(pair["interval"]))
+    if told["pairs"]:
+        console.print(pairs)
+    console.print(f"{told['tasks']} held-out tasks; the picture: ludus watch RUN ..., page Compare")
+
+
+def _interval(pair: tuple[float, float] | None) -> str:
+    return "unknown: one seed" if pair is None else f"{pair[0]:.3f} to {pair[1]:.3f}"

@@ -1,0 +1,210 @@
+"""Runs as files of other tools, and recipes compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
+from ludus.agent.viewer.compare import bootstrap, compare, improvement, iqm
+from ludus.agent.viewer.export import FORMATS, WINDOW, export, windows
+from ludus.agent.viewer.run import RunReader
+from ludus.errors import ConfigError
+from ludus.messages import ToolCall, assistant, system, tool_result, user
+from ludus.verdict import Verdict
+
+CALL = ToolCall(name="calculator", arguments={"expression": "1+2"}, id="call_0")
+
+
+def episode(ordinal: int, reward: float | None = 1.0) -> Episode:
+    first = Turn(out_ids=[11, 12], logprobs=[-0.25, -0.5], versions=[3, 4])
+    first.observation, first.message = [system("Work."), user("1+2?")], assistant("", [CALL])
+    last = Turn(obs_ids=[21, 22, 23], out_ids=[31], logprobs=[-0.125], versions=[4], trained=False)
+    last.observation, last.message = [tool_result("3", CALL)], assistant("3")
+    verdict = Verdict.unavailable("lost") if reward is None else Verdict.of(reward)
+    segment = Segment(prompt_ids=[1, 2, 3], turns=[first, last])
+    return Episode(
+        task=f"t/{ordinal}",
+        ordinal=ordinal,
+        trajectories=[Trajectory(verdict=verdict, segments=[segment])],
+    )
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> RunReader:
+    folder = tmp_path / "run"
+    (folder / "episodes").mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text('{"step": 1, "reward/mean": 0.5}\n')
+    episodes = [episode(0), episode(1, 0.0), episode(2, None)]
+    write_episodes(folder / "episodes" / "step-000001.jsonl", episodes)
+    (folder / "annotations").mkdir()
+    learned = {"role": 0, "window": 0, "advantage": [0.5, 0.5], "logp": [-0.25, -0.75]}
+    (folder / "annotations" / "learner.jsonl").write_text(
+        json.dumps({"step": 1, "ordinal": 0, "windows": [learned]}) + "\n"
+    )
+    made = RunReader(folder, "run", None)
+    made.refresh()
+    return made
+
+
+def rows(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_table_of_windows_keeps_every_id_as_it_was_sampled(
+    reader: RunReader, tmp_path: Path
+) -> None:
+    first, second, third = export(reader, "jsonl", tmp_path / "out", filters={})
+    told = rows(first)
+    assert list(told[0]) == list(WINDOW)
+    assert told[0]["ids"] == [1, 2, 3, 11, 12, 21, 22, 23, 31]
+    assert told[0]["mask"] == [0, 0, 0, 1, 1, 0, 0, 0, 0]
+    assert told[0]["logprobs"][3:5] == [-0.25, -0.5]
+    assert told[0]["versions"] == [-1, -1, -1, 3, 4, -1, -1, -1, 4]
+    assert (told[0]["advantages"], told[0]["learner_logprobs"]) == ([0.5, 0.5], [-0.25, -0.75])
+    assert [row["reward"] for row in told] == [1.0, 0.0, None]
+    assert rows(second) == [{"run": "run", "step": 1, "column": "reward/mean", "value": 0.5}]
+    assert third.name == "rollouts.jsonl"
+    (only,) = export(reader, "jsonl", tmp_path / "out", filters={"reward": "0.5.."})[:1]
+    assert [row["ordinal"] for row in rows(only)] == [0]
+
+
+def test_chats_are_what_was_said_and_a_failure_is_no_label(
+    reader: RunReader, tmp_path: Path
+) -> None:
+    (shared,) = export(reader, "sharegpt", tmp_path / "s", filters={})
+    turns = [(turn["from"], turn["value"]) for turn in rows(shared)[0]["conversations"]]
+    assert turns == [
+        ("system", "Work."),
+        ("human", "1+2?"),
+        ("function_call", '{"name":"calculator","arguments":{"expression":"1+2"}}'),
+        ("observation", "3"),
+        ("gpt", "3"),
+    ]
+    (trl,) = export(reader, "trl", tmp_path / "t", filters={})
+    assert [row["label"] for row in rows(trl)] == [True, False]
+    assert [m["role"] for m in rows(trl)[0]["prompt"]] == ["system", "user"]
+    assert [m["role"] for m in rows(trl)[0]["completion"]] == ["assistant", "tool", "assistant"]
+
+
+def test_atif_numbers_its_steps_and_results_stand_at_the_step_that_called(
+    reader: RunReader, tmp_path: Path
+) -> None:
+    files = export(reader, "atif", tmp_path / "a", filters={})
+    document = json.loads(files[0].read_text())
+    steps = document["steps"]
+    assert [(step["step_id"], step["source"]) for step in steps] == [
+        (1, "system"),
+        (2, "user"),
+        (3, "agent"),
+        (4, "agent"),
+    ]
+    assert steps[2]["observation"]["results"] == [{"source_call_id": "call_0", "content": "3"}]
+    assert steps[3]["metrics"]["prompt_token_ids"] == [1, 2, 3, 11, 12, 21, 22, 23]
+    assert steps[3]["metrics"]["completion_token_ids"] == [31]
+
+
+def test_a_training_trace_masks_its_prompt_and_has_a_number_a_token(
+    reader: RunReader, tmp_path: Path
+) -> None:
+    (path,) = export(reader, "training-trace", tmp_path / "o", filters={"reward": "1"})
+    (trace,) = rows(path)
+    for node in trace["turns"]:
+        prompt, sampled = node["prompt_token_ids"], node["completion_token_ids"]
+        assert len(node["loss_mask"]) == len(prompt) + len(sampled)
+        assert not any(node["loss_mask"][: len(prompt)])
+        assert len(node["per_token_logps"]) == len(sampled)
+        assert max(node["per_token_logps"]) <= 0
+    assert len({node["node_id"] for node in trace["turns"]}) == 2
+
+
+def test_pi_sessions_are_trees_of_messages(reader: RunReader, tmp_path: Path) -> None:
+    head, *entries = rows(export(reader, "pi", tmp_path / "p", filters={})[0])
+    assert (head["type"], head["version"]) == ("session", 3)
+    assert [one["parentId"] for one in entries] == [None, *(one["id"] for one in entries[:-1])]
+    roles = [one["message"]["role"] for one in entries]
+    assert roles == ["developer", "user", "assistant", "toolResult", "assistant"]
+    assert entries[2]["message"]["stopReason"] == "toolUse"
+
+
+def test_what_cannot_be_exported_is_told(reader: RunReader, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no format 'csv'; formats: jsonl"):
+        export(reader, "csv", tmp_path, filters={})
+    with pytest.raises(ConfigError, match="no episode of run passes"):
+        export(reader, "jsonl", tmp_path, filters={"reward": "7.."})
+    assert set(FORMATS) >= {"parquet", "hf"}
+    assert list(windows(reader, iter(()))) == []
+
+
+# --- recipes compared -----------------------------------------------------------------------------
+
+
+def run(
+    folder: Path, rewards: list[float], *, recipe: str = "grpo", seed: int = 0, steps: int = 2
+) -> RunReader:
+    (folder / "episodes").mkdir(parents=True)
+    (folder / "config.toml").write_text(f'recipe = "{recipe}"\nseed = {seed}\nsteps = {steps}\n')
+    (folder / "metrics.jsonl").write_text('{"step": 2, "reward/mean": 0.5}\n')
+    held = [
+        Episode(task=f"test/{n}", split="test", trajectories=[Trajectory(verdict=Verdict.of(r))])
+        for n, r in enumerate(rewards)
+    ]
+    write_episodes(folder / "episodes" / "eval-000002.jsonl", held)
+    made = RunReader(folder, folder.name, None)
+    made.refresh()
+    return made
+
+
+def test_two_recipes_are_compared_by_worked_numbers(tmp_path: Path) -> None:
+    runs = [
+        run(tmp_path / "a1", [1.0, 0.5], seed=1),
+        run(tmp_path / "a2", [0.5, 0.5], seed=2),
+        run(tmp_path / "b1", [0.5, 0.0], seed=1, recipe="rloo"),
+        run(tmp_path / "b2", [0.0, 0.5], seed=2, recipe="rloo"),
+    ]
+    told = compare(runs)
+    assert told["refused"] == []
+    assert [(one["recipe"], one["scores"]) for one in told["recipes"]] == [
+        ("grpo", [0.75, 0.5]),
+        ("rloo", [0.25, 0.25]),
+    ]
+    # middle half of 0.5 0.5 0.5 1.0 and of 0 0 0.5 0.5
+    assert [one["iqm"] for one in told["recipes"]] == [0.5, 0.25]
+    # task 0: 1>.5, 1>0, .5=.5, .5>0: 3.5 of 4; task 1: .5>0, .5=.5, twice: 3 of 4
+    (pair,) = told["pairs"]
+    assert pair["probability"] == (3.5 / 4 + 3 / 4) / 2
+    low, high = pair["interval"]
+    assert low <= pair["probability"] <= high
+    one_seed = compare([runs[0], runs[2]])
+    assert one_seed["recipes"][0]["interval"] is None
+
+
+def test_runs_with_other_budgets_or_tasks_are_refused_by_name(tmp_path: Path) -> None:
+    usual = [run(tmp_path / f"r{n}", [1.0, 0.0], seed=n) for n in range(2)]
+    told = compare([*usual, run(tmp_path / "long", [1.0, 0.0], steps=9)])["refused"]
+    assert "long has steps = 9, the others have 2" in told
+    assert "long stands at step 2 of 9" in told
+    told = compare([*usual, run(tmp_path / "other", [1.0, 0.0, 1.0])])["refused"]
+    assert told == ["other was judged on 1 held-out tasks that another run has not"]
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    """Oracle: the known median of a drawn distribution, 200 samples of 10 runs on 5 tasks."""
+    draw = np.random.default_rng(0)
+    covered = 0
+    for number in range(100):
+        scores = draw.normal(0.5, 0.1, size=(10, 5))
+        low, high = bootstrap([scores], iqm, draws=200, seed=number)
+        covered += low <= 0.5 <= high
+    assert 85 <= covered <= 99
+
+
+def test_the_probability_of_improvement_is_antisymmetric() -> None:
+    draw = np.random.default_rng(1)
+    first, second = draw.random((4, 3)), draw.random((6, 3))
+    assert improvement(first, second) + improvement(second, first) == pytest.approx(1.0)
+    assert improvement(first, first) == pytest.approx(0.5)

@@ -1,0 +1,171 @@
+"""Rules: their remedies are accepted, planted faults are named, healthy runs are quiet."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.cli.arguments import VerbHelp, parse_settings
+from ludus.cli.train import _recipe_or_settings
+from ludus.cli.view import ViewOptions
+from ludus.config import as_table
+from ludus.trainer.config import SFTConfig, TrainConfig
+from ludus.trainer.findings.diagnosis import Diagnosis
+from ludus.trainer.findings.history import RunHistory
+from ludus.trainer.findings.rules import RULES
+from ludus.trainer.findings.summary import MOST, roots_of, summary_of
+
+ROOT = Path(__file__).resolve().parents[3]
+PLANTED: dict[str, Any] = json.loads((Path(__file__).parent / "planted_runs.json").read_text())
+HELP = VerbHelp(verb="train", about="", example="")
+
+
+def accepted(command: str) -> None:
+    """Parse a remedy by the command line that would run it.
+
+    Raises:
+        ConfigError: the command line refuses it.
+    """
+    words = shlex.split(command)
+    if words[0] != "ludus":
+        parse_settings(TrainConfig, words, HELP, named=_recipe_or_settings)
+    elif words[1] == "sft":
+        parse_settings(SFTConfig, words[2:], HELP)
+    else:
+        assert words[1] == "view", command
+        assert "path" in ViewOptions.__annotations__
+        assert len(words) == 3
+
+
+def histories() -> list[RunHistory]:
+    """Runs of two configs, with the parts of a reward."""
+    rows = [
+        {
+            "step": float(step),
+            "episode/count": 8.0,
+            "reward/mean": 0.1 + 0.1 * step,
+            "reward/part/env": 1.0 - 0.1 * step,
+            "reward/part/exact": 0.2 * step,
+            "reward/share/env": 0.02,
+            "reward/share/exact": 0.98,
+            "reward/spread/env": 0.4,
+            "reward/spread/exact": 0.4,
+            "episode/tokens": 10.0 * step,
+            "group/tasks": 2.0,
+        }
+        for step in range(1, 7)
+    ]
+    changed = {"rollout": {"temperature": 0.5, "window": 512}, "model": {"tool_format": "hermes"}}
+    reward = {"reward": [{"name": "exact", "weight": 2.0}], "model": {"path": "a folder/b"}}
+    found = [RunHistory(as_table(TrainConfig())), RunHistory(changed), RunHistory(reward)]
+    for history in found:
+        for row in rows:
+            history.add(row)
+    return found
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_remedy_is_a_command_that_works(rule: Any) -> None:
+    for history in histories():
+        if remedy := rule.remedy(history):
+            accepted(remedy)
+
+
+def test_causes_and_names_of_rules_are_rules() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+    assert {cause for rule in RULES for cause in rule.causes} <= set(names)
+
+
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_option_that_a_page_names_for_train_is_one(page: Path) -> None:
+    """An option with a dot is one of train or sft; both share the sections."""
+    text = page.read_text()
+    known = {
+        f"{section}.{name}"
+        for config in (TrainConfig(), SFTConfig())
+        for section, table in as_table(config).items()
+        if isinstance(table, dict)
+        for name in leaves(table)
+    }
+    named = {
+        name.replace("-", "_") for name in re.findall(r"--(?:no-)?([a-z_]+(?:\.[a-z_-]+)+)", text)
+    }
+    of_others = {"env.taskset.split"}  # Prime's, in peers.md
+    assert {name.replace(".no_", ".") for name in named} - of_others <= known
+
+
+def leaves(table: dict[str, Any]) -> list[str]:
+    """The settings of a section, those of its own sections dotted."""
+    return [
+        name if not isinstance(value, dict) else f"{name}.{each}"
+        for name, value in table.items()
+        for each in (leaves(value) if isinstance(value, dict) else [""])
+    ]
+
+
+def diagnosed(run: dict[str, Any]) -> Diagnosis:
+    """The diagnosis of a recorded run."""
+    diagnosis = Diagnosis(RunHistory(run["settings"], run["recipe"]))
+    for row in run["rows"]:
+        diagnosis.add(of(run, row))
+    return diagnosis
+
+
+def of(run: dict[str, Any], row: list[float | None]) -> dict[str, float]:
+    """A recorded row, with the names of its columns."""
+    named = zip(run["columns"], row, strict=True)
+    return {name: value for name, value in named if value is not None}
+
+
+@pytest.mark.parametrize("name", [name for name in PLANTED if PLANTED[name]["expected"]])
+def test_a_planted_fault_is_the_first_cause_that_is_told(name: str) -> None:
+    """Recorded by `benchmarks/planted_runs.py keep`; docs/training.md has precision and recall."""
+    run, diagnosis = PLANTED[name], diagnosed(PLANTED[name])
+    if "solved" in run["expected"]:
+        assert diagnosis.state == "solved"
+        return
+    roots = [each for each in roots_of(diagnosis.standing()) if each.severity != "info"]
+    assert roots[0].name in run["expected"]
+
+
+@pytest.mark.parametrize("name", ["rate-too-high", "answers-cut"])
+def test_whatever_holds_has_a_first_cause(name: str) -> None:
+    """Where everything fails at once, findings that could explain each other make no circle."""
+    run = PLANTED[name]
+    diagnosis = Diagnosis(RunHistory(run["settings"], run["recipe"]))
+    for step, row in enumerate(run["rows"]):
+        named = of(run, row)
+        if step > 10:  # collapse and cut turns could each be the cause of the other
+            named |= {"turn/cut": 1.0, "reward/mean": 0.0, "reward/std": 0.0, "group/failed": 1.0}
+        elif "reward/mean" in named:
+            named |= {"turn/cut": 0.3 * (step > 8), "reward/mean": 0.9, "group/failed": 0.0}
+        diagnosis.add(named)
+    for finding in diagnosis.findings.values():
+        assert diagnosis.findings[diagnosis.causes_of(finding.name)[-1]].cause is None
+
+
+@pytest.mark.parametrize("name", [name for name in PLANTED if not PLANTED[name]["expected"]])
+def test_a_healthy_run_warns_of_nothing(name: str) -> None:
+    diagnosis = diagnosed(PLANTED[name])
+    assert [f.name for f in diagnosis.findings.values() if f.severity != "info"] == []
+    assert diagnosis.state in ("solved", "learning")
+    assert len(summary_of(diagnosis)) <= MOST
+
+
+def test_findings_follow_from_the_rows_alone_wherever_a_run_was_interrupted() -> None:
+    """The law of a resumed run: rows that are read again open and close what they did."""
+    run = PLANTED["reward-hacked"]
+    whole = diagnosed(run)
+    half = diagnosed({**run, "rows": run["rows"][: len(run["rows"]) // 2]})
+    for row in run["rows"][len(run["rows"]) // 2 :]:
+        half.add(of(run, row))
+    assert half.findings == whole.findings
