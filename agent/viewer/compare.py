@@ -19,6 +19,8 @@ from .run import RunReader
 
 Scores = NDArray[np.float64]
 """[runs, tasks]: the score of each run on each task."""
+SHOWN = 32
+"""Characters of a setting in the name of a recipe."""
 DRAWS = 2000
 """Samples of a bootstrap."""
 BUDGET = [
@@ -222,4 +224,6 @@ def _setting(name: str, value: str | None) -> str:
         plain = msgspec.json.decode(value or '""')
     except msgspec.DecodeError:
         plain = value
+    if isinstance(plain, str) and len(plain) > SHOWN:  # the end of a path tells more than its root
+        plain = f"…{plain[-SHOWN:]}"
     return f"{plain}" if name == "recipe" else f"{name.rpartition('.')[2]} = {plain}"
