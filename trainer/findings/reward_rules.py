@@ -374,6 +374,8 @@ REWARD_RULES = (
         evidence=("reward/mean", "group/equal"),
         state="stuck",
         causes=(
+            "collapse",
+            "moved_far",
             "no_rate",
             "no_gradient",
             "nothing_trained",
