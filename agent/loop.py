@@ -93,7 +93,7 @@ async def play(
         else:
             stop = game.fail(*_stop_and_verdict(error))
             # An error if somebody has to repair something, a warning if the fault may pass; a
-            # traceback only for what ludus did not raise on purpose.
+            # traceback only for bugs: an engine that drops a request or answers late is none.
             passing = isinstance(error, (_PolicyFailed, RewardUnavailable, RemoteError))
             raised = error.__cause__ if isinstance(error, _PolicyFailed) else error
             logger.log(
@@ -102,7 +102,7 @@ async def play(
                 env.id,
                 game.task or task or "unknown",
                 error,
-                exc_info=None if isinstance(raised, LudusError) else error,
+                exc_info=None if isinstance(raised, KNOWN) else error,
             )
     return Episode(
         task=game.task or task or "",
@@ -142,6 +142,10 @@ class PolicyMaker:
             sampling_seed=sampling_seed,
             limits=self.limits,
         )
+
+
+KNOWN = (LudusError, TimeoutError, ConnectionError, type(None))
+"""Failures that say all there is to say in a line; None is a request that was dropped."""
 
 
 class _PolicyFailed(Exception):

@@ -71,6 +71,11 @@ class TrainConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     reward: list[RewardConfig] = field(default_factory=list)
+    control: str = ""
+    """Replaces the reward of training, to tell what a run owes to it: random (0 or 1), inverted
+    (1 - reward), format (1 for an episode that comes to its own end and whose calls can be read)
+    or noise=P (1 - reward with probability P). Held-out tasks keep theirs.
+    """
     run: RunConfig = field(default_factory=RunConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)

@@ -47,6 +47,7 @@ from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_recipe
 from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
+from .rollout.controls import ControlScorer, read_control
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource, open_source
 from .rollout.stages import Stages
@@ -116,6 +117,8 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
         ConfigError: something is missing, or the settings and the recipe cannot work together.
     """
     config.require_complete()
+    if config.control:
+        read_control(config.control)
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
     recipe = load_recipe(
@@ -167,6 +170,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     verifiers = await open_verifiers(config.reward, stack)
     keep_judges(folder.path, verifiers)
     scorer = EpisodeScorer(verifiers)
+    training_scorer = (
+        ControlScorer(verifiers, config.control, config.seed) if config.control else scorer
+    )
     model_path = locate_model(start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
@@ -217,7 +223,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
-    collector = _collector(config.rollout, source, exploring, scorer, playing)
+    collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
@@ -235,6 +241,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         first_step=first_step,
         stream_state=stream_state,
         notes=(
+            *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
             *idle_settings(config, updates=plan.settings.count),

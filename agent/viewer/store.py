@@ -160,6 +160,8 @@ class Store:
             cache / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.sqlite" if cache else None
         )
         self._searched: dict[str, list[int]] = {}
+        self._choices: tuple[int, dict[str, list[str]]] = (-1, {})
+        """What `choices` returned, and the changes of the index by then."""
         self._sizes: dict[str, int] = {}
         """The bytes of the files that are known whole."""
         self._open()
@@ -410,6 +412,8 @@ class Store:
 
     def choices(self) -> dict[str, list[str]]:
         """Return the values that occur of the columns with few values."""
+        if self._choices[0] == self.base.total_changes:
+            return self._choices[1]
         found: dict[str, list[str]] = {}
         for name in ("split", "stop", "status", "kept"):
             rows = self.base.execute(f"SELECT DISTINCT {name} FROM episodes LIMIT 50").fetchall()
@@ -419,6 +423,7 @@ class Store:
             "json_each(e.parts) j LIMIT 50"
         ).fetchall()
         found["parts"] = sorted(row[0] for row in rows)
+        self._choices = self.base.total_changes, found
         return found
 
 

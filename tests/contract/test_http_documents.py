@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,22 @@ def references(value: Any) -> list[str]:
     if isinstance(value, list):
         return [ref for child in value for ref in references(child)]
     return []
+
+
+async def test_the_clients_of_ten_lines_in_the_page_work() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", page, re.MULTILINE)
+    stream, batch = (
+        textwrap.dedent(block.strip("\n"))
+        for block in blocks
+        if "ws_connect" in block or "/v1/step_batch" in block
+    )
+    printed: list[tuple[object, ...]] = []
+    async with HttpServer([EnvService(["ludus/arithmetic-v0"])]) as server:
+        body = f"{stream}\n{textwrap.indent(batch, '    ')}"
+        body = body.replace("http://localhost:8765", server.url)
+        names: dict[str, Any] = {"aiohttp": aiohttp, "print": lambda *words: printed.append(words)}
+        exec(f"async def use():\n{textwrap.indent(body, '    ')}", names)
+        await names["use"]()
+    assert [words[1] for words in printed[:64]] == [200] * 64
+    assert {words[0] for words in printed[64:]} == {f"s-{n}" for n in range(64)}

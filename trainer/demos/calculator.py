@@ -246,6 +246,14 @@ def _conclude(folder: Path, run: Path, out: Console) -> DemoResult:
         f"{fault_after:.0%}"
     )
     out.print(f"   report: {report}")
+    env = f"'{ENV}?{TASKS}'"
+    out.print("   next:", markup=False)
+    for command in (
+        f"ludus explain {run}",
+        f"ludus watch {run}",
+        f"ludus eval {env} --policy local --model {run}/checkpoints/best",
+    ):
+        out.print(f"     {command}", markup=False, soft_wrap=True)
     return DemoResult(before, after, fault_before, fault_after, report)
 
 

@@ -163,7 +163,7 @@ LEARNER_RULES = (
         name="moved_far",
         quantity=moved,
         threshold=0.2,
-        source="house: good runs of 16 updates a step reach 0.16; Spinning Up's PPO stops at 0.015",
+        source="house: good runs stay below it over two steps; Spinning Up's PPO stops at 0.015",
         sentence=lambda run, number: (
             f"the policy moves {number:.3f} nats a token within a step: what it learned from one "
             "step's rollouts is far from what sampled them"

@@ -254,6 +254,7 @@ REWARD_RULES = (
         evidence=("reward/mean", "group/solved"),
         severity="info",
         state="solved",
+        causes=("reward_hacking",),
     ),
     FindingRule(
         name="learning",
@@ -267,6 +268,7 @@ REWARD_RULES = (
         evidence=("reward/mean",),
         severity="info",
         state="learning",
+        causes=("reward_hacking",),
         after=6,
     ),
     FindingRule(
@@ -372,6 +374,8 @@ REWARD_RULES = (
         evidence=("reward/mean", "group/equal"),
         state="stuck",
         causes=(
+            "collapse",
+            "moved_far",
             "no_rate",
             "no_gradient",
             "nothing_trained",

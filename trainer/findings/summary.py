@@ -35,7 +35,9 @@ def summary_of(diagnosis: Diagnosis) -> list[str]:
     held_out = [row["eval/mean"] for row in diagnosis.history.held_out if "eval/mean" in row]
     scores = f", held-out {held_out[0]:.3f} -> {held_out[-1]:.3f}" if len(held_out) > 1 else ""
     reward = "no step has a reward" if level is None else f"reward {level}{scores}"
-    lines = [f"{diagnosis.state or 'nothing to tell yet'}: {reward}"]
+    control = diagnosis.history.setting("control")
+    kind = f" (control run, rewards {control})" if control else ""
+    lines = [f"{diagnosis.state or 'nothing to tell yet'}: {reward}{kind}"]
     grave = [each for each in roots_of(findings) if each.severity != "info"]
     for finding in grave[: MOST - 1]:
         lines.append(line_of(finding, findings))

@@ -118,8 +118,8 @@ class TrainerConfig:
     """
     max_kl: float = 0.2
     """Divergence from the policy before the step, in nats per token (k3), from which a step makes
-    no further update; 0 never stops. The first update of a step is always made. Good runs of 16
-    updates a step stay below it (benchmarks/planted_runs.py); Spinning Up's PPO stops at 0.015.
+    no further update; 0 never stops. The first update of a step is always made. Good runs
+    seldom reach it (benchmarks/planted_runs.py); Spinning Up's PPO stops at 0.015.
     """
     max_refused: int = 3
     """Number of refused updates in a row that ends the run. An update is refused if its loss or

@@ -62,7 +62,7 @@ function chart(host, lines, options = {}) {
     const style = styleOf(place), drawn = value => (options.log && !(value > 0) ? null : value);
     const few = line.x.length < 60, [x, y] = gapped(line.x, smoothed(line.y, options.smooth || 0).map(drawn));
     tables.push([x, y]);
-    series.push({...style, width: 1.6, points: {show: few || line.column === 'eval/mean', size: 5}, spanGaps: false});
+    series.push({...style, width: 1.6, points: {show: (few && line.column !== 'share') || line.column === 'eval/mean', size: 5}, spanGaps: false});
     names.push({name: line.name, index: series.length - 1, style});
     if (line.low) {
       tables.push([line.x, line.high.map(drawn)], [line.x, line.low.map(drawn)]);
@@ -83,10 +83,10 @@ function chart(host, lines, options = {}) {
     if (place === null || place === undefined) while (from > 0 && (column[from] === null || column[from] === undefined)) from--;
     put(values[at], number(column[from]));
   });
-  const size = () => ({width: Math.max(200, host.clientWidth || options.width || 480), height: options.height || 190});
+  const size = () => ({width: Math.max(200, plot.clientWidth || options.width || 480), height: options.height || 190});
   const drawn = new uPlot({
     ...size(), legend: {show: false}, bands, padding: [8, 16, 0, 0],
-    scales: {x: {time: false}, y: {distr: options.log ? 3 : 1}},
+    scales: {x: {time: false}, y: options.log ? {distr: 3} : {range: (self, low, high) => (low === null ? [0, 1] : low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, low * 1.1)] : uPlot.rangeNum(low, high, 0.1, true))}},
     cursor: {drag: {x: true, y: false}, y: false},
     series,
     axes: [
@@ -100,9 +100,9 @@ function chart(host, lines, options = {}) {
   }, data, plot);
   told(null);
   table.addEventListener('toggle', () => { if (table.open) put(behind, valuesTable(lines)); });
-  let wide = host.clientWidth;
-  const watching = new ResizeObserver(() => { if (host.clientWidth && host.clientWidth !== wide) { wide = host.clientWidth; drawn.setSize(size()); } });
-  watching.observe(host);
+  let wide = plot.clientWidth;
+  const watching = new ResizeObserver(() => { if (plot.clientWidth && plot.clientWidth !== wide) { wide = plot.clientWidth; drawn.setSize(size()); } });
+  watching.observe(plot);
   return () => { watching.disconnect(); drawn.destroy(); };
 }
 

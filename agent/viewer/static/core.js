@@ -3,11 +3,15 @@ const BOOT = JSON.parse(document.getElementById('boot').textContent);
 const LIVE = !BOOT.data;
 const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e0fff}]/gu;
 
+const ANY_INVISIBLE = new RegExp(INVISIBLE.source, 'u');
+
 /** Text with its invisible and direction-changing characters written out, inside of marks. */
 function shown(text) {
+  text = String(text);
+  if (!ANY_INVISIBLE.test(text)) return document.createTextNode(text);
   const whole = document.createDocumentFragment();
   let from = 0;
-  for (const match of String(text).matchAll(INVISIBLE)) {
+  for (const match of text.matchAll(INVISIBLE)) {
     whole.append(text.slice(from, match.index));
     const mark = document.createElement('mark');
     const code = match[0].codePointAt(0), digits = code.toString(16);
@@ -15,13 +19,14 @@ function shown(text) {
     whole.append(mark);
     from = match.index + match[0].length;
   }
-  whole.append(String(text).slice(from));
+  whole.append(text.slice(from));
   return whole;
 }
 
 /** The same as plain text, for attributes. */
 function plain(text) {
-  return String(text).replace(INVISIBLE, sign => '\\u' + sign.codePointAt(0).toString(16).padStart(4, '0'));
+  text = String(text);
+  return !ANY_INVISIBLE.test(text) ? text : text.replace(INVISIBLE, sign => '\\u' + sign.codePointAt(0).toString(16).padStart(4, '0'));
 }
 
 const SVG = new Set(['svg', 'polyline', 'rect', 'line', 'circle', 'path']);

@@ -1,6 +1,6 @@
 // The table of episodes: of any number, with some forty rows in the document.
 const ROW = 28, WINDOW = 100;
-const CELLS = [['step', 'step', 52], ['split', 'split', 48], ['task', 'task', 150], ['idx', '#', 34], ['reward', 'reward', 84], ['stop', 'ended by', 104], ['turns', 'turns', 48], ['tokens', 'tokens', 60], ['text', 'last answer', 330], ['kept', 'kept as', 66], ['windows', 'windows', 66], ['summaries', 'summaries', 80], ['calls', 'calls', 46], ['status', 'status', 80], ['seconds', 'seconds', 66]];
+const CELLS = [['step', 'step'], ['split', 'split'], ['task', 'task'], ['idx', '#'], ['reward', 'reward'], ['stop', 'ended by'], ['turns', 'turns'], ['tokens', 'tokens'], ['text', 'last answer'], ['kept', 'kept as'], ['windows', 'windows'], ['summaries', 'summaries'], ['calls', 'calls'], ['status', 'status'], ['seconds', 'seconds']];  // widths: .row in page.css
 
 PAGES.episodes = {title: 'Episodes', async draw(page, alive) {
   const query = () => Object.fromEntries(Object.entries(route.query).filter(([name]) => !['runs'].includes(name)).concat([['run', current()]]));
@@ -31,7 +31,7 @@ PAGES.episodes = {title: 'Episodes', async draw(page, alive) {
     body.replaceChildren(...nodes);
   };
   const rowNode = (row, place) => el('a', {class: 'row' + (place === at ? ' at' : ''), role: 'row', 'aria-rowindex': place + 1, href: address('episode', {id: row.id, at: place, ...filtersOf()}), style: {top: place * ROW + 'px'}},
-    CELLS.map(([name, , width]) => el('span', {role: 'gridcell', class: 'c-' + name, style: {width: width + 'px'}}, name === 'reward' ? rewardChip(row.reward) : ['turns', 'tokens', 'windows', 'summaries', 'calls', 'step'].includes(name) ? number(row[name]) : name === 'seconds' ? number(row.seconds, 2) : row[name] === '' ? '' : String(row[name]))));
+    CELLS.map(([name]) => el('span', {role: 'gridcell'}, name === 'reward' ? rewardChip(row.reward) : ['turns', 'tokens', 'windows', 'summaries', 'calls', 'step'].includes(name) ? number(row[name]) : name === 'seconds' ? number(row.seconds, 2) : row[name] === '' ? '' : String(row[name]))));
   const again = async () => { version++; rows = new Map(); asking = new Set(); view.scrollTop = 0; at = 0; return fetchWindow(0); };
   const move = by => {
     at = Math.max(0, Math.min(total - 1, at + by));
@@ -44,12 +44,13 @@ PAGES.episodes = {title: 'Episodes', async draw(page, alive) {
     if (by) { move(by); event.preventDefault(); }
     if (event.key === 'Enter' && rows.get(at)) go('episode', {id: rows.get(at).id, at, ...filtersOf()});
   });
-  const headings = el('div', {class: 'row head', role: 'row'}, CELLS.map(([name, words, width]) => el('button', {style: {width: width + 'px'}, onclick: () => { note({sort: route.query.sort === '-' + name ? name : route.query.sort === name ? '' : '-' + name}); mark(); again(); }}, words)));
+  const headings = el('div', {class: 'row head', role: 'row'}, CELLS.map(([name, words]) => el('button', {onclick: () => { note({sort: route.query.sort === '-' + name ? name : route.query.sort === name ? '' : '-' + name}); mark(); again(); }}, words)));
   const mark = () => [...headings.children].forEach((button, place) => {
     const [name, words] = CELLS[place], sort = route.query.sort;
     put(button, words + (sort === name ? ' ↑' : sort === '-' + name ? ' ↓' : ''));
   });
   const told = await get('episodes', {...query(), offset: 0, limit: WINDOW, choices: 1});
+  if (!alive()) return;
   put(page, el('h2', {}, 'Episodes'), filterTools(told.choices, again, count), el('div', {class: 'grid'}, headings, view));
   page.classList.add('fixed');
   mark();

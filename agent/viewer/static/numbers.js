@@ -7,7 +7,7 @@ PAGES.runs = {title: 'Runs', async draw(page) {
     const runs = (await get('runs')).runs;
     state.runs = runs;
     put(page, el('h2', {}, 'Runs'), el('p', {class: 'dim'}, `${runs.length} run${runs.length === 1 ? '' : 's'}; tick those that are drawn over each other.`),
-      el('div', {class: 'scroll'}, el('table', {class: 'wide'}, el('thead', {}, el('tr', {}, ['', 'run', 'state', 'step', 'reward', 'over the run', 'held-out', 'recipe', 'environment', 'seed', 'episodes', 'last line', 'worst finding'].map(name => el('th', {}, name)))),
+      el('div', {class: 'scroll'}, el('table', {class: 'wide'}, el('thead', {}, el('tr', {}, ['', 'run', 'state', 'step', 'reward', 'over the run', 'held-out', 'worst finding', 'recipe', 'seed', 'environment', 'episodes', 'last line'].map(name => el('th', {}, name)))),
         el('tbody', {}, runs.slice().reverse().map(runRow)))));
   };
   refresh = draw;
@@ -21,10 +21,10 @@ function runRow(one) {
     note({runs: [...drawn].join(',')});
   }});
   tick.checked = drawn.has(one.run);
-  return el('tr', {}, el('td', {}, tick), el('td', {title: one.path}, link('overview', {run: one.run}, one.run)), el('td', {class: 'state'}, (STATES[one.state] || '') + ' ' + one.state),
+  return el('tr', {}, el('td', {}, tick), el('td', {title: one.path, class: 'tight'}, link('overview', {run: one.run}, one.run)), el('td', {class: 'state'}, (STATES[one.state] || '') + ' ' + one.state),
     el('td', {class: 'tight'}, number(one.step) + (one.steps ? ' / ' + number(one.steps) : '')), el('td', {}, number(one.reward)), el('td', {}, sparkline(one.spark)), el('td', {}, number(one.held_out)),
-    el('td', {}, one.recipe), el('td', {}, one.env), el('td', {}, one.seed === null ? '–' : String(one.seed)), el('td', {}, number(one.episodes)), el('td', {class: 'tight'}, ago(one.last)),
-    el('td', {class: 'sentence'}, one.finding ? [severity(one.finding.severity), ' ', one.finding.sentence] : '–', one.bad_lines ? el('div', {class: 'problem'}, `${one.bad_lines} lines could not be read`) : null));
+    el('td', {class: 'sentence'}, one.finding ? [severity(one.finding.severity), ' ', one.finding.sentence] : '–', one.bad_lines ? el('div', {class: 'problem'}, `${one.bad_lines} lines could not be read`) : null),
+    el('td', {}, one.recipe), el('td', {}, one.seed === null ? '–' : String(one.seed)), el('td', {class: 'narrow', title: one.env}, one.env.split('?')[0]), el('td', {}, number(one.episodes)), el('td', {class: 'tight'}, ago(one.last)));
 }
 
 function severity(name) { return el('b', {class: 'severity ' + name}, SIGNS[name] || name); }
@@ -95,6 +95,7 @@ function examples(told) {
 
 PAGES.metrics = {title: 'Metrics', async draw(page, alive) {
   const runs = overlaid().join(','), known = await get('columns', {runs});
+  if (!alive()) return;
   const ends = new Map(), due = new Set();
   const settings = {log: route.query.log === '1', smooth: Number(route.query.smooth || 0), seeds: route.query.seeds !== '0'};
   const draw = async card => {
@@ -190,23 +191,26 @@ PAGES.settings = {title: 'Settings', async draw(page) {
   narrow();
 }};
 
-PAGES.compare = {title: 'Compare', async draw(page) {
+PAGES.compare = {title: 'Compare', async draw(page, alive) {
   const told = await get('compare', {runs: overlaid().join(','), by: route.query.by, column: route.query.column});
-  put(page, el('h2', {}, 'Recipes compared over seeds'));
+  if (!alive()) return;
+  const by = el('input', {type: 'search', placeholder: 'every setting that differs', 'aria-label': 'group by a setting', value: route.query.by || '', onchange: () => { note({by: by.value}); show(); }});
+  put(page, el('h2', {}, 'Recipes compared over seeds'), LIVE ? el('div', {class: 'tools'}, el('label', {}, 'group by ', by), el('span', {class: 'dim'}, 'such as recipe, or trainer.lr')) : null);
   if (told.refused.length) {
     append(page, [el('p', {class: 'problem'}, 'These runs are not compared:'), el('ul', {}, told.refused.map(why => el('li', {}, why)))]);
     return;
   }
+  const letter = recipe => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[told.recipes.findIndex(one => one.recipe === recipe)] || recipe;
   const interval = pair => (pair ? `${number(pair[0])} to ${number(pair[1])}` : 'unknown: one seed');
   const low = Math.min(...told.recipes.flatMap(one => [...one.scores, one.iqm])), high = Math.max(...told.recipes.flatMap(one => [...one.scores, one.iqm]));
   append(page, [el('p', {class: 'dim'}, `Scores of ${told.tasks} held-out task${told.tasks === 1 ? '' : 's'} in the last evaluation. IQM: mean of the middle half of all scores. Intervals: 95 %, by drawing runs anew within each task (arXiv 2108.13264).`),
     el('table', {class: 'wide'}, el('tr', {}, ['recipe', 'seeds', 'mean', 'IQM', '95 % interval', 'scores of the runs'].map(name => el('th', {}, name))),
-      told.recipes.map(one => el('tr', {}, el('td', {}, one.recipe), el('td', {}, String(one.runs.length)), el('td', {}, number(one.mean)), el('td', {}, number(one.iqm)), el('td', {}, interval(one.interval)), el('td', {}, strip(one, low, high))))),
+      told.recipes.map(one => el('tr', {}, el('td', {class: 'long'}, el('b', {}, letter(one.recipe)), ' ' + one.recipe), el('td', {}, String(one.runs.length)), el('td', {}, number(one.mean)), el('td', {}, number(one.iqm)), el('td', {}, interval(one.interval)), el('td', {}, strip(one, low, high))))),
     told.pairs.length ? [el('h3', {}, 'Probability that a run of the first beats a run of the second'), el('table', {}, el('tr', {}, ['first', 'second', 'probability', '95 % interval'].map(name => el('th', {}, name))),
-      told.pairs.map(one => el('tr', {}, [one.first, one.second, number(one.probability), interval(one.interval)].map(cell => el('td', {}, cell)))))] : null]);
+      told.pairs.map(one => el('tr', {}, [letter(one.first), letter(one.second), number(one.probability), interval(one.interval)].map(cell => el('td', {}, cell)))))] : null]);
   const card = el('section', {class: 'card'});
   append(page, [el('h3', {}, 'Performance profile: share of scores above a level'), card]);
-  leaving.push(chart(card, told.recipes.map(one => ({name: one.recipe, run: one.recipe, column: 'share', x: told.levels, y: one.profile})), {height: 260}));
+  leaving.push(chart(card, told.recipes.map(one => ({name: letter(one.recipe), run: one.recipe, column: 'share', x: told.levels, y: one.profile})), {height: 260}));
 }};
 
 /** The scores of runs as dots on a line, with the interval of the IQM as a bar. */

@@ -13,11 +13,13 @@ import dataclasses
 import logging
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
@@ -42,6 +44,7 @@ from ludus.sandboxes.settings import TENANTS_VARIABLE
 from ludus.secret import NO_SECRET, Secret
 from ludus.thoughts import AUTO
 from ludus.wire.address import format_served, parse_served, told_arguments
+from ludus.wire.admission import connections_within
 from ludus.wire.chaos import Chaos
 from ludus.wire.principals import Principals
 from ludus.wire.routes import Service
@@ -68,6 +71,10 @@ STABLE_S = 60.0
 """Seconds after which a worker that dies has not died young, so the wait starts over."""
 POLL_S = 0.2
 """Seconds between two looks at whether the workers are alive, or ready."""
+MAX_FILES = 1 << 16
+"""The most files that a server may open, where the system allows more."""
+MAX_MESSAGES, MESSAGES_S, MAX_KINDS = 100, 10.0, 10_000
+"""How many messages of a kind are logged within so many seconds, and how many kinds are counted."""
 MAX_ADDRESS = 4096
 """The most bytes of an address; a worker writes it at once, and pipes take as much in one piece."""
 WORKER_VARIABLE = "LUDUS_WORKER"
@@ -381,6 +388,9 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(RateLimit())
+    raise_file_limit()
     # For the sandboxes that served environments and verifiers open by themselves.
     os.environ[TENANTS_VARIABLE] = "1"
     if options.workers > 1:
@@ -405,6 +415,34 @@ async def serve(options: ServeOptions) -> int:
         await stop.wait()
         print("stopping", flush=True)
     return 0
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system allows it, for its connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_FILES)), hard))
+
+
+class RateLimit(logging.Filter):
+    """Lets each kind of message through a few times in a while, and then says how many were not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a message is written."""
+        key = record.name, str(record.msg)[:200]
+        since, count = self._counts.get(key, (record.created, 0))
+        if record.created - since >= MESSAGES_S:
+            if count > MAX_MESSAGES:
+                record.msg = f"{record.msg} ({count - MAX_MESSAGES} like it were left out)"
+            since, count = record.created, 0
+        if len(self._counts) >= MAX_KINDS and key not in self._counts:
+            self._counts.clear()
+        self._counts[key] = since, count + 1
+        return count < MAX_MESSAGES
 
 
 def forget_token(token: Secret) -> None:
@@ -466,6 +504,10 @@ def build_server(options: ServeOptions) -> HttpServer:
         ),
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         drain_s=options.drain_s,
+        max_connections=connections_within(
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            len(envs) * options.processes_per_env + len(verifiers) * options.processes_per_verifier,
+        ),
         chaos=Chaos.parse(options.chaos),
     )
 

@@ -44,10 +44,10 @@ MAX_LINES = 50
 """How many lines of what a worker prints are logged."""
 TAIL_BYTES = 400
 CHUNK_BYTES = 16 << 10
+READ_BYTES = 1 << 20
+"""How many bytes of what a worker prints are read at a time; most are dropped."""
 READ_EVERY_S = 0.05
-"""The time between two reads of what a worker prints, in seconds: one that prints without end has
-to wait.
-"""
+"""The time between two such readings, in seconds: one that prints without end has to wait."""
 
 controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
 """The threads for blocking calls to templates: a fork and a reap take about a millisecond."""
@@ -484,15 +484,18 @@ class _Output:
             self._loop.remove_reader(self._descriptor)
 
     def _read(self) -> None:
+        size = 0
         try:
-            data = os.read(self._descriptor, CHUNK_BYTES)
+            while size < READ_BYTES and (data := os.read(self._descriptor, READ_BYTES - size)):
+                size += len(data)
+                self._note(data)
         except BlockingIOError:
-            return
+            if not size:
+                return
         except OSError:
-            data = b""
+            size = 0
         self._loop.remove_reader(self._descriptor)
-        if data:
-            self._note(data)
+        if size:
             self._pause = self._loop.call_later(READ_EVERY_S, self._resume)
 
     def _resume(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import itertools
 import os
 import select
@@ -40,6 +41,8 @@ CONTROL_TIMEOUT_S = 30.0
 """Seconds for a fork or a reap."""
 STOP_TIMEOUT_S = 10.0
 """Seconds that the fork server has for an orderly end before it is killed."""
+PIPE_BYTES = 1 << 20
+"""How much a worker may print before somebody has to read it."""
 PRELOADED = ("ludus.envs.serving.worker", "ludus.rewards.serving.worker")
 """Modules of ludus that templates need, imported once in the fork server."""
 MAX_CONTROL_BYTES = 256 << 20
@@ -417,6 +420,9 @@ class Template:
             descriptors = [theirs.fileno()]
             if reads_output:
                 reading, writing = os.pipe()
+                # So that nobody who prints little waits for us; a system may allow less.
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
                 descriptors.append(writing)
             answer = self._parent.ask(FORK, {}, call=number, descriptors=descriptors)
             if "refused" in answer:

@@ -176,6 +176,22 @@ class FairQueue(Generic[T]):
 
 
 MAX_CONNECTIONS = 8192
+RESERVED_FILES = 64
+"""Descriptors that are left for files, models, templates and the sockets of verifiers."""
+MIN_CONNECTIONS = 8
+
+
+def connections_within(files: int, workers: int, files_per_worker: int = 4) -> int:
+    """Return how many connections a server may have open, whose process may open `files` and have
+    `workers`: so many that accepting one never fails.
+
+    >>> connections_within(1024, 16), connections_within(64, 16), connections_within(1 << 20, 16)
+    (896, 8, 8192)
+    """
+    left = files - RESERVED_FILES - workers * files_per_worker
+    return max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, left))
+
+
 STRANGER_S = 10.0
 """Seconds that a connection may last on which no request has shown the token."""
 _FULL = (

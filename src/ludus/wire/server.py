@@ -85,6 +85,8 @@ CLOSE_TIMEOUT_S = 5.0
 """Seconds for which aiohttp waits for open connections, once nothing is in flight any more."""
 STOP_EVERY_S = 0.01
 """Seconds between two looks of a stopping server at whether every request is answered."""
+ACCEPTS = 8
+"""How many connections are accepted before those that find no place are closed."""
 LAG_EVERY_S = 0.25
 """Seconds between two measurements of the event loop's delay."""
 
@@ -258,12 +260,13 @@ class HttpServer:
         context = self._tls.context if self._tls is not None else None
         if self._socket_path:
             self._listening = await loop.create_unix_server(
-                self._door, sock=listener, ssl=context, backlog=BACKLOG
+                self._door, sock=listener, ssl=context, backlog=ACCEPTS
             )
         else:
             self._listening = await loop.create_server(
-                self._door, sock=listener, ssl=context, backlog=BACKLOG
+                self._door, sock=listener, ssl=context, backlog=ACCEPTS
             )
+        listener.listen(BACKLOG)  # the event loop has set it to the number that it accepts at once
 
     async def stop(self) -> None:
         """Begin nothing new, wait for what has begun (see `drain_s`), and release everything.

@@ -222,6 +222,15 @@ async def test_half_an_answer_of_a_dropped_request_is_not_acted_on() -> None:
     assert (trajectory.stop, trajectory.exclude_from_loss) == (Stop.POLICY_ERROR, True)
 
 
+async def test_a_dropped_request_is_a_line_and_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await play(EnvSession(Walk()), Fixed(turn("a", Finish.ABORT)))
+    (record,) = caplog.records
+    assert "the engine dropped the request" in record.getMessage()
+    assert not record.exc_info
+
+
 async def test_a_full_context_ends_an_episode_that_counts() -> None:
     trajectory = (await play(EnvSession(Walk()), Fixed(turn("a"), Stop.CONTEXT_FULL))).trajectories[
         0
