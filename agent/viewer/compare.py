@@ -92,15 +92,13 @@ def _drawn(scores: Scores, generator: np.random.Generator) -> Scores:
     return drawn
 
 
-def compare(
-    readers: Sequence[RunReader], *, by: str = "recipe", column: str = ""
-) -> dict[str, Any]:
+def compare(readers: Sequence[RunReader], *, by: str = "", column: str = "") -> dict[str, Any]:
     """Compare runs, grouped into recipes.
 
     Args:
         readers: the runs.
-        by: a setting whose value makes the recipes; "recipe" tells them apart by every setting but
-            the seed and the places.
+        by: a setting whose value makes the recipes, such as "recipe" or "trainer.lr"; empty tells
+            them apart by every setting but the seed and the places.
         column: a metric whose last value is the score, instead of the held-out episodes.
 
     Returns:
@@ -195,8 +193,10 @@ def _different_budgets(readers: Sequence[RunReader]) -> list[str]:
     return refused
 
 
-def labels(readers: Sequence[RunReader], by: str = "recipe") -> list[str]:
+def labels(readers: Sequence[RunReader], by: str = "") -> list[str]:
     """Return for each run the name of its recipe: the settings that differ between runs."""
+    if by:
+        return [_setting(by, reader.flat_settings().get(by)) for reader in readers]
     flat = [
         {
             name: value
@@ -205,8 +205,6 @@ def labels(readers: Sequence[RunReader], by: str = "recipe") -> list[str]:
         }
         for reader in readers
     ]
-    if by != "recipe":
-        return [f"{by} = {table.get(by, 'unset')}" for table in flat]
     names = sorted({name for table in flat for name in table})
     differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
     told = [

@@ -29,6 +29,8 @@ from .tokens import class_of, pieces
 Query = Mapping[str, str]
 MOST_POINTS = 2000
 """Points of a line; of more, the least, the largest and the last of equal stretches are sent."""
+STAGES = 40
+"""Steps whose stages are shown."""
 MAX_IMAGE_BYTES = 1 << 20
 MAX_CHARS = 2_000_000
 """Characters of a message that are sent; a longer one is cut in the middle, and says so."""
@@ -409,7 +411,7 @@ def _lanes(runs: Runs, query: Query) -> Any:
         "rollouts": [
             {**dict(row), "spans": msgspec.json.decode(row["spans"] or "[]")} for row in rows
         ],
-        "steps": _stages(reader, first, step),
+        "steps": _stages(reader, min(first, step - STAGES + 1), step),
     }
 
 
@@ -706,9 +708,7 @@ def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:
 
 
 def _compare(runs: Runs, query: Query) -> Any:
-    return compare(
-        runs.several(query), by=query.get("by", "recipe"), column=query.get("column", "")
-    )
+    return compare(runs.several(query), by=query.get("by", ""), column=query.get("column", ""))
 
 
 def _stops(runs: Runs, query: Query) -> Any:

@@ -86,7 +86,7 @@ function chart(host, lines, options = {}) {
   const size = () => ({width: Math.max(200, plot.clientWidth || options.width || 480), height: options.height || 190});
   const drawn = new uPlot({
     ...size(), legend: {show: false}, bands, padding: [8, 16, 0, 0],
-    scales: {x: {time: false}, y: {distr: options.log ? 3 : 1}},
+    scales: {x: {time: false}, y: options.log ? {distr: 3} : {range: (self, low, high) => (low === null ? [0, 1] : low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, low * 1.1)] : uPlot.rangeNum(low, high, 0.1, true))}},
     cursor: {drag: {x: true, y: false}, y: false},
     series,
     axes: [

@@ -24,7 +24,7 @@ function runRow(one) {
   return el('tr', {}, el('td', {}, tick), el('td', {title: one.path, class: 'tight'}, link('overview', {run: one.run}, one.run)), el('td', {class: 'state'}, (STATES[one.state] || '') + ' ' + one.state),
     el('td', {class: 'tight'}, number(one.step) + (one.steps ? ' / ' + number(one.steps) : '')), el('td', {}, number(one.reward)), el('td', {}, sparkline(one.spark)), el('td', {}, number(one.held_out)),
     el('td', {class: 'sentence'}, one.finding ? [severity(one.finding.severity), ' ', one.finding.sentence] : '–', one.bad_lines ? el('div', {class: 'problem'}, `${one.bad_lines} lines could not be read`) : null),
-    el('td', {}, one.recipe), el('td', {}, one.seed === null ? '–' : String(one.seed)), el('td', {class: 'narrow'}, one.env), el('td', {}, number(one.episodes)), el('td', {class: 'tight'}, ago(one.last)));
+    el('td', {}, one.recipe), el('td', {}, one.seed === null ? '–' : String(one.seed)), el('td', {class: 'narrow', title: one.env}, one.env.split('?')[0]), el('td', {}, number(one.episodes)), el('td', {class: 'tight'}, ago(one.last)));
 }
 
 function severity(name) { return el('b', {class: 'severity ' + name}, SIGNS[name] || name); }
@@ -194,7 +194,8 @@ PAGES.settings = {title: 'Settings', async draw(page) {
 PAGES.compare = {title: 'Compare', async draw(page, alive) {
   const told = await get('compare', {runs: overlaid().join(','), by: route.query.by, column: route.query.column});
   if (!alive()) return;
-  put(page, el('h2', {}, 'Recipes compared over seeds'));
+  const by = el('input', {type: 'search', placeholder: 'every setting that differs', 'aria-label': 'group by a setting', value: route.query.by || '', onchange: () => { note({by: by.value}); show(); }});
+  put(page, el('h2', {}, 'Recipes compared over seeds'), LIVE ? el('div', {class: 'tools'}, el('label', {}, 'group by ', by), el('span', {class: 'dim'}, 'such as recipe, or trainer.lr')) : null);
   if (told.refused.length) {
     append(page, [el('p', {class: 'problem'}, 'These runs are not compared:'), el('ul', {}, told.refused.map(why => el('li', {}, why)))]);
     return;

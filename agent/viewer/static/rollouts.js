@@ -54,7 +54,7 @@ function swimlanes(host, told, order) {
   rows.sort((a, b) => sorts[order](a) - sorts[order](b) || a.ordinal - b.ordinal);
   if (!rows.length) { put(host, el('p', {class: 'dim'}, 'No rollout has a start time: this run was made by an older version, or has no step.')); return; }
   const first = Math.min(...rows.map(one => one.started)), last = Math.max(...rows.map(one => one.used));
-  const height = rows.length <= 48 ? 16 : rows.length <= 512 ? 4 : 2, width = Math.max(400, host.clientWidth || 900), left = height > 8 ? 170 : 6;
+  const height = rows.length <= 48 ? 16 : rows.length <= 512 ? 4 : 2, width = Math.max(400, host.clientWidth || document.getElementById('main').clientWidth - 40), left = height > 8 ? 170 : 6;
   const versions = rows.map(one => one.newest).filter(one => one !== null), low = Math.min(...versions), high = Math.max(...versions);
   const canvas = el('canvas', {tabindex: 0, role: 'img', 'aria-label': `${rows.length} rollouts over ${seconds(last - first)}; the table under it has the same`});
   const scale = window.devicePixelRatio || 1;

@@ -25,9 +25,9 @@ class CompareOptions:
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders, or folders that hold some."""
-    by: str = "recipe"
-    """The setting whose values are compared, such as trainer.lr; "recipe" takes every setting that
-    differs, but for seed and places.
+    by: Annotated[str, tyro.conf.arg(metavar="SETTING")] = ""
+    """The setting whose values are compared, such as recipe or trainer.lr; by default every setting
+    that differs, but for seed and places.
     """
     column: str = ""
     """A metric whose last value is a run's score, instead of its held-out tasks."""

@@ -179,6 +179,9 @@ def test_two_recipes_are_compared_by_worked_numbers(tmp_path: Path) -> None:
     assert pair["probability"] == (3.5 / 4 + 3 / 4) / 2
     low, high = pair["interval"]
     assert low <= pair["probability"] <= high
+    by_seed = compare(runs, by="seed")
+    assert [one["recipe"] for one in by_seed["recipes"]] == ["seed = 1", "seed = 2"]
+    assert [one["scores"] for one in by_seed["recipes"]] == [[0.75, 0.25], [0.5, 0.25]]
     one_seed = compare([runs[0], runs[2]])
     assert one_seed["recipes"][0]["interval"] is None
 
