@@ -50,7 +50,7 @@ class Spent:
     sampled: int
 
 
-class RowWriter(Protocol):
+class PolicyWriter(Protocol):
     """Continues rows. `TokenWriter` does with an engine; the gateway's `TextWriter` with a server
     that returns no ids, for evaluation.
     """
@@ -135,27 +135,27 @@ class TokenWriter:
         self.sees_images = chat_format.images is not None
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
-        """Return the ids of a whole conversation; see `RowWriter.open`."""
+        """Return the ids of a whole conversation; see `PolicyWriter.open`."""
         return self.chat_format.prompt(messages, tools)
 
     def extend(self, turn: Turn, new: Sequence[Message]) -> list[int] | None:
-        """Return the ids of what is new; see `RowWriter.extend`."""
+        """Return the ids of what is new; see `PolicyWriter.extend`."""
         with suppress(TemplateRefused):
             return extension_behind(turn, new, self.chat_format)
         return None
 
     def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
-        """Return where images stand; see `RowWriter.placed`."""
+        """Return where images stand; see `PolicyWriter.placed`."""
         return self.chat_format.placed(ids, messages)
 
     def quoted(self, message: Message) -> Message:
-        """Return the message without marks; see `RowWriter.quoted`."""
+        """Return the message without marks; see `PolicyWriter.quoted`."""
         return self.chat_format.quoted(message)
 
     async def sample(
         self, prompt: Prompt, turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
     ) -> Spent:
-        """Sample a turn; see `RowWriter.sample`.
+        """Sample a turn; see `PolicyWriter.sample`.
 
         Raises:
             BrokenGeneration: the engine's answer cannot become a row.
@@ -174,7 +174,7 @@ class TokenWriter:
         return Spent(len(prompt.ids), len(turn.out_ids))
 
     def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
-        """Return what the sampled ids say; see `RowWriter.read`."""
+        """Return what the sampled ids say; see `PolicyWriter.read`."""
         return self.chat_format.parse(
             turn.out_ids,
             complete=turn.finish is Finish.STOP,
@@ -184,5 +184,5 @@ class TokenWriter:
         )
 
     def decode(self, ids: Sequence[int], *, marks: bool = False) -> str:
-        """Return the text of ids; see `RowWriter.decode`."""
+        """Return the text of ids; see `PolicyWriter.decode`."""
         return self.chat_format.tokenizer.decode(list(ids), skip_special_tokens=not marks)

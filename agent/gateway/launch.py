@@ -25,7 +25,7 @@ from ludus.messages import Message, as_messages, assistant
 from ludus.verdict import Verdict
 
 from ..loop import opening_of
-from ..rows import RowWriter
+from ..rows import PolicyWriter
 from ..trajectory import Episode, Stop, Trajectory
 from .programs import (
     Agent,
@@ -264,7 +264,7 @@ class AgentMaker:
     def __init__(
         self,
         agent: Agent,
-        writer: RowWriter,
+        writer: PolicyWriter,
         limits: AgentLimits | None = None,
         *,
         sandbox: AgentSandbox | None = None,

@@ -20,7 +20,7 @@ from ludus.messages import Message, Role, ToolCall, assistant
 from ludus.verdict import Verdict
 
 from ..images import ImageRefused, images_of
-from ..rows import MIN_ANSWER_TOKENS, Prompt, RowWriter
+from ..rows import MIN_ANSWER_TOKENS, PolicyWriter, Prompt
 from ..templates.text import TemplateRefused
 from ..trajectory import FAILURES, Finish, Segment, Stop, Trajectory, Turn
 from .tree import Cause, PolicyCall, Tree, TreePlace, Untrained
@@ -70,7 +70,7 @@ class Rollout:
     """
 
     def __init__(
-        self, writer: RowWriter, limits: RolloutLimits | None = None, *, seed: int = 0
+        self, writer: PolicyWriter, limits: RolloutLimits | None = None, *, seed: int = 0
     ) -> None:
         self.id = f"ro_{secrets.token_hex(6)}"
         self.key = f"sk-ludus-{secrets.token_hex(20)}"

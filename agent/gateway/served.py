@@ -19,7 +19,7 @@ NO_WINDOW = 1 << 31
 
 
 class TextWriter:
-    """Has a server answer conversations; see `RowWriter`. Its rows hold messages and no ids.
+    """Has a server answer conversations; see `PolicyWriter`. Its rows hold messages and no ids.
 
     Args:
         policy: the model, with its sampling and its tool format.
@@ -33,11 +33,11 @@ class TextWriter:
         self.max_tokens = policy.answer_tokens or NO_WINDOW
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
-        """Return no ids; see `RowWriter.open`."""
+        """Return no ids; see `PolicyWriter.open`."""
         return []
 
     def extend(self, turn: Turn, new: Sequence[Message]) -> list[int] | None:
-        """Return no ids; see `RowWriter.extend`."""
+        """Return no ids; see `PolicyWriter.extend`."""
         return []
 
     def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
@@ -51,7 +51,7 @@ class TextWriter:
     async def sample(
         self, prompt: Prompt, turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
     ) -> Spent:
-        """Ask the server; see `RowWriter.sample`.
+        """Ask the server; see `PolicyWriter.sample`.
 
         Raises:
             GatewayRefusal: the conversation is longer than the server takes.
@@ -74,7 +74,7 @@ class TextWriter:
         return Spent(usage.prompt_tokens, usage.completion_tokens)
 
     def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
-        """Return what the server said, its calls as text only; see `RowWriter.read`."""
+        """Return what the server said, its calls as text only; see `PolicyWriter.read`."""
         assert turn.message is not None
         return Message(
             role=turn.message.role, content=turn.message.text, reasoning=turn.message.reasoning

@@ -29,7 +29,7 @@ from ludus.secret import Secret
 from ludus.verdict import Verdict
 from ludus.wire.address import is_loopback, listen
 
-from ..rows import RowWriter
+from ..rows import PolicyWriter
 from ..trajectory import Episode, Stop
 from .dialects import DIALECTS
 from .dialects.fields import event
@@ -83,7 +83,7 @@ class Gateway:
 
     def __init__(
         self,
-        writer: RowWriter,
+        writer: PolicyWriter,
         *,
         host: str = "127.0.0.1",
         port: int = 0,

@@ -17,6 +17,8 @@ from .rules import RULES
 
 RECENT = 10
 """Steps for which a finding that has closed still explains others."""
+LEVEL = 3
+"""Steps after which a rule about a level, and not about a trend, is asked."""
 BIGGEST = 1e9
 """The largest number of a finding: JSON has no infinity."""
 WORST: tuple[State, ...] = ("broken", "stuck", "solved", "learning")
@@ -48,8 +50,9 @@ class Diagnosis:
 
     def _apply(self, rule: FindingRule) -> None:
         history, present = self.history, self.findings.get(rule.name)
-        # A run of fewer steps than a rule waits for is judged by the steps that it has.
-        enough = min(rule.after, int(history.setting("steps")))
+        # A run of one or two steps is judged by what it has, but a trend takes its steps.
+        short = rule.after <= LEVEL
+        enough = min(rule.after, int(history.setting("steps"))) if short else rule.after
         number = rule.quantity(history) if len(history.rows) >= enough else None
         held = self._held[rule.name]
         held.append(number is not None and rule.holds(number))

@@ -241,10 +241,11 @@ _GOOD = (
     r"(?:right|correct|true|valid|possible|acceptable|accurate|allowed|admissible|permitted"
     r"|feasible|consistent"
     r"|enough|work|satisfy|satisfied|fit|hold|match|add up|make sense|agree|be(?=\W*[.,;\n]|\W*$)"
-    r"|it(?=\W*[.,;\n]|\W*$)"
-    r"|what (?:was|we|is|the|I)|(?:the|my|our|an?) (?:(?:final|correct|right|actual|intended"
-    r"|required|valid|real|true) )?"
-    r"(?:answer|solution|result|value|option|choice))\b"
+    r"|it(?=\W*[.,;\n]|\W*$))\b"
+)
+_ANSWER = (
+    r"(?:what (?:was|we|is|the|I)|(?:the|my|our|an?) (?:(?:final|correct|right|actual|intended"
+    r"|required|valid|real|true) )?(?:answer|solution|result|value|option|choice))\b"
 )
 _BAD = (
     r"(?:wrong|incorrect|false|impossible|invalid|absurd|inconsistent|inadmissible|excluded"
@@ -253,7 +254,7 @@ _BAD = (
     r"|contradictory|something else"
     r"|too \w+|off by|(?:only|merely|just) (?:the first|an? (?:first|partial|intermediate|guess))"
     r"|(?:an? )?(?:\w+ )?(?:contradiction|mistake|error|slip|trap|guess|miscalculation|red herring"
-    r"|overcount|undercount))\b"
+    r"|overcount|undercount)|an? (?:upper|lower|rough) (?:bound|estimate))\b"
 )
 _FAILS = (
     r"(?:fail(?:s|ed)?|contradict(?:s|ed)|violate[sd]?|(?:over|under|mis|double[- ]?)count(?:s|ed)"
@@ -263,15 +264,16 @@ _FAILS = (
 )
 _ADVERB = r"(?:(?:\w+ly|also|still|just|then|of course|in fact|again)\s+)?"
 REFUTES = (
-    rf"(?:{_NOT}(?=\s*[.!;\n]|\s*$)|{_NOT}\s+(?:\w+\s+){{0,3}}?{_GOOD}|{_COPULA}{_ADVERB}{_BAD}"
-    rf"|{_ADVERB}{_FAILS})"
+    rf"(?:{_NOT}(?=\s*[.!;\n]|\s*$)|{_NOT}\s+(?:\w+\s+){{0,3}}?{_GOOD}"
+    rf"|{_NOT}\s+(?:be |\w+ly )?{_ANSWER}|{_COPULA}{_ADVERB}{_BAD}|{_ADVERB}{_FAILS})"
 )
 """A predicate that says of its subject that it is not the answer."""
 DENIED_BY_VERB = re.compile(
-    r"[\s*$)\]\\]{0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)|falsa?"
+    r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
+    r"|falsa?"
     r"|incorrect[oae]?|sbagliat[oa]|errad[oa])\b|(?:—|-)?\s?неверн|(?:\w+\s+)?(?:is|was|are|were"
     r"|would be|seems|has|have)\s+not\b"
-    r"|[\s*$)\]\\]{0,6}(?:isn't|aren't|does(?:n't| not))\b"
+    r"|(?:isn't|aren't|does(?:n't| not))\b"
     rf"|(?:\w+\s+)?{REFUTES})",
     re.IGNORECASE,
 )
@@ -322,7 +324,7 @@ STANCES = (
         whole=True,
         marked=False,
         words=_words(
-            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|previous|old|rejected|eliminated"
+            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected|eliminated"
             r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
             r"|other)\s*$"
         ),
@@ -411,9 +413,15 @@ STANCES = (
         stance="DENIAL",
         side="before",
         words=_words(
-            r"\b(?:ignor|exclud|reject|discard|eliminat|disregard|dismiss|rul)(?:e|es|ed|ing|s)?"
+            r"\b(?:ignor|exclud|reject|discard|eliminat|disregard|dismiss|avoid|rul)(?:e|es|ed|ing"
+            r"|s)?"
             r"(?: out)?(?: the (?:\w+ )?(?:answer|value|case|root|solution|result"
             r"|candidate)\w*)?\s*$"
+            r"|\b(?:mistake|wrong|incorrect|error|false|tempting|naive) to \w+\s*$"
+            r"|\b(?:naive|wrong|incorrect|false|common|tempting|initial"
+            r"|first) (?:wrong )?(?:answer|value"
+            r"|result|guess|solution)\s*(?:is|was|would be|:)\s*$"
+            r"|\b(?:would|might|could) have been\s*$"
             r"|\b(?:nobody|no one|none of us|few) (?:\w+ )?\w+\s*$"
         ),
     ),
@@ -434,6 +442,14 @@ STANCES = (
         words=_words(
             rf"{DENIED_BY_VERB.pattern}"
             rf"|[\s*$)\]\\]{{0,6}}[,;]? (?:but|yet|which) (?:this |that |it )?{REFUTES}"
+        ),
+    ),
+    StancePhrases(
+        stance="ANOTHER",
+        side="behind",
+        words=_words(
+            r"[\s*$)\]\\]{0,6}(?:is|was) (?:my |his |her |their |the )?\w+['’]s (?:\w+ )?"
+            r"(?:answer|guess|result|solution)"
         ),
     ),
     StancePhrases(

@@ -30,7 +30,7 @@ UNSURE = re.compile(
 GIVEN_UP = re.compile(
     r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
     r" (?:tell|say|determine|decide|solve|find|answer|finish|be (?:determined|decided|found))"
-    r"|no idea|stuck|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
+    r"|no idea|rather not|stuck|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
     r"|cases to (?:consider"
     r"|check)"
     r"|(?:many|some|most) (?:people|students)|guessed?)\b|\bwould be\b.*\bif\b",

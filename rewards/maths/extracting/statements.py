@@ -189,6 +189,8 @@ class Statements:
         if last.kind is CandidateKind.ANNOUNCED and (ending := _ENDED.search(self.body, begin)):
             begin = ending.start()
         tail = self.body[begin:]
+        if not tail.strip(" \n.$*)]}\\"):
+            return False
         retractions = list(RETRACTION.finditer(tail))[-1:]
         if not retractions:
             return False

@@ -41,7 +41,7 @@ from ludus.agent.gateway import (
     agent_of,
 )
 from ludus.agent.images import refuse_unseen
-from ludus.agent.rows import RowWriter, TokenWriter
+from ludus.agent.rows import PolicyWriter, TokenWriter
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
 from ludus.envs.serving.offload import OwnThreads
@@ -325,7 +325,7 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
 
 def _agent(options: EvalOptions, model: ChatPolicy | TokenPolicy | None) -> AgentMaker:
     """Return the maker of episodes in which the agent plays with the model."""
-    writer: RowWriter
+    writer: PolicyWriter
     if isinstance(model, TokenPolicy):
         writer = TokenWriter(model.chat_format, model.engine, model.sampling)
     elif isinstance(model, ChatPolicy):

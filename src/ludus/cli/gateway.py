@@ -16,7 +16,7 @@ import tyro
 from ludus.agent import ChatPolicy, Sampling
 from ludus.agent.gateway import Gateway, TextWriter
 from ludus.agent.gateway.service import LEASE_S, refuse_open_door
-from ludus.agent.rows import RowWriter, TokenWriter
+from ludus.agent.rows import PolicyWriter, TokenWriter
 from ludus.errors import ConfigError, MissingExtra
 from ludus.secret import NO_SECRET, Secret
 
@@ -148,7 +148,7 @@ async def serve(options: GatewayOptions) -> int:
 
 
 @asynccontextmanager
-async def opened(options: GatewayOptions) -> AsyncGenerator[RowWriter]:
+async def opened(options: GatewayOptions) -> AsyncGenerator[PolicyWriter]:
     """Load the model, or ask its server whether it serves the model."""
     sampling = Sampling(max_tokens=options.max_tokens, temperature=options.temperature)
     if options.base_url:

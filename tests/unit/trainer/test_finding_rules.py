@@ -137,6 +137,18 @@ def test_a_planted_fault_is_the_first_cause_that_is_told(name: str) -> None:
     assert roots[0].name in run["expected"]
 
 
+def test_a_short_run_says_what_is_wrong_and_nothing_of_trends() -> None:
+    """Three steps say that answers are cut, and nothing of a reward that does not move."""
+    usual = PLANTED["grpo"]
+    diagnosis = Diagnosis(RunHistory({"steps": 3}, usual["recipe"]))
+    rows = [row for row in (of(usual, row) for row in usual["rows"]) if "reward/mean" in row]
+    for row in rows[:3]:
+        diagnosis.add(row | {"turn/cut": 0.9})
+    assert [name for name, each in diagnosis.findings.items() if each.severity != "info"] == [
+        "cut_turns"
+    ]
+
+
 @pytest.mark.parametrize("name", ["rate-too-high", "answers-cut"])
 def test_whatever_holds_has_a_first_cause(name: str) -> None:
     """Where everything fails at once, findings that could explain each other make no circle."""
