@@ -1,7 +1,8 @@
 """Findings of a training run: what its numbers say, as data. The file `findings.jsonl` of a run.
 
 A finding opens at the step at which its rule first holds, and closes when it holds no longer. The
-file has a line for each change, so that the newest line of a name is its status:
+file has a line for each change, and every ten steps one with the numbers of the day, so that the
+newest line of a name is its status:
 
     {"step": 40, "name": "collapse", "status": "open", "severity": "error", "state": "broken", ...}
 

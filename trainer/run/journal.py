@@ -31,6 +31,9 @@ from .metrics import failures_of
 
 logger = logging.getLogger(__name__)
 
+RENEWED_EVERY = 10
+"""Steps between two lines of an open finding with its numbers of the day."""
+
 
 @runtime_checkable
 class Listener(Protocol):
@@ -87,6 +90,11 @@ class Journal:
             write_finding(self._folder.lines(FILE), finding)
             if finding.status == "open" and finding.step == finding.since and not finding.cause:
                 self._show(finding)
+        # A page that reads the file shows the numbers of today, not those of the opening.
+        if step % RENEWED_EVERY == 0 or step == self._config.steps:
+            for finding in self.diagnosis.standing():
+                if finding.status == "open":
+                    write_finding(self._folder.lines(FILE), finding)
 
     def record(self, step: int, groups: Sequence[Group], numbers: Mapping[str, float]) -> None:
         """Log a step, with why episodes have no reward; keep refused updates for inspection."""
