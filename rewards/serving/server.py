@@ -339,7 +339,8 @@ class ScoreService:
                 "served here; options are set where it is served" if "?" in name else "served here"
             )
             raise UnknownVerifier.near(name, self._scorers, hint=hint)
-        asked_by.get().require(f"score:{name}")
+        if not (principal := asked_by.get()).may_all:
+            principal.require(f"score:{name}")
         return self._scorers[name]
 
 

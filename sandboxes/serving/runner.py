@@ -67,7 +67,7 @@ class Gate:
     @property
     def waiting(self) -> int:
         """The number of waiting requests."""
-        return len(self._line)
+        return self._line.size
 
     @property
     def queue_s(self) -> float:
@@ -91,7 +91,7 @@ class Gate:
         """
         weight = min(weight, self.width)
         asked_at = time.monotonic()
-        if self._line or self.busy + weight > self.width:
+        if self._line.size or self.busy + weight > self.width:
             if bounded and not self._line.has_room(self.max_waiting):
                 raise self.full("every place in line is taken")
             waiter = _Waiter(weight, asyncio.get_running_loop().create_future())
@@ -131,7 +131,7 @@ class Gate:
 
     def _admit(self) -> None:
         # In strict order: otherwise light work could overtake heavy work for ever.
-        while self._line and self.busy + self._line.head().weight <= self.width:
+        while self._line.size and self.busy + self._line.head().weight <= self.width:
             waiter = self._line.head()
             self._line.remove(waiter)
             # The waiter was cancelled and has not run since, so it is still in the queue.

@@ -190,7 +190,7 @@ def test_principals_take_turns_by_weight() -> None:
             line.append(name)
     asked_by.set(ANYONE)
     left: list[str] = []
-    while line:
+    while line.size:
         left.append(line.head())
         line.remove(left[-1])
     assert sorted(left[:40]) == ["a"] * 12 + ["b"] * 25 + ["c"] * 3

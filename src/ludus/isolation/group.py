@@ -287,7 +287,7 @@ class AnyWorker:
     async def stop(self) -> None:
         """End every worker and fail the waiting calls."""
         self._stopping = True
-        while self._waiting:
+        while self._waiting.size:
             lost = WorkerLost(WorkerEnd.STOPPED, "the server stops")
             waiting = self._waiting.head()
             if not waiting.turn.done():
@@ -315,7 +315,7 @@ class AnyWorker:
         )
         losses = 0
         while True:
-            worker = None if self._waiting else self._free_worker(alone=bool(losses))
+            worker = None if self._waiting.size else self._free_worker(alone=bool(losses))
             if worker is not None:
                 answer = start(worker)
             else:
@@ -341,7 +341,7 @@ class AnyWorker:
             self._waiting.remove(waiting)
 
     def _dispatch(self) -> None:
-        while self._waiting:
+        while self._waiting.size:
             waiting = self._waiting.head()
             if not waiting.turn.done():
                 try:

@@ -55,7 +55,8 @@ class Admission:
                 of them, `per_key` operations of this key are, or the principal's rate is used up.
         """
         principal = asked_by.get()
-        principal.spend()
+        if principal.has_rate:
+            principal.spend()
         share = key, principal
         if self.depth >= self.limit and not self._is_owed(share, self._shares, self.limit):
             raise self._full("the server's queue", self.depth, self.limit)
@@ -120,9 +121,8 @@ class FairQueue(Generic[T]):
         self._clocks: dict[Principal, float] = {}
         self._now = 0.0
         self._first: deque[T] = deque()
-
-    def __len__(self) -> int:
-        return len(self._first) + sum(map(len, self._lines.values()))
+        self.size = 0
+        """How many items wait."""
 
     def __iter__(self) -> Iterator[T]:
         yield from self._first
@@ -131,6 +131,7 @@ class FairQueue(Generic[T]):
 
     def append(self, item: T) -> None:
         """Add an item of whoever asks."""
+        self.size += 1
         principal = asked_by.get()
         if principal not in self._lines:
             self._lines[principal] = deque()
@@ -139,6 +140,7 @@ class FairQueue(Generic[T]):
 
     def put_first(self, item: T) -> None:
         """Add an item that goes before all others."""
+        self.size += 1
         self._first.append(item)
 
     def head(self) -> T:
@@ -149,6 +151,7 @@ class FairQueue(Generic[T]):
         """Take an item out, if it is there; the head counts as its principal's turn."""
         if item in self._first:
             self._first.remove(item)
+            self.size -= 1
             return
         for principal, line in self._lines.items():
             if item in line:
@@ -156,6 +159,7 @@ class FairQueue(Generic[T]):
                     self._now = self._clocks[principal]
                     self._clocks[principal] += 1.0 / principal.grant.weight
                 line.remove(item)
+                self.size -= 1
                 if not line:
                     del self._lines[principal], self._clocks[principal]
                 return
@@ -164,12 +168,12 @@ class FairQueue(Generic[T]):
         """Return whether whoever asks may add an item, where `most` may wait: always less than the
         principal's share, by weight.
         """
-        if len(self) < most:
+        if self.size < most:
             return True
         principal = asked_by.get()
         weights = sum(other.grant.weight for other in {*self._lines, principal})
         own = len(self._lines.get(principal, ()))
-        return len(self) < 2 * most and own < most * principal.grant.weight / weights
+        return self.size < 2 * most and own < most * principal.grant.weight / weights
 
     def _next(self) -> Principal:
         return min(self._clocks, key=self._clocks.__getitem__)

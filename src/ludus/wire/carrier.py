@@ -549,6 +549,20 @@ class Carrier(Generic[Asked, Answer]):
         self._as_type = kind.as_type
         self._batches: Coalescer[Asked, Answer] = Coalescer(partial(kind.send, client))
 
+    async def perform(self, operation: Asked) -> Answer:
+        """Send an operation, again and again where another attempt may help; return the answer.
+
+        Raises:
+            LudusError: what went wrong, the last time.
+        """
+        self.client.traffic.operations += 1
+        started = time.monotonic()
+        try:
+            return await self.attempt(operation, self.client.policy.attempt_timeout_s)
+        except LudusError as error:
+            attempt = partial(self.attempt, operation)
+            return await self.client.keep_trying(attempt, failed=error, started=started)
+
     async def attempt(self, operation: Asked, timeout_s: float) -> Answer:
         """Send an operation once, and return the answer.
 

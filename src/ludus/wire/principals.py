@@ -72,6 +72,9 @@ class Principal:
     def __init__(self, name: str, grant: Grant) -> None:
         self.name = name
         self.grant = grant
+        self.has_rate = grant.rate > 0
+        self.may_all = "*" in grant.scopes
+        """Whether it has every scope."""
         self.held_bytes = 0
         """The bytes of its requests' bodies that the server holds."""
         self._left = grant.rate * BURST_S

@@ -400,6 +400,8 @@ class Replicas(ServerGroup):
         self._stream = stream
         self._looks = looks
         self._fleet = self._watched(map(self._replica, roster.urls))
+        self.only = self.members[0] if roster.is_fixed and self.sole else None
+        """The server, where there is but one and there will be no other."""
         self._lately: deque[float] = deque(maxlen=512)
         self._patience_s: float | None = None
         """How long 99 of 100 hedged calls lately took at most; None before that is known."""
@@ -417,8 +419,9 @@ class Replicas(ServerGroup):
 
     async def pick(self, *, for_session: bool = False) -> Replica:
         """Return the least loaded of the servers that take more; see `ServerGroup.pick`."""
-        if not self.sole or not self.roster.is_fixed:
-            self._fleet.watch()
+        if self.only is not None:
+            return self.only
+        self._fleet.watch()
         return await super().pick(for_session=for_session)
 
     async def perform(

@@ -12,6 +12,7 @@ import os.path
 import random
 import sys
 import threading
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from typing import Any, cast
 import httpx
 import psutil
 import pytest
+import torch
 from PIL import Image
 
 from ludus.agent import ChatFormat, Sampling, Stop
@@ -40,6 +42,7 @@ from ludus.trainer.config import ModelConfig
 from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.engines.local_policy import local_policy
 from ludus.trainer.models.tiny import build_model, write_tiny_vision_policy
+from ludus.trainer.models.weights import MemoryWeights
 from ludus.verdict import Verdict
 from tests.unit.agent.gateway_engine import (
     LoggedEngine,
@@ -411,6 +414,54 @@ async def test_recomputed_log_probabilities_are_those_that_were_sampled() -> Non
                 assert turn.logprobs == pytest.approx(again, abs=1e-5)
     finally:
         await engine.close()
+
+
+async def test_calls_are_held_while_weights_change_and_every_token_tells_its_version() -> None:
+    engine = LocalWithFormat(chat_format())
+    size = len(cast(Any, engine.chat.tokenizer))
+    models = [
+        build_model(size, hidden=32, layers=2, heads=2, max_length=4096, seed=seed).eval()
+        for seed in range(3)
+    ]
+    try:
+        async with serving(engine, max_tokens=100) as (gateway, http):
+            await engine.set_weights(MemoryWeights.of(models[0]), 0)
+            rollout = gateway.open(seed=4)
+            await engine.pause()
+            held = asyncio.create_task(ask(http, rollout, {"messages": [USER]}))
+            await until(lambda: rollout.is_busy)
+            await engine.set_weights(MemoryWeights.of(models[1]), 1)
+            assert not held.done()
+            await engine.resume()
+            messages = [USER, (await held)["choices"][0]["message"], USER]
+            sampled = engine.sampled_tokens
+            crossing = asyncio.create_task(ask(http, rollout, {"messages": messages}))
+            await until(lambda: engine.sampled_tokens > sampled + 3 or crossing.done())
+            await engine.set_weights(MemoryWeights.of(models[2]), 2)
+            await crossing
+            (row,) = rollout.trajectory(Verdict.of(1.0)).segments
+        ids = row.ids()
+        with torch.no_grad():
+            scores = [
+                torch.log_softmax(model(torch.tensor([ids])).logits[0].float(), -1)
+                for model in models
+            ]
+        for start, turn in row.spans():
+            assert turn.versions == sorted(turn.versions)
+            places = zip(turn.out_ids, turn.versions, turn.logprobs, strict=True)
+            for index, (token, version, logprob) in enumerate(places, start=start):
+                expected = float(scores[version][index - 1, token])
+                assert logprob == pytest.approx(expected, abs=1e-5)
+        assert set(row.turns[0].versions) == {1}
+        assert set(row.turns[1].versions) == {1, 2}
+    finally:
+        await engine.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.001)
 
 
 def picture(colour: str) -> str:
