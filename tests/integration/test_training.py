@@ -135,7 +135,7 @@ async def test_a_server_killed_in_the_middle_costs_time_and_no_reward(
     result = await asyncio.wait_for(run_training(settings), 120)
     assert result.step == 2
     rows = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
-    assert sum(row["episode/retries"] for row in rows) > 0
+    assert rows[-1]["wire/replays"] > 0  # a deterministic episode is played to where it was
     assert sum(row["reward/unavailable"] for row in rows) == 0
     for path in (result.folder / "episodes").glob("step-*.jsonl"):
         assert all(episode.trajectories[0].verdict.ok for episode in read_episodes(path))

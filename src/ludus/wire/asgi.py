@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 LOOK_EVERY_S = 0.5
 """Seconds between two looks at whether the client is still connected."""
+END_WITHIN_S = 5.0
+"""Seconds that an application has to end by itself once its client has gone."""
 _OF_THE_WIRE = ("content-length", "content-encoding", "transfer-encoding", "connection")
 """Request headers that describe how the body travelled; the application is given the inflated body,
 so they would mislead it.
@@ -47,7 +49,7 @@ async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.Stre
             if name.lower().decode("latin-1") not in _OF_THE_WIRE
         ]
         transport = request.transport
-        await app(
+        call = app(
             {
                 "type": "http",
                 "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -69,6 +71,7 @@ async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.Stre
             exchange.receive,
             exchange.send,
         )
+        await _told_of_the_end(asyncio.ensure_future(call))
     except Exception:
         if exchange.response is None:
             raise
@@ -79,6 +82,18 @@ async def call_asgi(app: AsgiApp, request: web.Request, body: bytes) -> web.Stre
     if exchange.response is None:
         raise RuntimeError("an application has returned without an answer")
     return exchange.response
+
+
+async def _told_of_the_end(answering: asyncio.Future[None]) -> None:
+    """Wait for an application. Where its client has gone, the request is cancelled: the application
+    is told so by `receive`, and may end by itself.
+    """
+    try:
+        await asyncio.shield(answering)
+    except asyncio.CancelledError:
+        await asyncio.wait([answering], timeout=END_WITHIN_S)
+        answering.cancel()
+        raise
 
 
 class _Exchange:

@@ -86,7 +86,7 @@ async def test_checkpoints_and_episodes_are_kept_as_often_as_asked(
 ) -> None:
     await run_sft(config(model, tmp_path, keep=1))
     assert [path.name for path in checkpoints(tmp_path / "checkpoints")] == ["step-000006"]
-    names = sorted(path.name for path in (tmp_path / "episodes").iterdir())
+    names = sorted(path.name for path in (tmp_path / "episodes").glob("step-*"))
     assert names == ["step-000003.jsonl", "step-000006.jsonl"]
     assert len(read_episodes(tmp_path / "episodes" / "step-000003.jsonl")) == 4
 
