@@ -6,7 +6,6 @@ removes: an agent that watches a run is not spoken to by it.
 
 from __future__ import annotations
 
-import base64
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,23 +16,19 @@ import msgspec
 
 from ludus.errors import ConfigError, UnknownName
 from ludus.findings import newest
-from ludus.messages import ImagePart, Message
 
-from ..trajectory import Episode, Segment, Trajectory, Turn
+from ..trajectory import Episode
 from .columns import CURATED, GROUPS, column
 from .compare import compare
 from .run import RunReader
 from .store import SHOWN
-from .tokens import class_of, pieces
+from .transcript import first_difference, trajectory_data
 
 Query = Mapping[str, str]
 MOST_POINTS = 2000
 """Points of a line; of more, the least, the largest and the last of equal stretches are sent."""
 STAGES = 40
 """Steps whose stages are shown."""
-MAX_IMAGE_BYTES = 1 << 20
-MAX_CHARS = 2_000_000
-"""Characters of a message that are sent; a longer one is cut in the middle, and says so."""
 TEXTS = frozenset(
     {"text", "messages", "observation", "message", "closing", "gold", "detail", "pieces"}
 )
@@ -538,128 +533,12 @@ def _episode(runs: Runs, query: Query) -> Any:
         "decoded": decode is not None,
         "learned": bool(learned),
         "trajectories": [
-            _trajectory(trajectory, number, windows, decode)
+            trajectory_data(trajectory, number, windows, decode)
             for number, trajectory in enumerate(episode.trajectories)
         ],
         "siblings": _siblings(reader, row, episode),
         "same_task": _same_task(reader, row),
     }
-
-
-def _trajectory(trajectory: Trajectory, role: int, windows: Mapping[Any, Any], decode: Any) -> Any:
-    verdict = trajectory.verdict
-    excluded = trajectory.exclude_from_loss
-    return {
-        "role": trajectory.role,
-        "status": str(verdict.status),
-        "reward": verdict.reward,
-        "return": trajectory.ret,
-        "detail": _cut(verdict.detail),
-        "parts": [
-            {"name": name, "value": value, "weight": weight}
-            for name, (value, weight) in verdict.parts.items()
-        ],
-        "numbers": {**trajectory.metrics, **verdict.metrics},
-        "stop": str(trajectory.stop),
-        "excluded": excluded,
-        "baseline": not trajectory.exclude_from_baseline,
-        "gold": None if trajectory.gold is None else _as_text(trajectory.gold),
-        "closing": [_message(message) for message in trajectory.closing],
-        "windows": [
-            _window(segment, windows.get((role, number), {}), excluded, decode)
-            for number, segment in enumerate(trajectory.segments)
-        ],
-    }
-
-
-def _window(segment: Segment, learned: Mapping[str, Any], excluded: bool, decode: Any) -> Any:
-    spans: list[dict[str, Any]] = [{"kind": "shown", "name": "prompt", "ids": segment.prompt_ids}]
-    for turn in segment.turns:
-        spans.append({"kind": "shown", "name": "observation", "ids": turn.obs_ids})
-        spans.append(_sampled(turn, excluded))
-    for span in spans:
-        if decode is not None:
-            span["pieces"] = pieces(span["ids"], decode)
-    return {
-        "spans": [span for span in spans if span["ids"]],
-        "turns": [_turn(turn, excluded) for turn in segment.turns],
-        "discarded": [_turn(turn, True) for turn in segment.discarded],
-        "ended": segment.break_reason,
-        "cause": segment.cause,
-        "parent": segment.parent,
-        "learned": {name: learned.get(name, []) for name in ("advantage", "logp", "entropy")},
-    }
-
-
-def _sampled(turn: Turn, excluded: bool) -> dict[str, Any]:
-    return {
-        "kind": class_of(turn, excluded=excluded),
-        "name": str(turn.kind),
-        "ids": turn.out_ids,
-        "logp": [round(value, 4) for value in turn.logprobs],
-        "versions": turn.versions,
-        "trained": turn.trained,
-    }
-
-
-def _turn(turn: Turn, excluded: bool) -> dict[str, Any]:
-    return {
-        "kind": str(turn.kind),
-        "class": class_of(turn, excluded=excluded),
-        "reward": turn.reward,
-        "finish": str(turn.finish),
-        "tokens": len(turn.out_ids),
-        "logp": round(fmean(turn.logprobs), 4) if turn.logprobs else None,
-        "versions": sorted(set(turn.versions)),
-        "observation": [_message(message) for message in turn.observation],
-        "message": _message(turn.message) if turn.message is not None else None,
-    }
-
-
-def _message(message: Message) -> dict[str, Any]:
-    return {
-        "role": str(message.role),
-        "name": message.name,
-        "text": _cut(message.text),
-        "reasoning": _cut(message.reasoning),
-        "calls": [
-            {
-                "name": call.name,
-                "id": call.id,
-                "error": call.error,
-                "arguments": {name: _as_text(value) for name, value in call.arguments.items()},
-            }
-            for call in message.tool_calls
-        ],
-        "images": [_image(image) for image in message.images],
-    }
-
-
-def _image(image: ImagePart) -> dict[str, str]:
-    """Return an image as a data URL; one at an address is named, never fetched."""
-    if not image.data:
-        return {"named": image.url[:200]}
-    if len(image.data) > MAX_IMAGE_BYTES:
-        return {"named": f"an image of {len(image.data):,} bytes, too large to show"}
-    kind = "image/jpeg" if image.data.startswith(b"\xff\xd8\xff") else "image/png"
-    kind = "image/webp" if image.data[8:12] == b"WEBP" else kind
-    return {"data": f"data:{kind};base64,{base64.b64encode(image.data).decode()}"}
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MAX_CHARS:
-        return text
-    half = MAX_CHARS // 2
-    return f"{text[:half]}\n[... {len(text) - MAX_CHARS:,} characters left out ...]\n{text[-half:]}"
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return _cut(value)
-    try:
-        return _cut(msgspec.json.encode(value).decode())
-    except (TypeError, ValueError):
-        return _cut(repr(value))
 
 
 def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, Any]]:
@@ -679,23 +558,6 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
         _episode_row(one) | ({"best": True, "differs": place} if one["id"] == best["id"] else {})
         for one in rows
     ]
-
-
-def first_difference(one: Episode, other: Episode) -> int | None:
-    """Return how many sampled tokens two episodes share at their start; None if all."""
-    first, second = (
-        [
-            token
-            for trajectory in each.trajectories
-            for turn in trajectory.turns
-            for token in turn.out_ids
-        ]
-        for each in (one, other)
-    )
-    for place, (left, right) in enumerate(zip(first, second, strict=False)):
-        if left != right:
-            return place
-    return None if len(first) == len(second) else min(len(first), len(second))
 
 
 def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ answer = {
     "proxied": reached(way.removesuffix("/v1") + f"/http://127.0.0.1:{port}/"),
     "file": read,
     "variable": os.environ.get("PRIVATE_NOTE"),
-    "folder": os.path.exists("/root/.ssh") or os.path.exists("/home"),
+    "folder": os.path.exists("/home"),
 }
 if deed == "crash":
     raise RuntimeError("the agent breaks")

@@ -12,8 +12,10 @@ import msgspec
 from ludus.findings import RunFinding, State, newest, read_findings
 
 from .history import RunHistory, read_failures, rows_of
+from .learner_rules import LEARNER_RULES
+from .reward_rules import REWARD_RULES
+from .rollout_rules import ROLLOUT_RULES
 from .rule import FindingRule
-from .rules import RULES
 
 RECENT = 10
 """Steps for which a finding that has closed still explains others."""
@@ -22,6 +24,8 @@ LEVEL = 3
 BIGGEST = 1e9
 """The largest number of a finding: JSON has no infinity."""
 WORST: tuple[State, ...] = ("broken", "stuck", "solved", "learning")
+RULES: tuple[FindingRule, ...] = (*LEARNER_RULES, *ROLLOUT_RULES, *REWARD_RULES)
+"""Every rule, causes before what they cause where that is possible."""
 
 
 class Diagnosis:

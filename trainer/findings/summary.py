@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ludus.findings import RunFinding
 
-from .diagnosis import Diagnosis
-from .rules import RULES
+from .diagnosis import RULES, Diagnosis
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
 MOST = 3

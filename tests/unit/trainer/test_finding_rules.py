@@ -15,9 +15,8 @@ from ludus.cli.train import _recipe_or_settings
 from ludus.cli.view import ViewOptions
 from ludus.config import as_table
 from ludus.trainer.config import SFTConfig, TrainConfig
-from ludus.trainer.findings.diagnosis import Diagnosis
+from ludus.trainer.findings.diagnosis import RULES, Diagnosis
 from ludus.trainer.findings.history import RunHistory
-from ludus.trainer.findings.rules import RULES
 from ludus.trainer.findings.summary import MOST, roots_of, summary_of
 
 ROOT = Path(__file__).resolve().parents[3]
