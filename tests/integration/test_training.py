@@ -51,6 +51,18 @@ def config(model: Path, folder: Path, **changes: Any) -> Any:
     return TrainConfig(**{**settings, **changes})
 
 
+@pytest.mark.parametrize(("max_kl", "acts"), [(1e-6, True), (0.0, False)])
+async def test_a_step_that_has_moved_the_policy_beyond_the_bound_makes_no_further_update(
+    model: Path, tmp_path: Path, max_kl: float, acts: bool
+) -> None:
+    trainer = TrainerConfig(lr=3e-2, updates_per_step=3, max_kl=max_kl)
+    settings = config(model, tmp_path / "run", trainer=trainer, control="random")
+    result = await run_training(settings)
+    rows = read_metrics(result.folder / "metrics.jsonl")
+    stopped = sum(row.get("update/stopped", 0.0) for row in rows)
+    assert (stopped > 0) is acts
+
+
 class Served:
     """`ludus serve` as a process that can be killed and started again on its port."""
 
