@@ -115,7 +115,7 @@ class _Run:
         self.saver = Saver(
             self.config.run,
             parts.folder,
-            LearnedPolicy(parts.learner, parts.tokenizer),
+            LearnedPolicy(parts.learner, parts.tokenizer, parts.config.model.path),
             lambda: {
                 "stream": self.stream.state().to_plain(),
                 "entropy_coefficient": parts.updater.entropy.coefficient,

@@ -1,4 +1,4 @@
-"""Keeps numbers that are not finite away from the weights, and finds the rows at fault."""
+"""Keeps away from the weights what is not finite, with the rows at fault, and what goes too far."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from ludus.errors import UpdateRefused
 
 from ..rollout.batch import Batch
 
+PROBED_TOKENS, PROBED_ROWS = 512, 8
+"""Trained tokens, and at least so many rows, on which the divergence of an update is measured."""
+TRIES = 4
+"""Shares of an update that are tried before all of it is taken back."""
+AIM, LEAST = 0.1, 0.1
+"""The part of the bound that a share aims at, and the least part of a share that the next one is.
+"""
 MAX_NAMED = 8
 """Number of rows that a refusal names; more are seldom needed to see what the rows have in common.
 """
@@ -46,6 +53,67 @@ class Refusal:
         )
         more = len(self.episodes) - MAX_NAMED
         return f"{self.reason}; from {shown}{f' and {more} more' if more > 0 else ''}; see {where}"
+
+
+ScaleBack = Callable[[float, float], None]
+"""Given the share of an update that the weights have, leaves another share of it in them."""
+
+
+class StepBound:
+    """Holds the policy within a divergence of the policy before a step.
+
+    The divergence is measured after each update, on some rows of the step, before anybody samples
+    from the weights. An update that goes beyond the bound is scaled back, as a line search does
+    (Schulman et al. 2015, TRPO, appendix C): the divergence grows with the square of a small step.
+
+    Args:
+        score: returns the log-probabilities [B, T] of rows by the weights as they are.
+        batch: the rows of the step.
+        rows: [R] int, the rows that are trained.
+        most: the largest divergence in nats per token; 0 bounds nothing and measures nothing.
+    """
+
+    def __init__(
+        self, score: Callable[[Batch], Tensor], batch: Batch, rows: Tensor, most: float
+    ) -> None:
+        self.score = score
+        self.most = most
+        self.divergence = 0.0
+        """Estimate (k3) of KL(before || now) after the last update, in nats per token."""
+        self.shares: list[float] = []
+        """The share of each update that was kept."""
+        self.used = bool(most) and bool(batch.mask[rows].any())
+        if self.used:
+            tokens = batch.mask[rows].sum(1)
+            trained = rows[tokens > 0]
+            evenly = min(float(tokens.sum()) / PROBED_TOKENS, len(trained) / PROBED_ROWS)
+            self._probe = batch.take(trained[:: max(1, int(evenly))])
+            known = self._probe.inputs.old_logp
+            self._before = score(self._probe) if known is None else known
+
+    def hold(self, scale_back: ScaleBack) -> None:
+        """Scale the update that was just made back until the policy is within the bound."""
+        if not self.used:
+            return
+        share, tries = 1.0, 0
+        while (divergence := self._measured()) > self.most and share:
+            closer = max(LEAST, math.sqrt(AIM * self.most / divergence))
+            kept, tries = share * closer if tries < TRIES else 0.0, tries + 1
+            scale_back(share, kept)
+            share = kept
+        self.divergence = divergence
+        self.shares.append(share)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the last update was scaled back, so that another would be too."""
+        return bool(self.shares) and self.shares[-1] < 1.0
+
+    def _measured(self) -> float:
+        trained = self._probe.mask.bool()
+        moved = (self.score(self._probe) - self._before)[trained]
+        mean = float((moved.exp() - 1 - moved).mean())
+        return mean if math.isfinite(mean) else math.inf
 
 
 def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: Tensor) -> None:

@@ -29,7 +29,7 @@ from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, chec
 from ..rollout.batch import Batch, units
 from ..settings.learner import Decay
 from .copies import AverageWriter, MasterWeights, WeightAverage
-from .guard import broken_units, is_finite, told
+from .guard import ScaleBack, broken_units, is_finite, told
 from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions, trained_tensors
 
 __all__ = ["Learner", "Loss", "Predicted"]
@@ -62,10 +62,8 @@ class UpdatePasses:
     after memory ran out or a scaled loss overflowed, and several while it searches for broken rows.
     A loss that collects statistics discards here what earlier attempts have added.
     """
-    stops: Callable[[], bool] = lambda: False
-    """Called after the passes, before the weights move; no update is made where it holds. Every
-    rank calls it.
-    """
+    hold: Callable[[ScaleBack], None] = lambda scale_back: None
+    """Called when the weights have moved; see `StepBound.hold`. Every rank calls it."""
 
 
 class LossScale:
@@ -188,8 +186,7 @@ class Learner(PolicyReader):
 
         Returns:
             `loss`, `grad_norm` (before clipping), `lr`, `tokens` (trained). Where nothing has
-            weight no update is made. Empty where `how.stops` held: weights and optimizer are as
-            before.
+            weight no update is made.
 
         Raises:
             UpdateRefused: the loss or the gradient is not finite; weights and optimizer are as
@@ -242,13 +239,11 @@ class Learner(PolicyReader):
             broken_rows = broken_units(units(batch.lengths, computed_rows, how.together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
             raise UpdateRefused(fault, broken_rows)
-        if how.stops():
-            self.optimizer.zero_grad(set_to_none=True)
-            return {}
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()
         self.masters.write_back()
+        how.hold(self._scale_back)
         self.average.update()
         self.scale.made()
         self.updates += 1
@@ -257,6 +252,28 @@ class Learner(PolicyReader):
         if self.shortage.count > shortages_before:
             metrics["out_of_memory"] = float(self.shortage.count - shortages_before)
         return {"loss": total / weight, "grad_norm": norm, **metrics}
+
+    @torch.no_grad()
+    def _scale_back(self, have: float, keep: float) -> None:
+        """Leave the share `keep` of AdamW's last update in the policy, which has the share `have`.
+
+        The update follows from the moments, `-lr (decay w + m / (sqrt(v) + e))` with their bias
+        corrected, so that no copy of the weights is needed. Moments stay as they are.
+        """
+        policy = {id(parameter) for parameter in self._policy()}
+        for group in self.optimizer.param_groups:
+            rate, (beta1, beta2) = group["lr"], group["betas"]
+            decayed = rate * group["weight_decay"]
+            for weight in group["params"]:
+                if id(weight) not in policy or weight.grad is None:
+                    continue
+                state = self.optimizer.state[weight]
+                count = float(state["step"])
+                spread = (state["exp_avg_sq"] / (1 - beta2**count)).sqrt_().add_(group["eps"])
+                moved = state["exp_avg"] / spread * (rate / (1 - beta1**count))
+                before = (weight + have * moved) / (1 - have * decayed)
+                weight.add_(moved + decayed * before, alpha=have - keep)
+        self.masters.write_back()
 
     @property
     def lr(self) -> float:

@@ -33,7 +33,7 @@ from .credit import (
     rows_of_updates,
 )
 from .experience import Experience, gather, played, responses_of
-from .guard import Refusal
+from .guard import Refusal, StepBound
 from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
 from .learner import Learner, Predicted, UpdatePasses
 
@@ -120,8 +120,8 @@ class Updater:
         tracker: tracks success rates, if the recipe has a tracker; each step is remembered there.
         updates: how the updates of a step share its groups; fewer are made where a step has fewer
             groups to train, and where the policy has moved too far.
-        max_kl: the divergence from the policy before the step, in nats per token, from which a
-            step makes no further update; 0 never stops (trainer.max_kl).
+        max_kl: the largest divergence from the policy before the step, in nats per token; 0 bounds
+            nothing (trainer.max_kl).
 
     Raises:
         ConfigError: the recipe needs a tensor this trainer does not make.
@@ -210,7 +210,9 @@ class Updater:
 
         Returns:
             Metrics: those of `Learner.update` averaged over the updates, `updates` and `refused`
-            (how many were made, and were not), `stopped` (how many `max_kl` left out),
+            (how many were made, and were not), `stopped` (how many `max_kl` left out), `kl_after`
+            (nats per token from the policy before the step to that after it) and `share` (the
+            least share of an update that `max_kl` kept),
             `zero_advantage` (share of rows without a signal), and those of `movement_numbers`,
             `mean_gap`, `dropped_shares` and `signal_shares`.
         """
@@ -244,6 +246,9 @@ class Updater:
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)
         first, update_metrics = self.learner.updates, list[dict[str, float]]()
         shares = rows_of_updates(credited.batch, self.updates, generator)
+        bound = StepBound(
+            self.learner.score, credited.batch, torch.arange(len(idle))[~idle], self.max_kl
+        )
         stopped = 0
         for number, rows in enumerate(shares):
             loss.made = self.learner.updates - first
@@ -254,7 +259,7 @@ class Updater:
                 together=credited.together,
                 entropy=self.asked.entropy_in_pass,
                 afresh=forget,
-                stops=partial(self._moved_too_far, loss),
+                hold=bound.hold,
             )
             try:
                 numbers = self.learner.update(credited.batch, rows, loss, passes)
@@ -263,10 +268,10 @@ class Updater:
                 self._refuse(error, experience, credited.batch)
                 continue
             self.refused_in_a_row = 0
-            if not numbers:
-                stopped = len(shares) - number
-                break
             update_metrics.append(numbers)
+            if bound.reached:
+                stopped = len(shares) - number - 1
+                break
         count = len(update_metrics)
         metrics = {
             name: sum(numbers[name] for numbers in update_metrics) / count
@@ -274,26 +279,14 @@ class Updater:
         }
         if update_metrics:
             metrics["tokens"] *= count  # of the step, not of an update on average
+        if bound.shares:
+            metrics |= {"kl_after": bound.divergence, "share": min(bound.shares)}
         return metrics | {
             "zero_advantage": float(idle.float().mean()),
             "updates": float(count),
             "refused": float(len(self.refusals)),
             "stopped": float(stopped),
         }
-
-    def _moved_too_far(self, loss: PassLoss) -> bool:
-        """Whether the policy has moved beyond `max_kl` in this step, by the passes of the update
-        that would come next. The first update of a step is always made; what it measures, such as
-        the distance of older samplers, is no movement of this step.
-        """
-        if not self.max_kl or not loss.made:
-            return False
-        moves = [moved for moved in self.learner.gathered(loss.moves) if moved[-1]]
-        first, last = ([moved for moved in moves if moved[-2] == at] for at in (0, loss.made))
-        if not last:
-            return False
-        before = mean_movement(first)["kl"] if first else 0.0
-        return mean_movement(last)["kl"] - before > self.max_kl
 
     def _refuse(self, error: UpdateRefused, experience: Experience, batch: Batch) -> None:
         """Keep the rows and episodes of an update that was not made."""

@@ -2,6 +2,7 @@
 
 A step's reward is earned by the weights before its update. The checkpoint of step s is therefore
 scored by the steps after s, and a step whose update ruins the policy never passes for the best.
+The model that the run began with is the first candidate, and takes no room.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ class BestByReward:
         """The step of the best checkpoint, with the reward of the steps after it."""
         self._pending: int | None = None
         """The newest candidate, which is not scored yet."""
-        kept = [step_of(path) for path in checkpoints(saver.folder.checkpoints)]
-        for step in kept:
-            if self._rows and step and step % every == 0:
+        for step in [0, *map(step_of, checkpoints(saver.folder.checkpoints))]:
+            if step % every == 0:
                 self._weigh(step)
+        if not self._rows:
+            saver.mark_best(0)
 
     def _after(self, step: int) -> list[Mapping[str, float]]:
         return [row for row in self._rows if step < row["step"] <= step + WINDOW]

@@ -29,6 +29,8 @@ class LearnedPolicy:
 
     learner: Learner
     tokenizer: object
+    first: str = ""
+    """The folder of the model that the run began with."""
 
     def saved(self) -> SavedModel:
         """Return the model as it is now."""
@@ -125,17 +127,20 @@ class Saver:
         prune(self.folder.checkpoints, Retention(self._settings.keep, self.pinned))
 
     def mark_best(self, step: int) -> None:
-        """Let `checkpoints/best` lead to the checkpoint of `step`, where file systems have links;
-        no link is left if that checkpoint was not written.
+        """Let `checkpoints/best` lead to the checkpoint of `step`, which for step 0 is the model
+        that the run began with, where file systems have links; no link is left if that checkpoint
+        was not written.
         """
         link, new = self.folder.checkpoints / BEST, self.folder.checkpoints / f".{BEST}"
-        target = next((p for p in checkpoints(self.folder.checkpoints) if step_of(p) == step), None)
+        written = {step_of(path): path.name for path in checkpoints(self.folder.checkpoints)}
+        first = Path(self._learned.first).absolute()
+        target = written.get(step, str(first) if not step and (first / "config.json").exists() else "")
         with suppress(OSError):
-            if target is None:
+            if not target:
                 link.unlink(missing_ok=True)
                 return
             new.unlink(missing_ok=True)
-            new.symlink_to(target.name)
+            new.symlink_to(target)
             os.replace(new, link)
 
 
