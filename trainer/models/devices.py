@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from statistics import median
 
 import torch
@@ -24,6 +25,43 @@ def pick_device(name: str) -> str:
             f"model.device is {name!r}, but torch sees no CUDA device; use auto or cpu"
         )
     return name
+
+
+def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
+    """Return the devices of an engine that is started beside the ranks of a learner.
+
+    Args:
+        visible: the names of this host's devices, of which each rank has one, in order.
+        learners: the number of ranks on this host; 0 is a learner in one process, which shares.
+        wanted: names separated by commas; empty takes what the ranks leave.
+
+    Raises:
+        ConfigError: a device is named twice, does not exist, or is a rank's; or none is left.
+
+    >>> engine_gpus(["0", "1", "2", "3"], 2)
+    '2,3'
+    """
+    names = [name.strip() for name in wanted.split(",")] if wanted else []
+    ranks = set(visible[:learners])
+    if unknown := [name for name in names if name not in visible]:
+        raise ConfigError(
+            f"vllm.gpus names {unknown[0]!r}, which is not among the visible devices "
+            f"({', '.join(visible) or 'none'})"
+        )
+    if len(set(names)) < len(names) or ranks & set(names):
+        raise ConfigError(
+            f"vllm.gpus is {wanted!r}, and the {learners} ranks of the learner have "
+            f"{', '.join(visible[:learners]) or 'none'}: name each device once, and none of a rank"
+        )
+    if learners and not names:
+        names = list(visible[learners:])
+        if visible and not names:
+            raise ConfigError(
+                f"the learner's {learners} ranks take all {len(visible)} devices, and the server "
+                "needs one: start fewer ranks (torchrun --nproc_per_node), or name a running "
+                "server by vllm.url"
+            )
+    return ",".join(names)
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -197,10 +197,9 @@ class ShardedLearner(Learner):
             self.tokens_per_pass,
             self.ranks.world,
         )
-        for number, turn in enumerate(turns):
-            # gradients add up in place, and are reduced over the ranks by the last pass
-            self.root.set_requires_gradient_sync(number == len(turns) - 1)
-            part = turn[self.ranks.rank]
+        # Every pass reduces its gradient. One reduction for all passes would send less, and hold
+        # the whole float32 gradient on each rank between them.
+        for part in (turn[self.ranks.rank] for turn in turns):
             if part is not None:
                 yield part
             elif grad:
