@@ -17,7 +17,7 @@ _WIDE = str.maketrans("：；，．？！（）＝＄＊।\u00a0\u3000\u202f", 
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 # `So the sum is 892!` exclaims, as long as the text writes no factorial elsewhere.
 _EXCLAIMED = re.compile(
-    r"(?m)([A-Za-zÀ-ÿ]{2}[^\n$\\]{0,80}\s\**-?\d[\d.,]*\**)!(?=\**(?:\s*$|\s+[A-Z]))"
+    r"(?m)((?<![\\\\A-Za-zÀ-ÿ])[A-Za-zÀ-ÿ]{2,20}[^\n$\\]{0,80}\s\**-?\d[\d.,]*\**)!(?=\**(?:\s*$|\s+[A-Z]))"
 )
 _FACTORIAL = re.compile(
     r"(?m)[\w)]!(?!\**(?:\s*$|\s+[A-Z]))|(?<![A-Za-z])[A-Za-z]!|\)!|factorial|permut|arrang|order",
