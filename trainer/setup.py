@@ -27,7 +27,14 @@ from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
 from .models.checkpoint import load_state
-from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.devices import (
+    DTYPES,
+    autocast_of,
+    pick_device,
+    refuse_unsupported,
+    settled_dtype,
+    slow_precision,
+)
 from .models.images import ImageReader
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.model_paths import locate_model
@@ -135,7 +142,10 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     evaluation = config.eval
     if evaluation.beside == "auto":
         evaluation = replace(evaluation, beside="shared" if config.overlap.max_staleness else "no")
-    config = replace(config, rollout=rollout, eval=evaluation)
+    dtype: Any = settled_dtype(config.model.dtype, pick_device(config.model.device))
+    exact = config.model.float32_head or recipe.float32_head
+    model = replace(config.model, dtype=dtype, float32_head=exact)
+    config = replace(config, rollout=rollout, eval=evaluation, model=model)
     if algorithm.compares and config.context.manager != "none":
         raise ConfigError(
             f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
@@ -369,6 +379,7 @@ def _reading(
         temperature=config.rollout.temperature,
         values=values,
         autocast=autocast_of(config.model.dtype),
+        float32_head=config.model.float32_head,
         images=images,
     )
 

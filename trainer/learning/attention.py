@@ -16,6 +16,7 @@ Axes: H heads, P tokens, E channels of a head.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -198,28 +199,38 @@ def _in_one_call(
     """
     from torch.nn.attention.varlen import varlen_attn  # torch 2.10
 
+    index, *bounds = unequal_rows(spans, key.device)
+    ends: Any = bounds
+    k, v = (tensor[0].transpose(0, 1).index_select(0, index) for tensor in (key, value))
+    attended: Any = varlen_attn(
+        query[0].transpose(0, 1),
+        k,
+        v,
+        *ends,
+        window_size=(-1, 0),  # causal, aligned to the last key
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return attended.transpose(0, 1).unsqueeze(0)
+
+
+@lru_cache(maxsize=1)
+def unequal_rows(
+    spans: tuple[PackedSpan, ...], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, int, int]:
+    """Return how nodes are rows of unequal lengths: the index of all keys, each node's after those
+    above it; where queries and keys of each row end; and the longest row of both. Made once for
+    all layers of a pass.
+    """
     pieces = [[*span.above, (span.start, span.end)] for span in spans]
-    index = torch.cat([torch.arange(*piece) for line in pieces for piece in line]).to(key.device)
+    index = torch.cat([torch.arange(*piece) for line in pieces for piece in line]).to(device)
     sizes_q = [span.end - span.start for span in spans]
     sizes_k = [sum(end - start for start, end in line) for line in pieces]
 
     def ends(sizes: list[int]) -> Tensor:
-        return torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=key.device)
+        return torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=device)
 
-    repeat = query.shape[1] // key.shape[1]
-    k, v = (tensor[0].transpose(0, 1).index_select(0, index) for tensor in (key, value))
-    attended: Any = varlen_attn(
-        query[0].transpose(0, 1),
-        k.repeat_interleave(repeat, dim=1),
-        v.repeat_interleave(repeat, dim=1),
-        ends(sizes_q),
-        ends(sizes_k),
-        max(sizes_q),
-        max(sizes_k),
-        window_size=(-1, 0),  # causal, aligned to the last key
-        scale=scale,
-    )
-    return attended.transpose(0, 1).unsqueeze(0)
+    return index, ends(sizes_q), ends(sizes_k), max(sizes_q), max(sizes_k)
 
 
 def packed_hidden(model: PreTrainedModel, rows: PackedRows) -> Tensor:

@@ -175,7 +175,13 @@ class ShardedLearner(Learner):
         if self.critic is not None:
             unshare(self.critic, self.model)
         self.root: Any = Root(self.model, self.value_head, self.critic)
-        shard_modules(self.root, self.ranks.mesh, dtype=self.autocast, offload=self.offload)
+        shard_modules(
+            self.root,
+            self.ranks.mesh,
+            dtype=self.autocast,
+            exact_root=self.head.exact,
+            offload=self.offload,
+        )
 
     @property
     def tokens_per_pass(self) -> int:

@@ -95,7 +95,12 @@ def layers_of(model: nn.Module) -> nn.ModuleList:
 
 
 def shard_modules(
-    root: Root, mesh: DeviceMesh, *, dtype: torch.dtype | None = None, offload: bool = False
+    root: Root,
+    mesh: DeviceMesh,
+    *,
+    dtype: torch.dtype | None = None,
+    exact_root: bool = False,
+    offload: bool = False,
 ) -> None:
     """Shard the weights of each layer by itself, then all other weights together.
 
@@ -106,6 +111,8 @@ def shard_modules(
         mesh: the ranks.
         dtype: the type in which weights are gathered and used; shards and gradients stay float32.
             None gathers in the type of the weights.
+        exact_root: whether the weights outside of the layers, the head's among them, are gathered
+            in their own type whatever `dtype` is.
         offload: whether shards, gradients and moments stay in the memory of the CPU.
     """
     policy = MixedPrecisionPolicy(
@@ -118,7 +125,8 @@ def shard_modules(
     # The value head computes in float32 whatever the model's type is.
     if root.value_head is not None:
         fully_shard(root.value_head, mesh=mesh, mp_policy=exact, offload_policy=place)
-    fully_shard(root, mesh=mesh, mp_policy=policy, offload_policy=place)
+    outside = exact if exact_root else policy
+    fully_shard(root, mesh=mesh, mp_policy=outside, offload_policy=place)
     for module in root.modules():
         if isinstance(module, FSDPModule):
             # Gradients are summed over the ranks and not averaged, since they are divided once by
