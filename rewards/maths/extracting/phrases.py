@@ -312,7 +312,7 @@ VERIFIES = _words(
     r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick"
     r"|sanity)\s+)*(?:(?:re|double[- ]?)?check(?:ing|s)?"
     r"|verif\w+|confirm\w*|test(?:ing)? this|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back"
-    r"|note(?: that|:)|remark"
+    r"|note(?: that|:)|remark|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:"
     r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証"
     r"|검산|검증)(?!\w*ed\b)"
 )
@@ -477,7 +477,8 @@ HEDGE = re.compile(
 """Words between two statements that offer the second in case the first is wrong."""
 HEDGE_BEHIND = re.compile(
     r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b"
-    r"|\bor (?:maybe|perhaps|else|possibly)\b|^\W{0,4}alternatively\b|\b(?:could|might"
+    r"|\bor (?:maybe|perhaps|else|possibly)\b|\b(?:maybe|perhaps|possibly)\s+(?=[\d$])"
+    r"|^\W{0,4}alternatively\b|\b(?:could|might"
     r"|may) also be\b"
     r"|\b(?:another|other|second|backup|alternative) (?:possible |valid )?(?:answer|guess|option"
     r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",

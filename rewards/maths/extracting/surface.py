@@ -15,6 +15,14 @@ statement.
 # Full-width punctuation and unusual spaces; each becomes a single ASCII character.
 _WIDE = str.maketrans("：；，．？！（）＝＄＊।\u00a0\u3000\u202f", ":;,.?!()=$*.   ")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+# `So the sum is 892!` exclaims, as long as the text writes no factorial elsewhere.
+_EXCLAIMED = re.compile(
+    r"(?m)([A-Za-zÀ-ÿ]{2}[^\n$\\]{0,80}\s\**-?\d[\d.,]*\**)!(?=\**(?:\s*$|\s+[A-Z]))"
+)
+_FACTORIAL = re.compile(
+    r"(?m)[\w)]!(?!\**(?:\s*$|\s+[A-Z]))|(?<![A-Za-z])[A-Za-z]!|\)!|factorial|permut|arrang|order",
+    re.IGNORECASE,
+)
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
 _HIDDEN = re.compile(
     r"<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])%[^\n]*\\boxed[^\n]*"
@@ -47,6 +55,8 @@ def surface(body: str) -> str:
         return body[:-REACH] + surface(body[-REACH:])
     if not body.isascii():
         body = body.translate(_WIDE)
+    if "!" in body and not _FACTORIAL.search(body):
+        body = _EXCLAIMED.sub(r"\1.", body)
     if "~~" in body:
         body = _STRUCK.sub(_blank, body)
     if "</" in body:

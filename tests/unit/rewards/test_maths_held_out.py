@@ -36,6 +36,7 @@ def judged(verifier: MathsVerifier, name: str) -> list[tuple[bool, bool]]:
     return found
 
 
+@pytest.mark.slow
 def test_answers_of_every_kind(verifier: MathsVerifier) -> None:
     verdicts = judged(verifier, "core")
     assert len(verdicts) > 1_700

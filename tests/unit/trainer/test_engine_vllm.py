@@ -688,6 +688,7 @@ def alive(pid):
         return False
 
 
+@pytest.mark.slow
 def test_a_server_does_not_outlive_a_trainer_that_was_killed():
     trainer = subprocess.Popen([sys.executable, "-c", GUARD_AND_LOOP], stdout=subprocess.PIPE)
     assert trainer.stdout is not None
