@@ -36,6 +36,7 @@ from .models.devices import (
     slow_precision,
 )
 from .models.images import ImageReader
+from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.model_paths import locate_model
 from .open_engine import EngineStart, check_context, open_engine
@@ -356,8 +357,13 @@ def _learner(
 ) -> Learner:
     device = pick_device(config.model.device)
     refuse_unsupported(config.model.dtype, device)
+    plain = not config.trainer.lora.rank and config.trainer.critic == "shared"
+    files = layer_files(path) if current_ranks() and plain else None
+    outline = files.outline() if files else None
     return make_learner(
-        load_policy(
+        outline
+        if outline is not None
+        else load_policy(
             path,
             config.trainer.lora,
             # ranks hold float32 shards, and put whole weights together in the type of computing
@@ -368,6 +374,7 @@ def _learner(
         config.trainer,
         options,
         offload=config.ranks.offload,
+        files=files if outline is not None else None,
         planned_updates=config.steps * updates,
     )
 
@@ -380,6 +387,7 @@ def _reading(
         values=values,
         autocast=autocast_of(config.model.dtype),
         float32_head=config.model.float32_head,
+        engine_copy=config.engine == "local",
         images=images,
     )
 

@@ -27,6 +27,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from ..models.layer_files import miniature
 from .packing import PackedRows, PackedSpan, pack_rows
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def why_unpackable(model: PreTrainedModel) -> str:
     Returns:
         "" where both agree; else the reason, and the model has its own attention as before.
     """
-    if not isinstance(model, PreTrainedModel) or model.device.type == "meta":
+    if not isinstance(model, PreTrainedModel):
         return f"{type(model).__name__} is not a transformers model in memory"
     before = model.config._attn_implementation or "sdpa"
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or [])
@@ -261,7 +262,9 @@ def why_unpackable(model: PreTrainedModel) -> str:
         return f"it has layers of the kind {', '.join(sorted(layers - {'full_attention'}))}"
     try:
         model.set_attn_implementation(NAME)
-        gap = _gap(model)
+        tried = miniature(model.config) if model.device.type == "meta" else model
+        tried.set_attn_implementation(NAME)
+        gap = _gap(tried)
         if gap <= TOLERANCE:
             return ""
         reason = f"packed and padded rows differ by {gap:.1g} of the largest hidden state"

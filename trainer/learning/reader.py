@@ -70,6 +70,8 @@ class ReadingOptions:
     """The largest number of logits held at a time; any number gives the same gradient."""
     float32_head: bool = False
     """Whether the head's product is computed in float32 where the rest is not."""
+    engine_copy: bool = True
+    """Whether an engine beside the learner is yet to allocate a copy of the weights."""
     images: ImageReader | None = None
     """Reads the images of rows; None for a model that reads none."""
 
@@ -121,6 +123,7 @@ class PolicyReader:
         shrink = CHECKPOINTED if config.checkpoint_layers else 1
         self.logits_at_once = options.logits_at_once // shrink
         self.images = options.images
+        self.engine_copy = options.engine_copy
         self.head = Head(model, exact=options.float32_head)
         if config.kernels == "liger":
             use_liger(model)
@@ -214,7 +217,10 @@ class PolicyReader:
     @cached_property
     def _fitting_pass(self) -> int:
         return fitting_pass(
-            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
+            self.model,
+            self.autocast or torch.float32,
+            checkpointed=self.config.checkpoint_layers,
+            engine_copy=self.engine_copy,
         )
 
     def notes(self) -> tuple[str, ...]:
