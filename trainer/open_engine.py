@@ -26,8 +26,9 @@ from .engines.process import EngineSpec, ProcessEngine
 from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
 from .learning.learner import Learner
 from .learning.policy_model import load_policy
-from .models.devices import DTYPES, pick_device
+from .models.devices import DTYPES, engine_gpus, pick_device
 from .models.loading import write_shell
+from .ranks.group import place_of
 from .rollout.collect import Collector
 from .run.folder import RunFolder
 
@@ -110,6 +111,7 @@ def _local_engine(start: EngineStart) -> LocalEngine:
         version=start.version,
         images=start.learner.images,
         keep_cache=config.local.keep_cache,
+        float32_head=config.model.float32_head,
     )
 
 
@@ -144,6 +146,7 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
                 threads=threads,
                 limits=_limits(config),
                 keep_cache=config.local.keep_cache,
+                float32_head=config.model.float32_head,
                 max_image_pixels=config.model.max_image_pixels,
                 version=start.version,
             ),
@@ -165,11 +168,22 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
 async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
     """Start a vLLM server, or connect to those that run."""
     config = start.config
+    cpu = pick_device(config.model.device) == "cpu"
+    place = place_of()
+    count = 0 if cpu else torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     site = ServerSite(
         folder=start.path,
         dtype=config.model.dtype,
-        cpu=pick_device(config.model.device) == "cpu",
+        cpu=cpu,
         log=start.folder.path / "vllm.log",
+        gpus=engine_gpus(
+            named.split(",") if count else [],
+            place.local_world if place and place.world > 1 else 0,
+            config.vllm.gpus,
+        )
+        if not config.vllm.url
+        else "",
     )
 
     async def started(url: str) -> PooledEngine:

@@ -239,7 +239,11 @@ def spans(trajectory: Trajectory) -> Iterator[tuple[list[int], int, Any]]:
 
 
 @pytest.mark.parametrize("drifts", [False, True], ids=["template extends", "template rewrites"])
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize(
+    "name",
+    # What is put together of two is a slow test: each part is a quick one.
+    [pytest.param(name, marks=pytest.mark.slow) if "+" in name else name for name in names()],
+)
 async def test_every_sampled_token_is_trained_once_as_it_was_sampled(
     name: str, drifts: bool, model: LocalEngine
 ) -> None:
@@ -308,6 +312,7 @@ def expected(action: Message) -> list[str]:
     return runs if action.tool_calls else [action.text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 async def test_the_same_episode_is_cut_at_the_same_places(name: str, model: LocalEngine) -> None:
     first, second = [(await episode(name, model, 3))[0] for _ in range(2)]
@@ -317,6 +322,7 @@ async def test_the_same_episode_is_cut_at_the_same_places(name: str, model: Loca
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 async def test_episodes_share_nothing(name: str, model: LocalEngine) -> None:
     """The manager of a policy serves many episodes at once; each has its own state."""

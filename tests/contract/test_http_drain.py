@@ -75,6 +75,7 @@ async def test_a_draining_server_ends_with_its_last_session(stream: bool) -> Non
             await stopping
 
 
+@pytest.mark.slow
 async def test_the_next_episode_of_a_draining_servers_session_begins_on_another() -> None:
     async with (
         serving(60.0) as one,
@@ -153,6 +154,7 @@ async def test_a_second_signal_is_quick(workers: str) -> None:
         assert await served.ends() == 0
 
 
+@pytest.mark.slow
 async def test_workers_are_replaced_in_turns_and_no_episode_notices() -> None:
     async with (
         Served("--drain-s", "0.5", "--port", "0", "--workers", "2") as served,

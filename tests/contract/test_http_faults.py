@@ -378,6 +378,7 @@ async def listening(handler: Handler) -> AsyncGenerator[int]:
     await asyncio.gather(*started, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_a_server_that_accepts_and_never_answers_is_a_timeout(style: str) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -483,6 +484,7 @@ async def test_a_restarted_server_costs_only_the_episodes_that_cannot_be_played_
         await served.end(signal.SIGKILL)
 
 
+@pytest.mark.slow
 async def test_workers_share_sessions_and_a_killed_one_costs_no_episode() -> None:
     served = Process("ludus/arithmetic-v0", "exact", "--workers", "2", "--port", "0")
     url = await served.start()

@@ -144,6 +144,7 @@ async def test_other_encodings_and_broken_ones_are_refused(
         assert server.bytes_held == 0
 
 
+@pytest.mark.slow
 async def test_a_chunked_body_is_bounded_too() -> None:
     async with serving() as server, connected(server) as (reader, writer):
         writer.write(head("Transfer-Encoding: chunked"))

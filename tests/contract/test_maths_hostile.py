@@ -358,6 +358,7 @@ def extraction_seconds(response: str) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("around", ["{}", r"\boxed{{3}} {}", "The answer is 7. {}"])
 def test_finding_the_answer_is_linear(around: str) -> None:
     """Eight times the text costs at most twenty times the time, whatever it repeats."""

@@ -297,6 +297,7 @@ rollout is played. (Single-stream SPO is in test_recipes_spo.py.)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "options"), CASES, ids=[case[0] for case in CASES])
 def test_every_option_of_a_function_changes_the_step(
     name: str, kind: str, options: list[str]

@@ -53,6 +53,7 @@ class Bench:
         return reward
 
 
+@pytest.mark.slow
 def test_the_expert_is_right_on_every_difficulty_and_doing_nothing_is_not() -> None:
     harder = {"min_functions": 6, "max_functions": 8, "faults": 3}
     for bench in (Bench(), Bench("train/0", **harder)):

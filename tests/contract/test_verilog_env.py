@@ -35,6 +35,7 @@ async def verdict_on(module: Module, design: str, *, partial: bool = False) -> V
     return await graded(module, stimuli, design, partial=partial, timeout_s=10)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 async def test_the_reference_of_every_output_agrees_with_its_model(make: Any) -> None:

@@ -100,6 +100,7 @@ async def test_a_cancelled_grading_leaves_its_slots_usable(sandbox: SlotSandbox)
         assert await reward(sandbox, RIGHT, TESTS) == 1.0
 
 
+@pytest.mark.slow
 async def test_killed_tests_sides_change_no_verdict(sandbox: SlotSandbox) -> None:
     chance = random.Random(1)
     over = asyncio.Event()

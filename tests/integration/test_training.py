@@ -191,6 +191,7 @@ async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_h
     assert sampled(folder / last) == sampled(tmp_path / "whole" / last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["train", "sft"])
 def test_sigterm_keeps_a_checkpoint_too(model: Path, tmp_path: Path, verb: str) -> None:
     arguments = ["--env", ENV, f"--model.path={model}", "--steps=4000"]

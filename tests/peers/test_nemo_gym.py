@@ -161,6 +161,7 @@ def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Ser
         assert not client.post("/verify", json={**row, "response": says("1")}).is_success
 
 
+@pytest.mark.slow
 async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving) -> None:
     (row,) = rows(ENV, 1)
     said = [WIRE["call"], says(games.answer_to(question_of(row))), says("break")]

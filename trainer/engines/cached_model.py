@@ -19,72 +19,73 @@ import torch
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
+from ..models.devices import Head
 from ..models.images import ImageReader, RowImages, decode_rows, see
 from ..models.loading import CausalLM
-from .kv_cache import RowCache
+from .kv_cache import KeptPrefix, KeptRow, RowCache
 from .requests import spans
 
 
 class PrefixStore:
-    """Saved rows by ids, bounded in tokens; the least recently used row is dropped first."""
+    """Kept prefixes by ids, bounded in tokens; the least recently used is dropped first."""
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
         self.tokens = 0
-        self._saved: OrderedDict[tuple[int, ...], torch.Tensor] = OrderedDict()
+        """Positions that are allocated for kept rows. A row is freed with its last prefix."""
+        self._saved: OrderedDict[tuple[int, ...], KeptPrefix] = OrderedDict()
+        self._rows: dict[KeptRow, tuple[int, int]] = {}
+        """How many prefixes each kept row has, and how many tokens are counted for it."""
         self._lengths: dict[int, int] = {}
-        """How many saved rows have each length."""
+        """How many prefixes have each length."""
         self._sorted: list[int] = []
         """The lengths in ascending order, each once: `longest` tries one prefix of each length."""
 
-    def put(self, ids: Sequence[int], saved: torch.Tensor) -> None:
-        """Save the keys and values of `ids`, and drop old rows to stay within the bound."""
-        key = tuple(ids)
-        if key in self._saved or len(key) > self.max_tokens:
-            return
-        self._saved[key] = saved
-        self.tokens += len(key)
-        self._count(len(key), 1)
+    def put(self, ids: Sequence[int], saved: KeptPrefix) -> None:
+        """Keep the keys and values of `ids`, and drop old ones to stay within the bound."""
+        self._saved[tuple(ids)] = saved
+        self._count(saved, 1)
         while self.tokens > self.max_tokens:
-            oldest, _ = self._saved.popitem(last=False)
-            self.tokens -= len(oldest)
-            self._count(len(oldest), -1)
+            self._count(self._saved.popitem(last=False)[1], -1)
 
-    def __contains__(self, ids: tuple[int, ...]) -> bool:
-        """Return whether a row with exactly these ids is saved."""
-        return ids in self._saved
+    def wants(self, ids: tuple[int, ...]) -> bool:
+        """Return whether these ids are to be kept: they fit, and are not there yet."""
+        return ids not in self._saved and len(ids) <= self.max_tokens
 
-    def longest(self, ids: Sequence[int]) -> tuple[int, torch.Tensor | None]:
-        """Return length and row of the longest saved prefix that is shorter than `ids`; (0, None)
-        without a match.
+    def longest(self, ids: Sequence[int]) -> KeptPrefix | None:
+        """Return the longest kept prefix that is shorter than `ids`; None without a match.
 
         At least one id is left to compute: the next token is sampled from the logits after the last
-        id, and only keys and values are saved.
+        id, and only keys and values are kept.
         """
         for index in range(bisect_left(self._sorted, len(ids)) - 1, -1, -1):
-            length = self._sorted[index]
-            key = tuple(ids[:length])
-            saved = self._saved.get(key)
-            if saved is not None:
+            key = tuple(ids[: self._sorted[index]])
+            if (saved := self._saved.get(key)) is not None:
                 self._saved.move_to_end(key)
-                return length, saved
-        return 0, None
+                return saved
+        return None
 
     def clear(self) -> None:
-        """Drop all saved rows, as new weights require."""
+        """Drop all kept rows, as new weights require."""
         self._saved.clear()
+        self._rows.clear()
         self._lengths.clear()
         self._sorted.clear()
         self.tokens = 0
 
-    def _count(self, length: int, more: int) -> None:
-        before = self._lengths.get(length, 0)
+    def _count(self, saved: KeptPrefix, more: int) -> None:
+        prefixes, counted = self._rows.pop(saved.row, (0, 0))
+        left = prefixes + more
+        if left:
+            self._rows[saved.row] = left, saved.row.room
+        self.tokens += (saved.row.room if left else 0) - counted
+        before = self._lengths.get(saved.length, 0)
         if before == 0:
-            insort(self._sorted, length)
-        self._lengths[length] = before + more
+            insort(self._sorted, saved.length)
+        self._lengths[saved.length] = before + more
         if before + more == 0:
-            del self._lengths[length]
-            self._sorted.remove(length)
+            del self._lengths[saved.length]
+            self._sorted.remove(saved.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +110,19 @@ class CachedModel:
         model: with full attention.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
         reader: prepares images for the model; None for a model that reads no images.
+        float32_head: whether the head's product is computed in float32.
     """
 
     def __init__(
-        self, model: CausalLM, prefill_tokens: int, reader: ImageReader | None = None
+        self,
+        model: CausalLM,
+        prefill_tokens: int,
+        reader: ImageReader | None = None,
+        *,
+        float32_head: bool = False,
     ) -> None:
         self.model = model
+        self.head = Head(model, exact=float32_head, fixed=True)
         self.prefill_tokens = prefill_tokens
         self.reader = reader
         self.passes = 0
@@ -238,4 +246,4 @@ class CachedModel:
         # The head runs on one position a row: logits of all positions would be [B, Q, V].
         self.passes += 1
         rows = torch.arange(len(last_B), device=device)
-        return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
+        return self.head(hidden_BQD[rows, last_B.to(device)])

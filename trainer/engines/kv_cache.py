@@ -4,6 +4,9 @@ transformers calls `update` once per layer. The rows of the batch lie at `plan.s
 each row writes new keys at its own positions, so rows of different lengths share a batch without
 padding on the left, and a row can leave when the last row is moved into its place.
 
+A row that leaves is kept in a buffer of its own. The next turn of the episode appends to that
+buffer what is new: beginnings of a row share their keys, and a turn copies its own tokens alone.
+
 Axes: B rows, H key-value heads, T positions, D head size.
 """
 
@@ -14,15 +17,6 @@ from dataclasses import dataclass, field
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
-
-from .requests import spans
-
-GROWTH = 64
-"""Positions are allocated in multiples of this."""
-AT_ONCE = 16_384
-"""The most padded positions that are saved or loaded together. They pass through a temporary block
-of that size, which this number bounds.
-"""
 
 
 @dataclass
@@ -36,19 +30,17 @@ class CachePlan:
 
 
 class RowLayer(CacheLayerMixin):
-    """The keys and values of a layer, [rows, H, T, D]."""
+    """The keys and values of a layer, [2, rows, H, T, D]."""
 
     def __init__(self, plan: CachePlan) -> None:
         super().__init__()
         self.plan = plan
-        self.row_keys = torch.empty(0, 0, 0, 0)
-        self.row_values = torch.empty(0, 0, 0, 0)
+        self.stored = torch.empty(2, 0, 0, 0, 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Learn the shapes from the first keys and values, without allocating yet."""
+        """Learn the shape from the first keys and values, without allocating yet."""
         _, heads, _, size = key_states.shape
-        self.row_keys = key_states.new_zeros(0, heads, 0, size)
-        self.row_values = value_states.new_zeros(0, value_states.shape[1], 0, value_states.shape[3])
+        self.stored = key_states.new_zeros(2, 0, heads, 0, size)
         self.is_initialized = True
 
     def update(
@@ -58,28 +50,32 @@ class RowLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         plan = self.plan
-        count = key_states.shape[0]
+        count, _, new, _ = key_states.shape
         self.reserve(plan.start + count, plan.length)
-        rows_B1 = torch.arange(plan.start, plan.start + count, device=key_states.device).unsqueeze(
-            1
-        )
+        keys, values = self.stored[:, plan.start : plan.start + count, :, : plan.length]
+        if count == 1:
+            keys[:, :, -new:], values[:, :, -new:] = key_states, value_states
+            return keys, values
+        rows_B1 = torch.arange(count, device=key_states.device).unsqueeze(1)
         # Index tensors around a slice put the indexed axes first, [B, Q, H, D]: hence the
         # transpose.
-        self.row_keys[rows_B1, :, plan.positions_BQ] = key_states.transpose(1, 2)
-        self.row_values[rows_B1, :, plan.positions_BQ] = value_states.transpose(1, 2)
-        rows = slice(plan.start, plan.start + count)
-        return self.row_keys[rows, :, : plan.length], self.row_values[rows, :, : plan.length]
+        keys[rows_B1, :, plan.positions_BQ] = key_states.transpose(1, 2)
+        values[rows_B1, :, plan.positions_BQ] = value_states.transpose(1, 2)
+        return keys, values
 
     def reserve(self, rows: int, length: int) -> None:
         """Make room for `rows` rows of `length` positions."""
-        have_rows, _, have_length, _ = self.row_keys.shape
+        _, have_rows, heads, have_length, size = self.stored.shape
         if rows <= have_rows and length <= have_length:
             return
-        # Rows double, so that a growing batch is copied only a logarithmic number of times.
-        new_rows = have_rows if rows <= have_rows else max(rows, 2 * have_rows, 16)
-        new_length = max(have_length, -(-length // GROWTH) * GROWTH)
-        self.row_keys = _grown(self.row_keys, new_rows, new_length)
-        self.row_values = _grown(self.row_values, new_rows, new_length)
+        # Zeros and not uninitialised memory: a row is read up to the longest row's length, and a
+        # masked value that happens to be NaN would stay NaN when it is multiplied by an attention
+        # of 0.
+        room = self.stored.new_zeros(
+            2, grown(have_rows, rows), heads, grown(have_length, length), size
+        )
+        room[:, :have_rows, :, :have_length] = self.stored
+        self.stored = room
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the sizes that transformers asks for; unused, since the caller passes a complete
@@ -96,12 +92,37 @@ class RowLayer(CacheLayerMixin):
         return -1
 
 
-def _grown(old: torch.Tensor, rows: int, length: int) -> torch.Tensor:
-    # Zeros and not uninitialised memory: a row is read up to the longest row's length, and a masked
-    # value that happens to be NaN would stay NaN when it is multiplied by an attention of 0.
-    new = old.new_zeros(rows, old.shape[1], length, old.shape[3])
-    new[: old.shape[0], :, : old.shape[2]] = old
-    return new
+def grown(have: int, wanted: int) -> int:
+    """Return the room for `wanted` rows or positions: half as much again as before where it has to
+    grow, so that what grows by one is copied a logarithmic number of times.
+
+    >>> [grown(0, 1), grown(64, 60), grown(64, 65), grown(64, 200)]
+    [1, 64, 96, 200]
+    """
+    return have if wanted <= have else max(wanted, have * 3 // 2)
+
+
+class KeptRow:
+    """The keys and values of a row that has left the batch, [layers, 2, H, T, D], of which `used`
+    positions are written. Beginnings of different lengths share it.
+    """
+
+    def __init__(self, stored: torch.Tensor) -> None:
+        self.stored = stored
+        self.used = stored.shape[3]
+
+    @property
+    def room(self) -> int:
+        """How many positions are allocated."""
+        return self.stored.shape[3]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptPrefix:
+    """The first positions of a kept row."""
+
+    row: KeptRow
+    length: int
 
 
 class RowCache(Cache):
@@ -121,60 +142,42 @@ class RowCache(Cache):
             return
         for layer in self.rows:
             layer.reserve(max(*sources, *targets) + 1, length)
-            for stored in (layer.row_keys, layer.row_values):
-                prefixes = stored[:, :, :length]
-                prefixes[_index(targets, prefixes)] = prefixes[_index(sources, prefixes)]
+            prefixes = layer.stored[:, :, :, :length]
+            of, to = (torch.tensor(rows, device=prefixes.device) for rows in (sources, targets))
+            prefixes[:, to] = prefixes[:, of]
 
-    def save_rows(self, rows: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
-        """Return a copy of the first positions of each row, [layers, 2, H, length, D]."""
-        saved: list[torch.Tensor] = []
-        if not rows:
-            return saved
-        for part in spans(lengths, AT_ONCE):
-            saved += self._save(rows[part], lengths[part])
-        return saved
+    def keep(self, row: int, length: int, begun: KeptPrefix | None) -> KeptPrefix:
+        """Keep the first positions of a row.
 
-    def load_rows(
-        self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
-    ) -> None:
-        """Write saved positions to the rows from `first` onwards.
-
-        Rows whose entry is None may be overwritten with zeros, so all of their positions have to be
-        computed afterwards.
+        Args:
+            row: its place in the batch.
+            length: the number of positions.
+            begun: what the row was loaded from. The rest is appended there, unless another row has
+                appended to the same beginning; then the whole is copied.
         """
-        for part in spans(lengths, AT_ONCE):
-            self._load(first + part.start, saved[part], lengths[part])
+        if begun is None or begun.row.used != begun.length:
+            layers = [layer.stored[:, row, :, :length] for layer in self.rows]
+            return KeptPrefix(KeptRow(torch.stack(layers)), length)
+        kept, first = begun.row, begun.length
+        if length > kept.room:
+            depth, _, heads, room, size = kept.stored.shape
+            wider = kept.stored.new_empty(depth, 2, heads, grown(room, length), size)
+            wider[:, :, :, :first] = kept.stored[:, :, :, :first]
+            kept.stored = wider
+        for layer, stored in zip(self.rows, kept.stored, strict=True):
+            stored[:, :, first:length] = layer.stored[:, row, :, first:length]
+        kept.used = length
+        return KeptPrefix(kept, length)
 
-    def _save(self, rows: Sequence[int], lengths: Sequence[int]) -> list[torch.Tensor]:
-        width, first = max(lengths), self.rows[0].row_keys
-        _, heads, _, size = first.shape
-        block = first.new_empty(len(self.rows), 2, len(rows), heads, width, size)
-        for layer, (keys, values) in zip(self.rows, block, strict=True):
-            keys[:] = layer.row_keys[:, :, :width][_index(rows, keys)]
-            values[:] = layer.row_values[:, :, :width][_index(rows, values)]
-        # Without a copy of its own, each saved row would keep the whole block in memory.
-        return [block[:, :, row, :, :length].clone() for row, length in enumerate(lengths)]
-
-    def _load(
-        self, first: int, saved: Sequence[torch.Tensor | None], lengths: Sequence[int]
-    ) -> None:
-        example = next((tensor for tensor in saved if tensor is not None), None)
-        if example is None:
-            return
-        layers, _, heads, _, size = example.shape
-        width, stop = max(lengths), first + len(saved)
-        # All rows are put into one block, so that each layer is written once and not once per row.
-        block = example.new_zeros(layers, 2, len(saved), heads, width, size)
-        for row, (tensor, length) in enumerate(zip(saved, lengths, strict=True)):
-            if tensor is not None:
-                block[:, :, row, :, :length] = tensor[:, :, :, :length]
-        for layer, (keys, values) in zip(self.rows, block, strict=True):
-            if not layer.is_initialized:
-                layer.lazy_initialization(keys, values)
-            layer.reserve(stop, width)
-            layer.row_keys[first:stop, :, :width] = keys
-            layer.row_values[first:stop, :, :width] = values
-
-
-def _index(rows: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(rows, device=like.device)
+    def load(self, first: int, begun: Sequence[KeptPrefix | None]) -> None:
+        """Write kept prefixes to the rows from `first` onwards; other rows stay as they are."""
+        width = max((prefix.length for prefix in begun if prefix is not None), default=0)
+        for number, layer in enumerate(self.rows if width else ()):
+            for row, prefix in enumerate(begun, first):
+                if prefix is None:
+                    continue
+                stored = prefix.row.stored[number, :, :, : prefix.length]
+                if not layer.is_initialized:
+                    layer.lazy_initialization(stored[:1], stored[1:])
+                layer.reserve(first + len(begun), width)
+                layer.stored[:, row, :, : prefix.length] = stored

@@ -24,6 +24,7 @@ from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
 from ..models.images import digest_of
+from .kv_cache import KeptPrefix
 
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ class GenerationRequest:
     """What is added to the index of a sampled token to have its rotary position: an image moves
     the positions after it.
     """
+    kept: KeptPrefix | None = None
+    """What the row was loaded from, or its prompt: later keys of the row are appended to it."""
     stale: bool = False
     """Whether some of the request's keys were computed with earlier weights."""
 

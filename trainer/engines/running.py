@@ -9,6 +9,7 @@ import torch
 from ludus.agent import Finish
 
 from .cached_model import CachedModel, PrefixStore, PromptRow
+from .kv_cache import KeptPrefix
 from .requests import GenerationRequest, deliver, draw, first_of_each
 
 
@@ -46,8 +47,11 @@ class RunningBatch:
         logits_BV, bases = self._compute_prompts(sharing, first)
         # Save prompts that were computed from the start, since others may share their beginning. A
         # prompt that extends a saved one is the next turn of an episode: `_retire` saves its row.
-        new = [index for index, base in enumerate(bases) if not base]
-        self._keep([prompts[index] for index in new], [first + index for index in new])
+        for row, (alike, base) in enumerate(zip(sharing.values(), bases, strict=True), first):
+            if not base:
+                kept = self._keep(row, alike[0], alike[0].prompt_length)
+                for request in alike:
+                    request.kept = kept
         # The first request of each prompt uses the computed row; the others get a copy behind.
         rows, order = first_of_each(list(sharing.values()))
         sources = [first + index for index in order[len(prompts) :]]
@@ -70,8 +74,9 @@ class RunningBatch:
         requests, whose keys now belong to older weights.
         """
         self.prefixes.clear()
+        self.cached.head.renew()
         for request in self.active:
-            request.stale = True
+            request.stale, request.kept = True, None
 
     def recompute(self) -> None:
         """Compute the keys and values of all running requests again if some of them are older than
@@ -93,8 +98,11 @@ class RunningBatch:
         V], and how many tokens were kept.
         """
         matches = [self.prefixes.longest(key) for key in sharing]
-        bases = [length for length, _ in matches]
-        self.cached.cache.load_rows(first, [saved for _, saved in matches], bases)
+        bases = [0 if kept is None else kept.length for kept in matches]
+        self.cached.cache.load(first, matches)
+        for alike, kept in zip(sharing.values(), matches, strict=True):
+            for request in alike:
+                request.kept = kept
         rows = [
             PromptRow(tuple(alike[0].ids), base, alike[0].images)
             for alike, base in zip(sharing.values(), bases, strict=True)
@@ -121,11 +129,11 @@ class RunningBatch:
         gone = [row for row, finish in enumerate(ends) if finish is not None]
         if not gone:
             return
-        # Keys that were computed with older weights must not serve a later turn.
-        reusable = [row for row in gone if not self.active[row].stale]
-        # The last sampled token was never fed to the model, so the cache has no keys of it.
-        ended = [self.active[row] for row in reusable]
-        self._keep([request.key(len(request.ids) - 1) for request in ended], reusable)
+        for row in gone:
+            # Keys that were computed with older weights must not serve a later turn.
+            if not (ended := self.active[row]).stale:
+                # The last sampled token was never fed to the model, so the cache has no keys of it.
+                self._keep(row, ended, len(ended.ids) - 1)
         leaving = [
             (request, request.answer(finish))
             for request, finish in zip(self.active, ends, strict=True)
@@ -134,14 +142,13 @@ class RunningBatch:
         self._close_gaps(gone, ends)
         deliver(leaving)
 
-    def _keep(self, prefixes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
-        """Save the keys of `rows`, whose ids are `prefixes`, unless these are saved already."""
-        fresh = [index for index, ids in enumerate(prefixes) if ids not in self.prefixes]
-        prefixes, rows = [prefixes[index] for index in fresh], [rows[index] for index in fresh]
-        lengths = [len(ids) for ids in prefixes]
-        saving = self.cached.cache.save_rows(rows, lengths)
-        for ids, saved in zip(prefixes, saving, strict=True):
-            self.prefixes.put(ids, saved)
+    def _keep(self, row: int, request: GenerationRequest, length: int) -> KeptPrefix | None:
+        """Keep the keys of the first `length` ids of a row, unless they are kept already."""
+        if not self.prefixes.wants(ids := request.key(length)):
+            return request.kept
+        kept = self.cached.cache.keep(row, length, request.kept)
+        self.prefixes.put(ids, kept)
+        return kept
 
     def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
         """Move the last remaining rows into the places of finished rows."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +26,58 @@ def pick_device(name: str) -> str:
             f"model.device is {name!r}, but torch sees no CUDA device; use auto or cpu"
         )
     return name
+
+
+def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
+    """Return the devices of an engine that is started beside the ranks of a learner.
+
+    Args:
+        visible: the names of this host's devices, of which each rank has one, in order.
+        learners: the number of ranks on this host; 0 is a learner in one process, which shares.
+        wanted: names separated by commas; empty takes what the ranks leave.
+
+    Raises:
+        ConfigError: a device is named twice, does not exist, or is a rank's; or none is left.
+
+    >>> engine_gpus(["0", "1", "2", "3"], 2)
+    '2,3'
+    """
+    names = [name.strip() for name in wanted.split(",")] if wanted else []
+    ranks = set(visible[:learners])
+    if unknown := [name for name in names if name not in visible]:
+        raise ConfigError(
+            f"vllm.gpus names {unknown[0]!r}, which is not among the visible devices "
+            f"({', '.join(visible) or 'none'})"
+        )
+    if len(set(names)) < len(names) or ranks & set(names):
+        raise ConfigError(
+            f"vllm.gpus is {wanted!r}, and the {learners} ranks of the learner have "
+            f"{', '.join(visible[:learners]) or 'none'}: name each device once, and none of a rank"
+        )
+    if learners and not names:
+        names = list(visible[learners:])
+        if visible and not names:
+            raise ConfigError(
+                f"the learner's {learners} ranks take all {len(visible)} devices, and the server "
+                "needs one: start fewer ranks (torchrun --nproc_per_node), or name a running "
+                "server by vllm.url"
+            )
+    return ",".join(names)
+
+
+def settled_dtype(name: str, device: str) -> str:
+    """Return the type to compute in where `auto` was asked for: bfloat16 on a CUDA device that
+    computes in it, float32 elsewhere.
+
+    >>> settled_dtype("auto", "cpu")
+    'float32'
+    """
+    if name != "auto":
+        return name
+    capable = device.startswith("cuda") and (
+        torch.cuda.get_device_capability(device) >= FIRST_WITH_BFLOAT16
+    )
+    return "bfloat16" if capable else "float32"
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -77,6 +131,38 @@ def at_least_float32(values: Tensor) -> Tensor:
     torch.float32
     """
     return values if values.dtype == torch.float64 else values.float()
+
+
+class Head:
+    """The logits of a model after hidden states, in float32.
+
+    Args:
+        model: a causal LM, whose head is a linear map.
+        exact: whether the product is computed in float32, whatever the types of states and weights;
+            otherwise in theirs, and then converted.
+        fixed: whether the weights change only before `renew`, so that a float32 copy of the head
+            may be kept; for an engine that holds its weights in half precision.
+    """
+
+    def __init__(self, model: Any, *, exact: bool = False, fixed: bool = False) -> None:
+        self.model, self.exact, self.fixed = model, exact, fixed
+        self._copy: Tensor | None = None
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the logits [..., V] after hidden states [..., D]."""
+        if not self.exact:
+            return at_least_float32(self.model.lm_head(hidden))
+        linear = self.model.lm_head
+        weight = at_least_float32(linear.weight) if self._copy is None else self._copy
+        if self.fixed and weight is not linear.weight:
+            self._copy = weight
+        bias = None if linear.bias is None else at_least_float32(linear.bias)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return torch.nn.functional.linear(at_least_float32(hidden), weight, bias)
+
+    def renew(self) -> None:
+        """Note that the weights have changed."""
+        self._copy = None
 
 
 SLOWER = 1.2

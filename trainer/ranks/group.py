@@ -40,6 +40,8 @@ class RankPlace:
     rank: int
     world: int
     local_rank: int
+    local_world: int = 1
+    """The number of ranks on this host."""
 
 
 def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
@@ -55,6 +57,7 @@ def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
             int(environment["RANK"]),
             int(environment["WORLD_SIZE"]),
             int(environment.get("LOCAL_RANK", environment["RANK"])),
+            int(environment.get("LOCAL_WORLD_SIZE", environment["WORLD_SIZE"])),
         )
     except ValueError:
         raise ConfigError(

@@ -67,6 +67,14 @@ class VLLMConfig:
     """Interpreter with vLLM and ludus that starts the server; empty is this interpreter."""
     arguments: str = ""
     """More arguments for the server, such as "--tensor-parallel-size 2"."""
+    gpus: str = ""
+    """Devices of the server that is started, such as "6,7", by their names in CUDA_VISIBLE_DEVICES.
+    Empty takes those that no rank of the learner has; a learner in one process shares all of its.
+    """
+    environment: str = ""
+    """Names of variables that the server inherits besides those of its libraries, separated by
+    commas.
+    """
     gpu_memory_utilization: float = 0.5
     """Share of the GPU's memory that the server takes; the learner needs the rest."""
     max_model_len: int = 8192
@@ -110,8 +118,11 @@ class VLLMConfig:
             raise ConfigError(f"vllm.url names a server twice, or none: {self.url!r}")
         positive("vllm.probe_every", self.probe_every)
         positive("vllm.request_timeout_s", self.request_timeout_s)
-        if self.url and (self.python or self.arguments):
+        idle = [
+            name for name in ("python", "arguments", "gpus", "environment") if getattr(self, name)
+        ]
+        if self.url and idle:
             raise ConfigError(
-                f"vllm.url is {self.url!r}, a server that runs already: vllm.python and "
-                "vllm.arguments would change nothing"
+                f"vllm.url is {self.url!r}, a server that runs already: vllm.{idle[0]} would "
+                "change nothing"
             )

@@ -447,6 +447,7 @@ MARKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @every
 def test_a_hundred_thousand_characters_of_any_mark_cost_little(
     one: ToolFormat, costs_at_most: Callable[[int], AbstractContextManager[None]]

@@ -144,6 +144,7 @@ async def run(
 WINDOWS = range(2600, 5101, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last_pair", ["discard", "carry", "keep"])
 async def test_no_episode_ends_early_while_summaries_are_left(last_pair: LastPair) -> None:
     ended = [(await run(window, last_pair=last_pair))[0] for window in WINDOWS]

@@ -136,6 +136,7 @@ def test_a_call_inside_thoughts_is_a_thought(one: ToolFormat) -> None:
     assert after.tool_calls == numbered(one, [call])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", FORMATS, ids=ids)
 def test_a_megabyte_is_read_in_time(
     one: ToolFormat, costs_at_most: Callable[[int], AbstractContextManager[None]]
@@ -146,6 +147,7 @@ def test_a_megabyte_is_read_in_time(
     assert call.error or len(call.arguments["query"]) == 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", FORMATS, ids=ids)
 def test_endless_nesting_costs_time_and_nothing_else(
     one: ToolFormat, costs_at_most: Callable[[int], AbstractContextManager[None]]

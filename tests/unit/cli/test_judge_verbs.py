@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[3] / "docs" / "judges.md"
 
 
+@pytest.mark.slow
 def test_the_first_commands_of_the_page_score_and_measure_a_judge(tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     rubric = re.search(r"with `rubric\.toml`:\n\n((?:    .*\n|\n)+)", text)

@@ -222,6 +222,7 @@ class Hangs(ludus.TextEnv):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 16])
 def test_a_step_that_never_comes_back_costs_its_episode_and_no_other(
     tmp_path: Path, concurrency: int

@@ -97,6 +97,7 @@ def test_a_refused_candidate_is_not_found_again_by_a_lower_rank() -> None:
     assert [ranked.fate for ranked in survey("5?")] == ["does not count: it is asked"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truncated", [False, True])
 def test_the_survey_names_the_winner_of_the_extraction(*, truncated: bool) -> None:
     rows = [json.loads(line) for line in ANSWERS.read_text("utf-8").splitlines()]

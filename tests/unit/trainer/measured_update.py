@@ -1,6 +1,9 @@
 """Prints the memory that updates of a learner allocate, and what was estimated, as JSON.
 
 python measured_update.py VOCABULARY HIDDEN LAYERS HEADS TOKENS [checkpoint] [lora] [bfloat16]
+
+Started as a rank, it measures this rank's part. `held` is what a rank holds of the gradient between
+two passes, over the bytes of the whole gradient.
 """
 
 from __future__ import annotations
@@ -9,15 +12,19 @@ import json
 import resource
 import sys
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import torch
 
 from ludus.trainer.config import LoraConfig, ModelConfig, TrainConfig, TrainerConfig
-from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.adapters import add_adapter
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.plan.memory import estimate_memory
+from ludus.trainer.ranks.group import Ranks, place_of
+from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 
@@ -34,7 +41,12 @@ def high_water() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def update(learner: Learner, vocabulary: int, count: int) -> None:
+PASSES = 3
+"""Passes that each rank makes in an update."""
+
+
+def update(learner: Learner, vocabulary: int, count: int) -> float:
+    """Make two updates from `count` rows; return the bytes that the second holds between passes."""
     draw = torch.Generator().manual_seed(0)
     rows = [
         Row(
@@ -44,35 +56,56 @@ def update(learner: Learner, vocabulary: int, count: int) -> None:
         )
         for _ in range(count)
     ]
+    empty, held = [0], list[int]()
+    backward = learner._backward
+
+    def noted(*given: Any) -> None:
+        backward(*given)
+        held.append(resident() - empty[-1])
+
+    learner._backward = noted  # type: ignore[method-assign]
     for _ in range(2):
-        learner.update(pad(rows), torch.arange(count), negative_log_likelihood)
+        held.clear()
+        how = UpdatePasses(afresh=lambda: empty.append(resident()))
+        learner.update(pad(rows), torch.arange(count), negative_log_likelihood, how)
+    return fmean(held[:-1] or [0])
+
+
+def make_learner(model: Any, settings: TrainerConfig, dtype: str, ranks: Ranks | None) -> Learner:
+    reading = ReadingOptions(autocast=torch.bfloat16 if dtype == "bfloat16" else None)
+    if ranks is None:
+        return Learner(model, settings, reading)
+    return ShardedLearner(model, settings, reading, ranks=ranks)
 
 
 def main() -> None:
     vocabulary, hidden, layers, heads, tokens = map(int, sys.argv[1:6])
     torch.set_num_threads(1)
+    place = place_of()
+    ranks = None if place is None else Ranks(place)
+    world = 1 if ranks is None else ranks.world
     settings = TrainerConfig(
         tokens_per_pass=tokens,
         checkpoint_layers="checkpoint" in sys.argv,
         lora=LoraConfig(rank=8 if "lora" in sys.argv else 0),
     )
     dtype = "bfloat16" if "bfloat16" in sys.argv else "float32"
-    update(Learner(build_model(64, hidden=16, layers=1, heads=2), settings), 64, 1)  # libraries
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts over
+    small = build_model(64, hidden=16, layers=1, heads=2)
+    update(make_learner(small, settings, dtype, ranks), 64, 1)  # loads libraries
     before = resident()
     model = build_model(vocabulary, hidden=hidden, layers=layers, heads=heads)
     config = TrainConfig(trainer=settings, engine="vllm", model=ModelConfig(dtype=dtype))
-    estimate = estimate_memory(config, model, free=1 << 40)
+    estimate = estimate_memory(config, model, free=1 << 40, ranks=world)
     if settings.lora.rank:
         add_adapter(model, settings.lora)
-    autocast = torch.bfloat16 if dtype == "bfloat16" else None
-    update(
-        Learner(model, settings, ReadingOptions(autocast=autocast)),
-        vocabulary,
-        2 * tokens // LENGTH,
-    )
-    peak = high_water()
-    print(json.dumps({"measured": peak - before, "estimated": estimate.total}))
+    learner = make_learner(model, settings, dtype, ranks)
+    gradient = 4 * sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts over
+    held = update(learner, vocabulary, PASSES * world * tokens // LENGTH)
+    measured = {"measured": high_water() - before, "estimated": estimate.total}
+    print(json.dumps({**measured, "held": held / gradient}))
+    if ranks is not None:
+        ranks.close()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from ludus.agent import Finish, Sampling, Segment, Turn
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.engines.cached_model import PrefixStore
+from ludus.trainer.engines.kv_cache import KeptPrefix, KeptRow
 from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
 from ludus.trainer.engines.requests import sample
 from ludus.trainer.learning.learner import Learner
@@ -375,14 +376,20 @@ def test_temperature_reshapes_the_distribution() -> None:
     assert draw([0.8, 0.2], 0.99, temperature=0.5) == (1, pytest.approx(0.04 / 0.68))
 
 
+def kept(length: int) -> KeptPrefix:
+    return KeptPrefix(KeptRow(torch.zeros(1, 2, 1, length, 1)), length)
+
+
 def test_the_prefix_store_forgets_the_least_recently_used() -> None:
     store = PrefixStore(max_tokens=5)
-    store.put([1, 2], torch.zeros(1))
-    store.put([3, 4], torch.ones(1))
-    assert store.longest([1, 2, 9])[0] == 2
-    store.put([5, 6], torch.ones(1))
-    assert store.longest([3, 4, 9])[0] == 0
-    assert store.longest([1, 2, 9])[0] == 2
+    store.put([1, 2], first := kept(2))
+    store.put([3, 4], kept(2))
+    assert store.longest([1, 2, 9]) is first
+    store.put([5, 6], kept(2))
+    assert store.longest([3, 4, 9]) is None
+    assert store.longest([1, 2, 9]) is first
+    assert store.tokens == 4
+    store.put([1, 2, 9], KeptPrefix(first.row, 3))  # shares the row
     assert store.tokens == 4
 
 

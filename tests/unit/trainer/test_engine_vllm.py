@@ -40,6 +40,7 @@ from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.served import Probe, inspect
 from ludus.trainer.engines.vllm.server import GUARD, Launch, VllmServer, command, environment
 from ludus.trainer.engines.vllm.worker import EXTENSION
+from ludus.trainer.models.devices import engine_gpus
 from ludus.trainer.models.weight_files import write_weights
 from ludus.trainer.models.weights import MemoryWeights, SteadyWeights
 
@@ -670,6 +671,7 @@ def test_addresses_of_servers_are_separated_by_commas():
 
 GUARD_AND_LOOP = """
 import subprocess, sys, time
+from ludus.trainer.models.devices import engine_gpus
 from ludus.trainer.engines.vllm.server import GUARD
 program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 command = [sys.executable, "-P", str(GUARD), sys.executable, "-c", program]
@@ -686,6 +688,7 @@ def alive(pid):
         return False
 
 
+@pytest.mark.slow
 def test_a_server_does_not_outlive_a_trainer_that_was_killed():
     trainer = subprocess.Popen([sys.executable, "-c", GUARD_AND_LOOP], stdout=subprocess.PIPE)
     assert trainer.stdout is not None
@@ -748,6 +751,34 @@ def test_routes_for_weights_are_on_whatever_the_environment_says():
         "PYTHONSAFEPATH": "1",
         "HOME": "h",
     }
+
+
+def test_a_server_inherits_what_is_named_and_nothing_of_a_rank():
+    kept = {
+        "PATH": "p",
+        "NCCL_DEBUG": "INFO",
+        "VLLM_LOGGING_LEVEL": "DEBUG",
+        "OMP_NUM_THREADS": "8",
+    }
+    rank = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1", "MINE": "m"}
+    found = environment({**kept, **rank, "LUDUS_TOKEN": "secret"}, gpus="2,3", more="MINE")
+    assert found.items() >= {**kept, "MINE": "m", "CUDA_VISIBLE_DEVICES": "2,3"}.items()
+    assert not set(found) & {*rank, "LUDUS_TOKEN"} - {"MINE"}
+    assert "OMP_NUM_THREADS" not in environment({**kept, "TORCHELASTIC_RUN_ID": "r"})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wanted", "message"),
+    [
+        (2, "1,2", "the 2 ranks of the learner have 0, 1"),
+        (2, "2,2", "name each device once"),
+        (2, "2,9", "names '9', which is not among"),
+        (4, "", "take all 4 devices"),
+    ],
+)
+def test_devices_that_a_server_cannot_have_are_refused(ranks, wanted, message):
+    with pytest.raises(ConfigError, match=message):
+        engine_gpus(list("0123"), ranks, wanted)
 
 
 def test_the_extension_is_where_its_name_says():

@@ -280,6 +280,7 @@ def experience() -> Experience:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_every_recipe_has_one_gradient_however_rows_are_packed(recipe: str) -> None:
     found: dict[Any, dict[str, torch.Tensor]] = {}

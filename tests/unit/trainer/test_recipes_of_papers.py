@@ -291,6 +291,7 @@ def test_a_formula_of_another_recipe_does_not_pass() -> None:
     assert np.abs(watched.moments[3]["policy_grad"] - policy).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_no_two_recipes_have_the_same_gradient() -> None:
     differences = load(Path(__file__).parents[3] / "docs" / "algorithms_differences.py")
     learned = differences.learn()

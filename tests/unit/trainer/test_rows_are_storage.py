@@ -397,6 +397,7 @@ def weight_gradients(recipe: Recipe, experience: Experience, tokens: int) -> lis
     return [weight.grad for weight in learner.model.parameters() if weight.grad is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", VARIANTS)
 def test_cutting_rollouts_leaves_the_gradient_of_the_weights_in_passes_of_any_size(
     recipe: Recipe,

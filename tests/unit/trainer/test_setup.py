@@ -151,6 +151,7 @@ for load in (load_model, load_tokenizer):
 """
 
 
+@pytest.mark.slow
 def test_a_model_that_is_nowhere_is_told_at_once(tmp_path: Path) -> None:
     cut_off = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     made = subprocess.run(

@@ -374,6 +374,8 @@ class ServerSite:
     """Whether the server runs without a GPU."""
     log: Path
     """The file for the server's output."""
+    gpus: str = ""
+    """The devices that the server sees; empty shows it all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,6 +425,8 @@ async def start_vllm(
                 python=settings.python,
                 arguments=settings.arguments,
                 transfer=settings.transfer,
+                gpus=site.gpus,
+                environment=settings.environment,
             )
         )
     client = VllmClient(

@@ -52,6 +52,10 @@ class Launch:
     """Further arguments as typed in a shell, which override those of ludus."""
     transfer: str = "file"
     """How weights arrive: `file`, or the name of one of vLLM's transfer backends."""
+    gpus: str = ""
+    """The devices that the server sees, as in CUDA_VISIBLE_DEVICES; empty shows it all."""
+    environment: str = ""
+    """Names of further variables that the server inherits, separated by commas."""
 
 
 def command(launch: Launch, port: int) -> list[str]:
@@ -76,6 +80,8 @@ def command(launch: Launch, port: int) -> list[str]:
         # Random weights until the first publish: the probe then detects any layer that a publish
         # did not reach. The server also starts sooner.
         *("--load-format", "dummy"),
+        # With cascade attention the numbers of a row depend on who shares its prompt.
+        "--disable-cascade-attn",
         # Sampling defaults in the model's folder must not change how ludus samples.
         *("--generation-config", "vllm"),
         *shlex.split(launch.arguments),
@@ -91,17 +97,84 @@ def required_arguments() -> list[str]:
     ]
 
 
-def environment(given: Mapping[str, str], *, transfer: str = "file") -> dict[str, str]:
-    """Return the server's environment: the given variables, with the routes for publishing weights
-    switched on. A file such as `numbers.py` in the current folder must not stand in for a module of
-    the standard library.
+INHERITED = frozenset(
+    [
+        "ALL_PROXY",
+        "HOME",
+        "HOSTNAME",
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LOGNAME",
+        "NO_PROXY",
+        "OMP_NUM_THREADS",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "VIRTUAL_ENV",
+        "all_proxy",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+    ]
+)
+"""Variables that a server gets as they are here."""
+INHERITED_PREFIXES = (
+    *("CUDA_", "CUDNN_", "FLASHINFER_", "GLOO_", "HF_", "HIP_", "KMP_", "LC_", "MKL_", "NCCL_"),
+    *(
+        "NVIDIA_",
+        "OPENBLAS_",
+        "PYTHON",
+        "PYTORCH_",
+        "RAY_",
+        "ROCM_",
+        "ROCR_",
+        "SSL_",
+        "TOKENIZERS_",
+    ),
+    *("TORCHINDUCTOR_", "TRANSFORMERS_", "TRITON_", "UCX_", "VLLM_", "XDG_", "XLA_"),
+)
+"""Beginnings of further names that it gets: places and settings of the libraries below it."""
+
+
+def environment(
+    given: Mapping[str, str], *, transfer: str = "file", gpus: str = "", more: str = ""
+) -> dict[str, str]:
+    """Return the server's environment: the variables of `given` that are named above, with the
+    routes for publishing weights switched on. A file such as `numbers.py` in the current folder
+    must not stand in for a module of the standard library.
+
+    What torchrun sets for a rank (RANK, MASTER_ADDR, TORCHELASTIC_USE_AGENT_STORE and others) is
+    not among them: a server that found these would wait for the ranks at its own rendezvous. Nor
+    are secrets.
 
     Handles of CUDA IPC come to vLLM as pickles, which it reads only if told to. The server listens
     on loopback, where every process of this machine could send one.
+
+    Args:
+        given: the environment of this process.
+        transfer: how weights arrive.
+        gpus: the devices that the server sees; empty leaves CUDA_VISIBLE_DEVICES as it is.
+        more: names of further variables to inherit, separated by commas.
     """
+    named = INHERITED | {name.strip() for name in more.split(",")}
+    if "TORCHELASTIC_RUN_ID" in given:
+        named -= {"OMP_NUM_THREADS"}  # torchrun sets it to 1, for its ranks
+    inherited = {
+        name: value
+        for name, value in given.items()
+        if name in named or name.startswith(INHERITED_PREFIXES)
+    }
     defaults = {"VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
     pickles = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if transfer == "ipc" else {}
-    return {**defaults, **given, "VLLM_SERVER_DEV_MODE": "1", **pickles}
+    seen = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
+    return {**defaults, **inherited, "VLLM_SERVER_DEV_MODE": "1", **pickles, **seen}
 
 
 class VllmServer:
@@ -139,7 +212,12 @@ class VllmServer:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(os.environ, transfer=self.launch.transfer),
+                env=environment(
+                    os.environ,
+                    transfer=self.launch.transfer,
+                    gpus=self.launch.gpus,
+                    more=self.launch.environment,
+                ),
                 process_group=0,  # Ctrl-C goes to the trainer alone, which ends the server
             )
 

@@ -57,6 +57,7 @@ def models(tiny_image_reward: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tiny_image_reward
 
 
+@pytest.mark.slow
 async def test_a_served_model_scores_bytes_base64_and_paths(models: Path, tmp_path: Path) -> None:
     (tmp_path / "wide.png").write_bytes(png())
     written = base64.b64encode(png()).decode()
@@ -121,6 +122,7 @@ async def test_out_of_memory_halves_batches_and_is_told(caplog: pytest.LogCaptur
     assert [verdict.reward for verdict in verdicts] == [1.0] * 8
 
 
+@pytest.mark.slow
 async def test_two_models_that_do_not_fit_together_are_refused_with_their_sizes(
     models: Path,
 ) -> None:

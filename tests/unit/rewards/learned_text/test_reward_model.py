@@ -222,6 +222,7 @@ async def test_it_composes_with_a_rule(reward_folder) -> None:
     assert (wrong.reward, "style" in wrong.parts) == (-1.0, False)
 
 
+@pytest.mark.slow
 def test_it_is_served_with_its_card(reward_folder) -> None:
     service = ScoreService([f"reward-model?model={reward_folder}", "exact"])
     with BackgroundServer(HttpServer([service])) as url:

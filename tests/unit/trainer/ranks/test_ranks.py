@@ -236,6 +236,7 @@ def test_an_error_of_rank_0_ends_all_with_that_error() -> None:
             follower.receive()
 
 
+@pytest.mark.slow
 def test_a_stranger_who_calls_does_not_take_a_ranks_place() -> None:
     lead = Lead(MEMBERS[:2], "127.0.0.1")
     waiting = threading.Thread(target=lead.accept)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.models.tiny import build_model, write_tiny_policy
 
 ENV = "ludus/arithmetic-v0"
+HERE = Path(__file__).parent
 
 
 def arguments(tmp_path: Path, folder: str, **more: object) -> list[str]:
@@ -71,3 +75,33 @@ def test_ranks_with_unequal_settings_are_refused_at_the_start(
         assert rank.returncode not in (0, None)
         assert "trainer.beta2 is 0.99 on rank 0" in said, said
         assert "and 0.95 on rank 1" in said, said
+
+
+@pytest.mark.slow
+def test_a_server_that_a_rank_starts_meets_nobody_at_the_rendezvous_of_torchrun(
+    tmp_path: Path,
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "stub_vllm.py"} "$@"\n')
+    python.chmod(0o755)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*launcher, "--nproc_per_node=2", HERE / "server.py", python, tmp_path / "log"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    log = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
+    assert ended.returncode == 0, ended.stderr[-2000:] + log
+    assert "the server answers" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_model_of_twice_a_ranks_share_is_loaded_where_a_whole_copy_does_not_fit(
+    start: Any, tmp_path: Path
+) -> None:
+    model = build_model(1000, hidden=512, layers=14, heads=8)  # 240 MB in float32
+    model.save_pretrained(tmp_path / "model")
+    ranks = start("loads.py", 2, tmp_path / "model", tmp_path / "out.json")
+    said = [rank.communicate(timeout=200)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    for found in json.loads((tmp_path / "out.json").read_text()):
+        assert found["same"]
+        assert found["packed"]
+        assert found["whole"] != "loaded"  # the limit is one that a whole copy breaks
