@@ -134,7 +134,9 @@ class Saver:
         link, new = self.folder.checkpoints / BEST, self.folder.checkpoints / f".{BEST}"
         written = {step_of(path): path.name for path in checkpoints(self.folder.checkpoints)}
         first = Path(self._learned.first).absolute()
-        target = written.get(step, str(first) if not step and (first / "config.json").exists() else "")
+        target = written.get(
+            step, str(first) if not step and (first / "config.json").exists() else ""
+        )
         with suppress(OSError):
             if not target:
                 link.unlink(missing_ok=True)
