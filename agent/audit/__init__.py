@@ -2,22 +2,22 @@
 figures with intervals, in the schema of OpenEnv's RFC 008 (version 2).
 """
 
-from .attackers import ATTACKERS, Attacker, Kind, Lesson, Scene
-from .measures import Audit, Exploit, Tally, audit, cases_env
-from .report import CheckResult, Report, Status, report_of
+from .attackers import ATTACKERS, Attacker, AttackKind, Lesson, Scene
+from .measures import AttackTally, Audit, Exploit, audit, cases_env
+from .report import AuditReport, CheckResult, CheckStatus, report_of
 
 __all__ = [
     "ATTACKERS",
+    "AttackKind",
+    "AttackTally",
     "Attacker",
     "Audit",
+    "AuditReport",
     "CheckResult",
+    "CheckStatus",
     "Exploit",
-    "Kind",
     "Lesson",
-    "Report",
     "Scene",
-    "Status",
-    "Tally",
     "audit",
     "cases_env",
     "report_of",

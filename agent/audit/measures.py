@@ -31,7 +31,7 @@ from ludus.estimates import Estimate, wilson
 from ludus.messages import Message, as_action, as_messages
 from ludus.rewards import Sample, Verifier
 
-from .attackers import ATTACKERS, Attacker, Frame, Kind, Lesson, Scene, text_of
+from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Scene, text_of
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -45,7 +45,7 @@ MEMORY_BOUND, RULE_BOUND = 0.25, 0.5
 CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
 """Shares of the expert's reward that an attack that does not solve the task may earn."""
 REPEATS = 4
-"""Episodes with other seeds and equal actions, of which the spread of the reward is measured."""
+"""Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
 class Exploit(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tally:
+class AttackTally:
     """All attacks of an attacker."""
 
     attacker: Attacker
@@ -88,7 +88,7 @@ class Tally:
     @property
     def bound(self) -> float:
         """The share from which the attacker is a finding."""
-        if self.attacker.kind is Kind.CHEAT:
+        if self.attacker.kind is AttackKind.CHEAT:
             return CHEAT_BOUND
         return MEMORY_BOUND if self.attacker.name == "memory" else RULE_BOUND
 
@@ -96,6 +96,13 @@ class Tally:
     def wins(self) -> bool:
         """Whether the attacker is paid beyond the bound, and not by chance."""
         return bool(self.trials) and self.gain.low > self.bound
+
+    @property
+    def best(self) -> Trial:
+        """The trial that shows most: paid without being solved, and as much as possible."""
+        return max(
+            self.trials, key=lambda trial: (trial.reward > 0 and not trial.solved, trial.reward)
+        )
 
     @property
     def mean(self) -> float:
@@ -113,11 +120,11 @@ class Audit:
     tasks: list[Task] = field(default_factory=list[Task])
     expert: list[float] = field(default_factory=list[float])
     """What the expert earns on each task; empty where there is no expert."""
-    tallies: list[Tally] = field(default_factory=list[Tally])
+    tallies: list[AttackTally] = field(default_factory=list[AttackTally])
     skipped: list[str] = field(default_factory=list[str])
     """Attackers that found no time."""
     spread: float | None = None
-    """Standard deviation of the reward of equal actions under other seeds; None if unmeasured."""
+    """Standard deviation of the reward of equal actions; None if unmeasured."""
     mixed: Estimate | None = None
     """Share of tasks on which halves of the expert's episode earn different rewards."""
     lowest: float = 0.0
@@ -137,7 +144,7 @@ class Audit:
         return max(idle, default=0.0)
 
     @property
-    def winners(self) -> list[Tally]:
+    def winners(self) -> list[AttackTally]:
         """The attackers that are paid beyond their bounds, the best first."""
         return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
 
@@ -154,7 +161,7 @@ class Audit:
                 bound=tally.bound * self.oracle,
             )
             for tally in self.winners
-            for best in [max(tally.trials, key=lambda trial: (not trial.solved, trial.reward))]
+            for best in [tally.best]
         ]
 
 
@@ -253,8 +260,8 @@ class _Attack:
             if index >= REPEATS:
                 continue
             totals = [
-                play(gym, answer.task, scripted(answer.actions), seed=self.seed + repeat).total
-                for repeat in range(REPEATS)
+                play(gym, answer.task, scripted(answer.actions), seed=self.seed).total
+                for _ in range(REPEATS)
             ]
             spreads.append(pstdev(totals))
             halves = [
@@ -277,7 +284,7 @@ class _Attack:
     ) -> None:
         trials: list[Trial] = []
         fault = ""
-        frame = Frame.of(lessons, Briefing())
+        frame = AnswerFrame.of(lessons, Briefing())
         for task, answer, gold in zip(self.attacked, answers, golds, strict=True):
             try:
                 episode = self._attack(attacker, task, lessons)
@@ -288,9 +295,11 @@ class _Attack:
                 break
             solved = _solves(frame, episode.actions, answer, gold)
             trials.append(Trial(task.id, episode.total, solved, tuple(episode.actions)))
-        gains = [0.0 if t.solved and attacker.kind is Kind.CHEAT else self._gain(t) for t in trials]
+        copied = attacker.copies and not any(golds)
+        excused = attacker.kind is AttackKind.CHEAT or copied
+        gains = [0.0 if trial.solved and excused else self._gain(trial) for trial in trials]
         estimate = wilson(sum(gains), len(gains)) if gains else Estimate(0.0, 0.0, 1.0)
-        self.report.tallies.append(Tally(attacker, estimate, tuple(trials), fault))
+        self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
 
     def _gain(self, trial: Trial) -> float:
         oracle = self.report.oracle
@@ -329,7 +338,10 @@ class _Attack:
 
 
 def _solves(
-    frame: Frame, actions: Sequence[str | Message], answer: Lesson | None, gold: frozenset[str]
+    frame: AnswerFrame,
+    actions: Sequence[str | Message],
+    answer: Lesson | None,
+    gold: frozenset[str],
 ) -> bool:
     """Whether an attack ended with what the expert, or the gold, answers."""
     if not actions:

@@ -11,8 +11,8 @@ import msgspec
 from ludus.contract import RuleOutcome
 from ludus.estimates import Estimate, mean_over_tasks
 
-from .attackers import Kind
-from .measures import CHEAT_WARNING, Audit, Tally
+from .attackers import AttackKind
+from .measures import CHEAT_WARNING, AttackTally, Audit
 
 FLOOR_MARGIN = 0.25
 """The least share of the expert's reward that lies between the expert and who does nothing."""
@@ -21,7 +21,7 @@ SPREAD_TOLERANCE = 0.2
 HEADROOM = 0.1
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """The outcome of a check."""
 
     PASS = "pass"
@@ -34,14 +34,14 @@ class CheckResult(msgspec.Struct, kw_only=True):
     """One check."""
 
     check_id: str
-    status: Status
+    status: CheckStatus
     measured: dict[str, float | str | list[float]] = {}
     evidence: list[str] = []
     remediation: str = ""
     duration_s: float = 0.0
 
 
-class Report(msgspec.Struct, kw_only=True):
+class AuditReport(msgspec.Struct, kw_only=True):
     """The report, with the field names of the schema."""
 
     report_schema_version: str = "2"
@@ -58,7 +58,7 @@ class Report(msgspec.Struct, kw_only=True):
     @property
     def failures(self) -> list[CheckResult]:
         """The checks that failed or could not be carried out."""
-        return [r for r in self.results if r.status in (Status.FAIL, Status.ERROR)]
+        return [r for r in self.results if r.status in (CheckStatus.FAIL, CheckStatus.ERROR)]
 
 
 WARNING_ONLY = {
@@ -116,13 +116,13 @@ RULE_OF = {
 }
 """Checks that a rule of `ludus check` answers."""
 _OUTCOMES = {
-    RuleOutcome.PASSED: Status.PASS,
-    RuleOutcome.FAILED: Status.FAIL,
-    RuleOutcome.SKIPPED: Status.SKIP,
+    RuleOutcome.PASSED: CheckStatus.PASS,
+    RuleOutcome.FAILED: CheckStatus.FAIL,
+    RuleOutcome.SKIPPED: CheckStatus.SKIP,
 }
 
 
-def report_of(audit: Audit) -> Report:
+def report_of(audit: Audit) -> AuditReport:
     """Write the report of an audit."""
     results = [_startup(audit)]
     rules = {finding.rule: finding for finding in audit.contract.findings}
@@ -135,11 +135,11 @@ def report_of(audit: Audit) -> Report:
         )
     results += [_measured(audit, check_id, measure) for check_id, measure in MEASURES.items()]
     results += [
-        CheckResult(check_id=check_id, status=Status.SKIP, evidence=[reason])
+        CheckResult(check_id=check_id, status=CheckStatus.SKIP, evidence=[reason])
         for check_id, reason in SKIPPED.items()
     ]
     results.sort(key=lambda result: result.check_id)
-    return Report(
+    return AuditReport(
         target=audit.subject,
         source_digest=hashlib.sha256(audit.subject.encode()).hexdigest(),
         results=results,
@@ -149,16 +149,16 @@ def report_of(audit: Audit) -> Report:
 
 def _verdict(results: list[CheckResult]) -> str:
     if any(
-        result.status is Status.ERROR
-        or (result.status is Status.FAIL and result.check_id not in WARNING_ONLY)
+        result.status is CheckStatus.ERROR
+        or (result.status is CheckStatus.FAIL and result.check_id not in WARNING_ONLY)
         for result in results
     ):
         return "fail"
-    return "pass" if all(result.status is Status.PASS for result in results) else "warn"
+    return "pass" if all(result.status is CheckStatus.PASS for result in results) else "warn"
 
 
 def _startup(audit: Audit) -> CheckResult:
-    status = Status.ERROR if audit.fault else Status.PASS
+    status = CheckStatus.ERROR if audit.fault else CheckStatus.PASS
     evidence = [audit.fault] if audit.fault else [f"{len(audit.tasks)} tasks were played"]
     return CheckResult(check_id="runtime.startup", status=status, evidence=evidence)
 
@@ -166,7 +166,7 @@ def _startup(audit: Audit) -> CheckResult:
 def _measured(audit: Audit, check_id: str, measure: Callable[[Audit], CheckResult]) -> CheckResult:
     if audit.fault or not audit.tallies:
         reason = "it could not be played; see runtime.startup"
-        return CheckResult(check_id=check_id, status=Status.SKIP, evidence=[reason])
+        return CheckResult(check_id=check_id, status=CheckStatus.SKIP, evidence=[reason])
     result = measure(audit)
     result.check_id = check_id
     return result
@@ -183,7 +183,7 @@ def _judged(
             measured[name] = figure
     return CheckResult(
         check_id="",
-        status=Status.PASS if holds else Status.FAIL,
+        status=CheckStatus.PASS if holds else CheckStatus.FAIL,
         measured=measured,
         evidence=[evidence] if evidence else [],
         remediation="" if holds else remedy,
@@ -191,7 +191,7 @@ def _judged(
 
 
 def _skipped(reason: str) -> CheckResult:
-    return CheckResult(check_id="", status=Status.SKIP, evidence=[reason])
+    return CheckResult(check_id="", status=CheckStatus.SKIP, evidence=[reason])
 
 
 NO_EXPERT = "there is no expert: demonstrate() gives none, or it stays on the server"
@@ -232,7 +232,7 @@ def _floor(audit: Audit) -> CheckResult:
 
 def _leakage(audit: Audit) -> CheckResult:
     rule = next(f for f in audit.contract.findings if f.rule == "gold")
-    leaks = [tally for tally in audit.winners if tally.attacker.kind is Kind.LEAK]
+    leaks = [tally for tally in audit.winners if tally.attacker.kind is AttackKind.LEAK]
     evidence = [rule.detail] if rule.outcome is RuleOutcome.FAILED else []
     return _judged(
         not leaks and not evidence,
@@ -272,8 +272,7 @@ def _separation(audit: Audit) -> CheckResult:
 
 
 def _headroom(audit: Audit) -> CheckResult:
-    best = max((tally.mean for tally in audit.tallies), default=0.0)
-    room = (audit.oracle - best) / abs(audit.oracle) if audit.oracle else 0.0
+    room = 1.0 - max(tally.gain.value for tally in audit.tallies)
     remedy = "a strategy without understanding is near the expert"
     return _judged(room >= HEADROOM, remedy=remedy, headroom=room)
 
@@ -314,7 +313,7 @@ def _adversarial(audit: Audit) -> CheckResult:
 
 
 def _gap(audit: Audit) -> CheckResult:
-    cheats = [tally for tally in audit.tallies if tally.attacker.kind is Kind.CHEAT]
+    cheats = [tally for tally in audit.tallies if tally.attacker.kind is AttackKind.CHEAT]
     if not cheats:
         return _skipped("no cheat found time")
     best = max(cheats, key=lambda tally: tally.gain.low)
@@ -326,9 +325,9 @@ def _gap(audit: Audit) -> CheckResult:
     )
 
 
-def told(tally: Tally) -> str:
+def told(tally: AttackTally) -> str:
     """Return a line about an attacker: what it did, what it earned, and where."""
-    best = max(tally.trials, key=lambda trial: (not trial.solved, trial.reward))
+    best = tally.best
     action = best.actions[-1] if best.actions else ""
     about = tally.attacker.about or "answers a piece of what it was shown"
     return (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import ludus
 from ludus.agent.audit import audit, cases_env, report_of
-from ludus.envs import Briefing, TextEnv, tool
+from ludus.cli.main import main
+from ludus.envs import Briefing, TextEnv, register_env, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.messages import Message, ToolCall, assistant
 from ludus.rewards import Sample, make_verifier
@@ -407,11 +407,9 @@ def test_a_verifier_is_attacked_by_its_cases() -> None:
 
 
 def test_an_exploit_is_kept_and_checked_until_it_is_closed(tmp_path: Path) -> None:
-    from ludus.cli.main import main
-
-    ludus.register_env("me/obeys-v0", Obeys, overwrite=True)
+    register_env("me/obeys-v0", Obeys)
+    register_env("me/obeys-v1", Sum)
     file = tmp_path / "exploits.jsonl"
     assert main(["audit", "me/obeys-v0", "--keep", str(file), "--json"]) == 1
     assert main(["check", "me/obeys-v0", "--exploits", str(file)]) == 1
-    ludus.register_env("me/obeys-v0", Sum, overwrite=True)
-    assert main(["check", "me/obeys-v0", "--exploits", str(file)]) == 0
+    assert main(["check", "me/obeys-v1", "--exploits", str(file)]) == 0

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.agent.audit import Audit, Status, audit, cases_env, report_of
+from ludus.agent.audit import Audit, CheckStatus, audit, cases_env, report_of
 from ludus.agent.audit.measures import BUDGET_S, STEP_TIMEOUT_S, TASKS
 from ludus.envs.checks.subject import Checkable
 from ludus.errors import ConfigError
@@ -25,10 +25,10 @@ from .check import read_cases
 from .names import NameKind, ensure_known, kind_of
 
 STYLES = {
-    Status.PASS: "green",
-    Status.FAIL: "bold red",
-    Status.ERROR: "bold red",
-    Status.SKIP: "yellow",
+    CheckStatus.PASS: "green",
+    CheckStatus.FAIL: "bold red",
+    CheckStatus.ERROR: "bold red",
+    CheckStatus.SKIP: "yellow",
 }
 
 
@@ -120,7 +120,7 @@ def _show(options: AuditOptions, audited: Audit) -> None:
     table = Table("", "check", "what was measured", box=None, show_header=False)
     skipped = 0
     for result in report.results:
-        if result.status is Status.SKIP and not options.all:
+        if result.status is CheckStatus.SKIP and not options.all:
             skipped += 1
             continue
         figures = ", ".join(_figure(*item) for item in result.measured.items())
