@@ -51,7 +51,8 @@ _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\
 _MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
-    r"\b(?:twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
+    r"\b(?:squared|cubed|(?<!in )short|none|every|"
+    r"twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
     r"reciprocal|inverse|opposite|factorial|complement|step|figure|case|part|question|problem|"
     r"exercise|section|equation)\b",
     re.IGNORECASE,

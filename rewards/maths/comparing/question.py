@@ -44,7 +44,6 @@ class Question(NamedTuple):
     factored: bool
     expanded: bool
     decimal: bool
-    computed: bool
     fraction: bool
     numeral: bool
     interval: bool
@@ -58,7 +57,6 @@ _FORMS = {
     "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b",
     "fraction": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b",
     "numeral": r"\b(?:as|in) (?:an? )?(?:\w+ )?(?:integer|numeral|whole number|single number)\b",
-    "computed": r"\b(?:compute|calculate|evaluate|work out)\b",
     "interval": r"\binterval notation\b|\bas an interval\b",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
 }
@@ -89,12 +87,12 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     None.
     """
     asked = question(prompt)
+    if reason := misnamed(prompt, answer) or _undecimal(asked, gold, answer):
+        return "form", reason
     wanted, given = _read(gold), _read(answer)
     if wanted is None or given is None:
         return None
     wanted, given = _value(wanted), _value(given)
-    if reason := misnamed(prompt, answer) or _undecimal(asked, gold, answer):
-        return "form", reason
     if _sorted(wanted) == _sorted(given):
         return None
     whole = _read(answer)
@@ -143,9 +141,7 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
         return "the question asks for an expanded form"
     forms = asked.numeral or asked.decimal or asked.fraction
     worked = wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}
-    if (forms and worked and not _scientific(given)) or (
-        asked.computed and worked and given.op in {"add", "mul"} and _whole(given)
-    ):
+    if forms and worked and not _scientific(given):
         return "the question asks for a numeral"
     if asked.decimal and wanted.op == "dec" and _is_fraction(given):
         return "the question asks for a decimal"
@@ -169,11 +165,6 @@ def _scientific(node: Node) -> bool:
     """Return whether a product is a numeral with a power of ten."""
     ten = Node("num", (), 10)
     return node.op == "mul" and any(part.op == "pow" and part.args[0] == ten for part in node.args)
-
-
-def _whole(node: Node) -> bool:
-    """Return whether every part of a sum or product is a whole number."""
-    return all(part.op == "num" and isinstance(part.value, int) for part in node.args)
 
 
 def _is_fraction(node: Node) -> bool:

@@ -54,7 +54,9 @@ _DEPENDENT = re.compile(
     r"\b(?:of|than|from|times|twice|double|half|minus|plus|before|after|above|below)\W*\Z",
     re.IGNORECASE,
 )
-_TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
+_TAKEN_FROM = re.compile(
+    r"\s*(?:of|to (?:the (?:first|previous|last)|part|an(?:other)?|a different))\b"
+)
 
 
 def _compiled(language: PhraseLanguage) -> re.Pattern[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from .candidate import Candidate, CandidateKind
-from .phrases import DENIED_BY_VERB, VERIFIES
+from .phrases import DENIED_BY_VERB, RELATED, VERIFIES
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
@@ -22,6 +22,7 @@ CALCULATED = re.compile(
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
+    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
     r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?![\w:])|(?<![\w.,])\d+ and \d+/\d+(?![\w/])"
 )
 UNSURE = re.compile(
@@ -42,10 +43,11 @@ GIVEN_UP = re.compile(
 """Words of giving up: a closing sentence that has these claims no number."""
 DENIAL = re.compile(
     r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither"
-    r"|cannot be|can't be|nor|no|rather than|instead of"
-    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
+    r"|cannot be|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of"
+    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*"
+    r"|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
-    r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
+    r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?"
     r"(?=\b(?:but|mais|sondern|sino|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
     r"|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし|만약)[^,.;\n]*",
     re.IGNORECASE,
@@ -165,6 +167,8 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
         return False
     before = body[max(start, place - 60) : place].lower()
     if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
+        return True
+    if RELATED.search(body[max(start, place - 120) : place]):
         return True
     if _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop):
         return True
