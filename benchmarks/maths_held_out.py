@@ -4,7 +4,8 @@
     python benchmarks/maths_held_out.py --classes --misses
 
 The cases are in `tests/unit/rewards/maths_held_out`: `core.jsonl` (a mixture of what models write,
-six in ten of them right) and `near_misses.jsonl` (wrong answers that look nearly right). They were
+six in ten of them right), `near_misses.jsonl` (wrong answers that look nearly right) and
+`hard.jsonl` (half of them wrong; of `first sight 4` half B was never looked at). They were
 written before the verifier was read. Those of the set `development` were then used to repair it;
 `held out` has other answers, many to the same golds; `held out, own golds` was written afterwards,
 with golds of its own and more of the hard classes; `held out, real proportions` after that, in the
@@ -50,7 +51,7 @@ def main() -> None:
     print("| cases | set | n | accuracy | precision | recall | wrong paid | right unpaid |")
     print("|---|---|---|---|---|---|---|---|")
     started = time.process_time()
-    outcomes = {name: judged(FOLDER / f"{name}.jsonl") for name in ("core", "near_misses")}
+    outcomes = {name: judged(FOLDER / f"{name}.jsonl") for name in ("core", "near_misses", "hard")}
     spent = time.process_time() - started
     for name, found in outcomes.items():
         for group, part in grouped(found, "group"):

@@ -111,6 +111,7 @@ def _local_engine(start: EngineStart) -> LocalEngine:
         version=start.version,
         images=start.learner.images,
         keep_cache=config.local.keep_cache,
+        float32_head=config.model.float32_head,
     )
 
 
@@ -145,6 +146,7 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
                 threads=threads,
                 limits=_limits(config),
                 keep_cache=config.local.keep_cache,
+                float32_head=config.model.float32_head,
                 max_image_pixels=config.model.max_image_pixels,
                 version=start.version,
             ),

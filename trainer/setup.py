@@ -27,8 +27,16 @@ from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
 from .models.checkpoint import load_state
-from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.devices import (
+    DTYPES,
+    autocast_of,
+    pick_device,
+    refuse_unsupported,
+    settled_dtype,
+    slow_precision,
+)
 from .models.images import ImageReader
+from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.model_paths import locate_model
 from .open_engine import EngineStart, check_context, open_engine
@@ -135,7 +143,10 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     evaluation = config.eval
     if evaluation.beside == "auto":
         evaluation = replace(evaluation, beside="shared" if config.overlap.max_staleness else "no")
-    config = replace(config, rollout=rollout, eval=evaluation)
+    dtype: Any = settled_dtype(config.model.dtype, pick_device(config.model.device))
+    exact = config.model.float32_head or recipe.float32_head
+    model = replace(config.model, dtype=dtype, float32_head=exact)
+    config = replace(config, rollout=rollout, eval=evaluation, model=model)
     if algorithm.compares and config.context.manager != "none":
         raise ConfigError(
             f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
@@ -346,8 +357,13 @@ def _learner(
 ) -> Learner:
     device = pick_device(config.model.device)
     refuse_unsupported(config.model.dtype, device)
+    plain = not config.trainer.lora.rank and config.trainer.critic == "shared"
+    files = layer_files(path) if current_ranks() and plain else None
+    outline = files.outline() if files else None
     return make_learner(
-        load_policy(
+        outline
+        if outline is not None
+        else load_policy(
             path,
             config.trainer.lora,
             # ranks hold float32 shards, and put whole weights together in the type of computing
@@ -358,6 +374,7 @@ def _learner(
         config.trainer,
         options,
         offload=config.ranks.offload,
+        files=files if outline is not None else None,
         planned_updates=config.steps * updates,
     )
 
@@ -369,6 +386,8 @@ def _reading(
         temperature=config.rollout.temperature,
         values=values,
         autocast=autocast_of(config.model.dtype),
+        float32_head=config.model.float32_head,
+        engine_copy=config.engine == "local",
         images=images,
     )
 

@@ -33,7 +33,14 @@ from .learning.learner import Learner, Predicted
 from .learning.policy_model import load_policy
 from .learning.reader import ReadingOptions
 from .models.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
-from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, slow_precision
+from .models.devices import (
+    DTYPES,
+    autocast_of,
+    pick_device,
+    refuse_unsupported,
+    settled_dtype,
+    slow_precision,
+)
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import tiny_or_folder
 from .rollout.batch import Batch, as_row, pad
@@ -113,9 +120,10 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
     if chat.report.notice():
         logger.warning("%s", chat.report.notice())
-    for note in slow_precision(config.model.dtype, pick_device(config.model.device)):
+    dtype = settled_dtype(config.model.dtype, pick_device(config.model.device))
+    for note in slow_precision(dtype, pick_device(config.model.device)):
         logger.warning(note)
-    refuse_unsupported(config.model.dtype, pick_device(config.model.device))
+    refuse_unsupported(dtype, pick_device(config.model.device))
     learner = Learner(
         load_policy(
             model_path,
@@ -125,7 +133,9 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
             resumed=start is not None,
         ),
         config.trainer,
-        ReadingOptions(images=images, autocast=autocast_of(config.model.dtype)),
+        ReadingOptions(
+            images=images, autocast=autocast_of(dtype), float32_head=config.model.float32_head
+        ),
         planned_updates=config.steps,
     )
     losses: deque[float] = deque(maxlen=STOP_UPDATES)

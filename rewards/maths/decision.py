@@ -42,7 +42,8 @@ _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 _OPTION = re.compile(
     r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}"
     r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^])"
-    r"|\([A-J]\)(?=\s|\\ )(?:\s|\\[ ,;:]|\\q?quad|~)*(?=[^\s=+*/^-]))"
+    r"|\([A-J]\)(?=\s|\\[ ,;:q]|~)(?:\s|\\[ ,;:]|\\q?quad|~)*(?=[^\s=+*/^-]))"
+    r"|(?<=[\d}])\s+\([A-J]\)$"
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
@@ -50,7 +51,8 @@ _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\
 _MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
-    r"\b(?:twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
+    r"\b(?:squared|cubed|(?<!in )short|none|every|"
+    r"twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
     r"reciprocal|inverse|opposite|factorial|complement|step|figure|case|part|question|problem|"
     r"exercise|section|equation)\b",
     re.IGNORECASE,
@@ -58,6 +60,8 @@ _CHANGED = re.compile(
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
 """
+_IN_WORDS = re.compile(r"\\(?:text|mathrm)[a-z]*\s*\{([A-Za-z]{3,} \d{1,2})\}")
+"""A date in words: `\\text{May 5}`."""
 CALLER_CHARACTERS = 240
 """The length of gold and answer together above which both are read in the pool. Reading takes about
 3 us a character, so that the caller's event loop is never held up.
@@ -148,9 +152,26 @@ def decide(
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
     decision = _equal(gold, answer, conventions, deep)
+    if prompt and not decision.equal and (named := _beside(prompt, answer)):
+        decision = _equal(gold, named, conventions, deep)
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
+
+
+def _beside(prompt: str, answer: str) -> str:
+    """Return the subject of a sentence whose other words repeat the question, or "".
+
+    `Maria is the tallest` answers `Who is the tallest?` by `Maria`.
+    """
+    sentence = _SUBJECT.fullmatch(answer.strip(" .*"))
+    if sentence is None or sentence[1].lower() in prompt.lower():
+        return ""
+    asked = set(re.findall(r"\w+", prompt.lower()))
+    return sentence[1] if set(re.findall(r"\w+", sentence[2].lower())) <= asked else ""
+
+
+_SUBJECT = re.compile(r"([A-Z][a-z]+) ((?:is|was|has|won|wins) (?!not\b)[A-Za-z ,]{3,60})")
 
 
 def _bare(answer: str) -> str:
@@ -174,6 +195,8 @@ def _equal(
     cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
+    if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):
+        cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
         cleaned_gold == cleaned_answer

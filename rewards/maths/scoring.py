@@ -18,6 +18,7 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
+from .comparing.question import misnamed
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.candidate import Extraction
@@ -37,6 +38,8 @@ same generator.
 _COMMA = re.compile(
     r"[\s$]*-?[\d.]*\d(?:,|\{,\})\d+\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)[\s$]*"
 )
+# A gold in the locale of its answer; three digits behind a comma may be a group.
+_DECIMAL = re.compile(r"\s*-?\d+,(?:\d\d?|\d{4,})\s*")
 # `1.234.567`: more than one point can only group thousands.
 _GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 TARGET = "ludus.rewards.maths.worker:score"
@@ -189,7 +192,12 @@ class MathsVerifier:
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
-                decision = decide(gold, answer, self.conventions, prompt=prompt)
+                lone = comma and _DECIMAL.fullmatch(gold)
+                wanted = points_for_commas(gold) if lone else gold
+                decision = decide(wanted, answer, self.conventions, prompt=prompt)
+                before = response[max(0, extraction.start - 40) : extraction.start]
+                if prompt and decision.equal and (reason := misnamed(prompt, before)):
+                    decision = PairDecision(False, "form", reason)
                 best = _better(best, decision.verdict())
             except NeedsPool:
                 still_open.append(gold)

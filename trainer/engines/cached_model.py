@@ -19,6 +19,7 @@ import torch
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
+from ..models.devices import LogitHead
 from ..models.images import ImageReader, RowImages, decode_rows, see
 from ..models.loading import CausalLM
 from .kv_cache import KeptPrefix, KeptRow, RowCache
@@ -109,12 +110,19 @@ class CachedModel:
         model: with full attention.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
         reader: prepares images for the model; None for a model that reads no images.
+        float32_head: whether the head's product is computed in float32.
     """
 
     def __init__(
-        self, model: CausalLM, prefill_tokens: int, reader: ImageReader | None = None
+        self,
+        model: CausalLM,
+        prefill_tokens: int,
+        reader: ImageReader | None = None,
+        *,
+        float32_head: bool = False,
     ) -> None:
         self.model = model
+        self.head = LogitHead(model, exact=float32_head, fixed=True)
         self.prefill_tokens = prefill_tokens
         self.reader = reader
         self.passes = 0
@@ -238,4 +246,4 @@ class CachedModel:
         # The head runs on one position a row: logits of all positions would be [B, Q, V].
         self.passes += 1
         rows = torch.arange(len(last_B), device=device)
-        return self.model.lm_head(hidden_BQD[rows, last_B.to(device)]).float()
+        return self.head(hidden_BQD[rows, last_B.to(device)])

@@ -80,6 +80,8 @@ class LocalEngine:
         keep_cache: whether running requests keep the keys and values of older weights when new
             weights arrive; otherwise these are computed again before the next token is sampled,
             and every later token is exactly the new policy's.
+        float32_head: whether the head's product is computed in float32, with the weights as the
+            engine holds them.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class LocalEngine:
         version: int = 0,
         images: ImageReader | None = None,
         keep_cache: bool = False,
+        float32_head: bool = False,
     ) -> None:
         config = model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
@@ -105,7 +108,12 @@ class LocalEngine:
         self.images = images
         self.keep_cache = keep_cache
         self._batch = RunningBatch(
-            CachedModel(self.model, limits.prefill_tokens or fitting_prefill(self.model), images),
+            CachedModel(
+                self.model,
+                limits.prefill_tokens or fitting_prefill(self.model),
+                images,
+                float32_head=float32_head,
+            ),
             PrefixStore(
                 fitting_cache(self.model) if limits.kept_tokens is None else limits.kept_tokens
             ),
@@ -328,7 +336,8 @@ class LocalEngine:
                 row.error = StaleWeights(self._torn)
             return
         prefill_tokens = self._batch.cached.prefill_tokens
-        score_rows(self.model, rows, max_tokens=prefill_tokens, reader=self.images)
+        head = self._batch.cached.head
+        score_rows(self.model, rows, head=head, max_tokens=prefill_tokens, reader=self.images)
 
     def _copy_weights(self, source: WeightSource, version: int) -> None:
         refuse_foreign(source, self.model)

@@ -10,7 +10,7 @@ from ludus.agent import Sampling, TokenPolicy
 from ludus.agent.context import ContextManager
 
 from ..config import ModelConfig
-from ..models.devices import DTYPES, pick_device, slow_precision
+from ..models.devices import DTYPES, pick_device, settled_dtype, slow_precision
 from ..models.loading import load_images, load_model, load_tokenizer, open_chat
 from ..models.model_paths import locate_model
 from .local import EngineLimits, LocalEngine
@@ -40,7 +40,9 @@ async def local_policy(
         ConfigError: the model cannot be loaded, or its chat template cannot play an episode.
     """
     folder = locate_model(model.path)
-    for note in slow_precision(model.dtype, pick_device(model.device)):
+    device = pick_device(model.device)
+    dtype = settled_dtype(model.dtype, device)
+    for note in slow_precision(dtype, device):
         logger.warning(note)
     tokenizer = load_tokenizer(folder)
     images = load_images(folder, tokenizer, max_pixels=model.max_image_pixels)
@@ -48,9 +50,10 @@ async def local_policy(
     if notice := chat.report.notice():
         logger.warning("%s", notice)
     engine = LocalEngine(
-        load_model(folder, dtype=DTYPES[model.dtype], device=pick_device(model.device)),
+        load_model(folder, dtype=DTYPES[dtype], device=device),
         EngineLimits(max_rows=max_rows),
         images=images,
+        float32_head=model.float32_head,
     )
     try:
         yield TokenPolicy(engine, chat.chat_format, sampling, window=window, context=context)

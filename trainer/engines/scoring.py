@@ -15,6 +15,7 @@ from torch import Tensor
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
+from ..models.devices import LogitHead
 from ..models.images import ImageReader, last_hidden
 from ..models.loading import CausalLM
 from .requests import spans
@@ -48,7 +49,12 @@ class Scoring:
 
 
 def score_rows(
-    model: CausalLM, rows: Sequence[Scoring], *, max_tokens: int, reader: ImageReader | None = None
+    model: CausalLM,
+    rows: Sequence[Scoring],
+    *,
+    head: LogitHead,
+    max_tokens: int,
+    reader: ImageReader | None = None,
 ) -> None:
     """Score rows; afterwards each row holds its result or its error.
 
@@ -57,13 +63,14 @@ def score_rows(
     Args:
         model: a causal language model.
         rows: the rows to be scored; they are changed in place.
+        head: the model's head.
         max_tokens: the most tokens in one pass, with padding; a longer row has a pass to itself.
         reader: prepares images for the model; None for a model that reads no images.
     """
     usable = sorted((row for row in rows if _is_usable(row, model)), key=lambda row: len(row.ids))
     for part in spans([len(row.ids) for row in usable], max_tokens):
         try:
-            _score(model, usable[part], reader)
+            _score(model, head, usable[part], reader)
         except Exception as error:  # out of memory, say: the rows of the other passes are unharmed
             for row in usable[part]:
                 row.error = error
@@ -83,7 +90,9 @@ def _is_usable(row: Scoring, model: CausalLM) -> bool:
     return row.error is None
 
 
-def _score(model: CausalLM, rows: Sequence[Scoring], reader: ImageReader | None) -> None:
+def _score(
+    model: CausalLM, head: LogitHead, rows: Sequence[Scoring], reader: ImageReader | None
+) -> None:
     """Score rows in a single pass.
 
     Padding stands behind the ids, so a causal model needs no attention mask: no id of a row attends
@@ -97,15 +106,15 @@ def _score(model: CausalLM, rows: Sequence[Scoring], reader: ImageReader | None)
     hidden_BTD = last_hidden(model, ids_BT, [row.images for row in rows], reader)
     for row, ids_T, hidden_TD in zip(rows, ids_BT, hidden_BTD, strict=True):
         length = len(row.ids)
-        row.logprobs = [0.0, *_next_logprobs(model, hidden_TD[: length - 1], ids_T[1:length])]
+        row.logprobs = [0.0, *_next_logprobs(head, hidden_TD[: length - 1], ids_T[1:length])]
 
 
-def _next_logprobs(model: CausalLM, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
+def _next_logprobs(head: LogitHead, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
     """Return the log-probability of each target, given the hidden state of the position before."""
     logps: list[float] = []
     for start in range(0, len(targets_T), POSITIONS):
         targets_P = targets_T[start : start + POSITIONS]
-        logits_PV = model.lm_head(hidden_TD[start : start + POSITIONS]).float()
+        logits_PV = head(hidden_TD[start : start + POSITIONS])
         picked_P1 = torch.log_softmax(logits_PV, dim=-1).gather(1, targets_P.unsqueeze(1))
         logps += picked_P1.squeeze(1).tolist()
     return logps

@@ -16,6 +16,7 @@ Axes: H heads, P tokens, E channels of a head.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from ..models.layer_files import miniature
 from .packing import PackedRows, PackedSpan, pack_rows
 
 if TYPE_CHECKING:
@@ -198,28 +200,38 @@ def _in_one_call(
     """
     from torch.nn.attention.varlen import varlen_attn  # torch 2.10
 
+    index, *bounds = unequal_rows(spans, key.device)
+    ends: Any = bounds
+    k, v = (tensor[0].transpose(0, 1).index_select(0, index) for tensor in (key, value))
+    attended: Any = varlen_attn(
+        query[0].transpose(0, 1),
+        k,
+        v,
+        *ends,
+        window_size=(-1, 0),  # causal, aligned to the last key
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return attended.transpose(0, 1).unsqueeze(0)
+
+
+@lru_cache(maxsize=1)
+def unequal_rows(
+    spans: tuple[PackedSpan, ...], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, int, int]:
+    """Return how nodes are rows of unequal lengths: the index of all keys, each node's after those
+    above it; where queries and keys of each row end; and the longest row of both. Made once for
+    all layers of a pass.
+    """
     pieces = [[*span.above, (span.start, span.end)] for span in spans]
-    index = torch.cat([torch.arange(*piece) for line in pieces for piece in line]).to(key.device)
+    index = torch.cat([torch.arange(*piece) for line in pieces for piece in line]).to(device)
     sizes_q = [span.end - span.start for span in spans]
     sizes_k = [sum(end - start for start, end in line) for line in pieces]
 
     def ends(sizes: list[int]) -> Tensor:
-        return torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=key.device)
+        return torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=device)
 
-    repeat = query.shape[1] // key.shape[1]
-    k, v = (tensor[0].transpose(0, 1).index_select(0, index) for tensor in (key, value))
-    attended: Any = varlen_attn(
-        query[0].transpose(0, 1),
-        k.repeat_interleave(repeat, dim=1),
-        v.repeat_interleave(repeat, dim=1),
-        ends(sizes_q),
-        ends(sizes_k),
-        max(sizes_q),
-        max(sizes_k),
-        window_size=(-1, 0),  # causal, aligned to the last key
-        scale=scale,
-    )
-    return attended.transpose(0, 1).unsqueeze(0)
+    return index, ends(sizes_q), ends(sizes_k), max(sizes_q), max(sizes_k)
 
 
 def packed_hidden(model: PreTrainedModel, rows: PackedRows) -> Tensor:
@@ -242,7 +254,7 @@ def why_unpackable(model: PreTrainedModel) -> str:
     Returns:
         "" where both agree; else the reason, and the model has its own attention as before.
     """
-    if not isinstance(model, PreTrainedModel) or model.device.type == "meta":
+    if not isinstance(model, PreTrainedModel):
         return f"{type(model).__name__} is not a transformers model in memory"
     before = model.config._attn_implementation or "sdpa"
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or [])
@@ -250,7 +262,9 @@ def why_unpackable(model: PreTrainedModel) -> str:
         return f"it has layers of the kind {', '.join(sorted(layers - {'full_attention'}))}"
     try:
         model.set_attn_implementation(NAME)
-        gap = _gap(model)
+        tried = miniature(model.config) if model.device.type == "meta" else model
+        tried.set_attn_implementation(NAME)
+        gap = _gap(tried)
         if gap <= TOLERANCE:
             return ""
         reason = f"packed and padded rows differ by {gap:.1g} of the largest hidden state"

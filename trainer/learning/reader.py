@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..config import TrainerConfig
 from ..models.capacity import fitting_pass
-from ..models.devices import at_least_float32
+from ..models.devices import LogitHead, at_least_float32
 from ..models.images import ImageReader, last_hidden
 from ..models.loading import CausalLM
 from ..rollout.batch import Batch, passes
@@ -68,6 +68,10 @@ class ReadingOptions:
     """The type to compute in, with float32 weights; None computes in the type of the weights."""
     logits_at_once: int = LOGITS_AT_ONCE
     """The largest number of logits held at a time; any number gives the same gradient."""
+    float32_head: bool = False
+    """Whether the head's product is computed in float32 where the rest is not."""
+    engine_copy: bool = True
+    """Whether an engine beside the learner is yet to allocate a copy of the weights."""
     images: ImageReader | None = None
     """Reads the images of rows; None for a model that reads none."""
 
@@ -119,6 +123,8 @@ class PolicyReader:
         shrink = CHECKPOINTED if config.checkpoint_layers else 1
         self.logits_at_once = options.logits_at_once // shrink
         self.images = options.images
+        self.engine_copy = options.engine_copy
+        self.head = LogitHead(model, exact=options.float32_head)
         if config.kernels == "liger":
             use_liger(model)
         self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)
@@ -211,7 +217,10 @@ class PolicyReader:
     @cached_property
     def _fitting_pass(self) -> int:
         return fitting_pass(
-            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
+            self.model,
+            self.autocast or torch.float32,
+            checkpointed=self.config.checkpoint_layers,
+            engine_copy=self.engine_copy,
         )
 
     def notes(self) -> tuple[str, ...]:
@@ -295,7 +304,7 @@ class PolicyReader:
 
         def head(states: Tensor) -> Tensor:
             with self._precision():
-                return at_least_float32(self.model.lm_head(states)) / self.temperature
+                return self.head(states) / self.temperature
 
         tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
         return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)

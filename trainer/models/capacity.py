@@ -97,24 +97,35 @@ def fitting_pass(
     free: int | None = None,
     *,
     checkpointed: bool = False,
+    ranks: int = 1,
+    engine_copy: bool = True,
 ) -> int:
     """Return the number of tokens that a forward and backward pass of a learner computes.
 
-    An engine's copy of the weights, and the gradient and the optimizer's two moments of those that
-    are trained, are yet to be allocated, and are set aside.
+    An engine's copy of the weights, what ranks gather of them, and the gradient and the optimizer's
+    two moments of those that are trained, are yet to be allocated, and are set aside.
 
     Args:
         model: a transformers causal LM.
         dtype: the type to compute in.
         free: free bytes; None measures.
         checkpointed: whether layers are computed again in the backward pass.
+        ranks: the number of processes that share the weights, whose shards are allocated.
+        engine_copy: whether an engine's copy is yet to be allocated.
     """
     available = free_bytes(model.device) if free is None else free
-    reserved = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    whole = sum(weight.numel() for weight in model.parameters())
+    reserved = sum(one.numel() * one.element_size() for one in model.parameters()) * engine_copy
+    if ranks > 1:
+        layers = _layers(model.config.get_text_config())
+        inside = sum(one.numel() for name, one in model.named_parameters() if ".layers." in name)
+        # Two layers and what is outside of them, and the gradient of these before it is reduced.
+        reserved += (dtype.itemsize + 4) * (whole - inside + 2 * inside // layers)
     for weight in model.parameters():
         # The gradient and two moments, and the float32 copy of a weight in half precision.
         if weight.requires_grad:
-            reserved += weight.numel() * torch.float32.itemsize * (3 + (weight.element_size() < 4))
+            copies = 3 + (weight.element_size() < 4)
+            reserved += weight.numel() * torch.float32.itemsize * copies // ranks
     room = PASS_SHARE.get(model.device.type, 1 / 4) * (available - reserved)
     per_token = training_bytes(model.config, dtype, checkpointed=checkpointed)
     return _between(room / per_token, MIN_PASS, MAX_PASS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +65,21 @@ def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
     return ",".join(names)
 
 
+def settled_dtype(name: str, device: str) -> str:
+    """Return the type to compute in where `auto` was asked for: bfloat16 on a CUDA device that
+    computes in it, float32 elsewhere.
+
+    >>> settled_dtype("auto", "cpu")
+    'float32'
+    """
+    if name != "auto":
+        return name
+    capable = device.startswith("cuda") and (
+        torch.cuda.get_device_capability(device) >= FIRST_WITH_BFLOAT16
+    )
+    return "bfloat16" if capable else "float32"
+
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -115,6 +131,38 @@ def at_least_float32(values: Tensor) -> Tensor:
     torch.float32
     """
     return values if values.dtype == torch.float64 else values.float()
+
+
+class LogitHead:
+    """The logits of a model after hidden states, in float32.
+
+    Args:
+        model: a causal LM, whose head is a linear map.
+        exact: whether the product is computed in float32, whatever the types of states and weights;
+            otherwise in theirs, and then converted.
+        fixed: whether the weights change only before `renew`, so that a float32 copy of the head
+            may be kept; for an engine that holds its weights in half precision.
+    """
+
+    def __init__(self, model: Any, *, exact: bool = False, fixed: bool = False) -> None:
+        self.model, self.exact, self.fixed = model, exact, fixed
+        self._copy: Tensor | None = None
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the logits [..., V] after hidden states [..., D]."""
+        if not self.exact:
+            return at_least_float32(self.model.lm_head(hidden))
+        linear = self.model.lm_head
+        weight = at_least_float32(linear.weight) if self._copy is None else self._copy
+        if self.fixed and weight is not linear.weight:
+            self._copy = weight
+        bias = None if linear.bias is None else at_least_float32(linear.bias)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return torch.nn.functional.linear(at_least_float32(hidden), weight, bias)
+
+    def renew(self) -> None:
+        """Note that the weights have changed."""
+        self._copy = None
 
 
 SLOWER = 1.2

@@ -34,7 +34,7 @@ from ..models.capacity import (
     prefill_bytes,
     training_bytes,
 )
-from ..models.devices import DTYPES, pick_device
+from ..models.devices import DTYPES, pick_device, settled_dtype
 from ..run.best import candidate_steps
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def estimate_memory(
     device = pick_device(config.model.device)
     shared_host = ranks if device == "cpu" else 1
     free = free_bytes(device) // shared_host if free is None else free
-    kind, size = DTYPES[config.model.dtype], ModelSize.of(outline, config)
+    kind, size = _kind(config), ModelSize.of(outline, config)
     tokens = config.trainer.tokens_per_pass or fitting_pass(outline, kind, free)
     parts = [
         MemoryPart("the learner's weights", 4 * size.total // ranks),
@@ -205,6 +205,10 @@ def require_fit(config: TrainConfig, outline: PreTrainedModel, **known: Any) -> 
         f"{_gigabytes(estimate.free)} are free (most of it: {parts}); "
         f"{_advice(config, outline, estimate, known)}"
     )
+
+
+def _kind(config: TrainConfig) -> torch.dtype:
+    return DTYPES[settled_dtype(config.model.dtype, pick_device(config.model.device))]
 
 
 def _engine(
@@ -260,7 +264,7 @@ def _sampling(
 def _update(
     config: TrainConfig, outline: PreTrainedModel, tokens: int, *, ranks: int, trained: int
 ) -> list[MemoryPart]:
-    text, kind = outline.config.get_text_config(), DTYPES[config.model.dtype]
+    text, kind = outline.config.get_text_config(), _kind(config)
     layers = int(text.num_hidden_layers)
     total = sum(weight.numel() for weight in outline.parameters())
     whole = tokens * training_bytes(outline.config, kind)

@@ -23,6 +23,7 @@ from ..config import TrainConfig
 from ..learning.learner import Learner
 from ..learning.update import Updater
 from ..models.devices import pick_device
+from ..models.layer_files import LayerFiles
 from ..run.folder import referring
 from .group import SHARDS, Ranks, place_of
 
@@ -83,14 +84,18 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
         _opened.remove(ranks)
 
 
-def make_learner(*given: Any, offload: bool = False, **options: Any) -> Learner:
-    """Make a `Learner`, sharded where this process is a rank."""
+def make_learner(
+    *given: Any, offload: bool = False, files: LayerFiles | None = None, **options: Any
+) -> Learner:
+    """Make a `Learner`, sharded where this process is a rank; a rank's model may come without
+    weights, which are read from `files`.
+    """
     ranks = current_ranks()
     if ranks is None:
         return Learner(*given, **options)
     from .learner import ShardedLearner  # torch's sharding takes a second to import
 
-    return ShardedLearner(*given, ranks=ranks, offload=offload, **options)
+    return ShardedLearner(*given, ranks=ranks, offload=offload, files=files, **options)
 
 
 def make_updater(*given: Any, **options: Any) -> Updater:

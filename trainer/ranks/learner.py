@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.agent import WeightSource
 from ludus.errors import ConfigError
@@ -24,7 +24,9 @@ from ..learning.learner import Learner, Predicted
 from ..learning.packing import packed_size
 from ..learning.reader import DEFAULT_READING, ReadingOptions
 from ..models.adapters import has_adapter
-from ..models.capacity import fitting_pass
+from ..models.capacity import fitting_pass, free_bytes
+from ..models.images import last_hidden
+from ..models.layer_files import LayerFiles
 from ..models.loading import CausalLM, save_model
 from ..rollout.batch import Batch
 from .group import SHARDS, Ranks
@@ -49,6 +51,7 @@ class ShardedLearner(Learner):
         config: settings of the optimizer.
         ranks: the group.
         offload: whether shards, gradients and moments stay in the memory of the CPU.
+        files: where the weights of a model that has none yet are read from, part by part.
         options: as of `Learner`.
     """
 
@@ -60,11 +63,13 @@ class ShardedLearner(Learner):
         *,
         ranks: Ranks,
         offload: bool = False,
+        files: LayerFiles | None = None,
         **more: Any,
     ) -> None:
         refuse_unshared(config, model.dtype)
         self.ranks = ranks
         self.offload = offload
+        self.files = files
         self._inside = False
         self._with_average = ExitStack()
         self._score: Callable[[Batch], Any] = self.predict
@@ -102,8 +107,17 @@ class ShardedLearner(Learner):
 
     def score_ids(self, ids: Sequence[int], temperature: float) -> list[float]:
         """Return what `Learner.score_ids` returns; rank 0 orders the others to take part."""
+        ids_BT = torch.tensor([list(ids)], device=self.model.device)
+
+        def scored() -> Tensor:
+            # Under autocast, since ranks gather layers in the type of computing, and not the rest.
+            with self._precision():
+                hidden = last_hidden(self.model, ids_BT, (), self.images)[0, :-1]
+                logp = torch.log_softmax(self.head(hidden) / temperature, dim=-1)
+            return logp.gather(1, ids_BT[0, 1:].unsqueeze(1)).squeeze(1)
+
         with self.ranks.together("score", ids=list(ids), temperature=temperature), torch.no_grad():
-            return self._within(lambda: super(ShardedLearner, self).score_ids(ids, temperature))
+            return [0.0, *self._within(scored).tolist()]
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the files of `writer`."""
@@ -168,14 +182,41 @@ class ShardedLearner(Learner):
         self.average.restore([placed(value, like) for value, like in averages])
 
     def _place(self) -> None:
-        mine = self.config.tokens_per_pass or fitting_pass(
-            self.model, self.autocast or torch.float32, checkpointed=self.config.checkpoint_layers
-        )
-        self._bound = min(self.ranks.gather(mine))
         if self.critic is not None:
             unshare(self.critic, self.model)
         self.root: Any = Root(self.model, self.value_head, self.critic)
-        shard_modules(self.root, self.ranks.mesh, dtype=self.autocast, offload=self.offload)
+        shard_modules(
+            self.root,
+            self.ranks.mesh,
+            dtype=self.autocast,
+            exact_root=self.head.exact,
+            offload=self.offload,
+            fill=self._fill(),
+        )
+        # After sharding: what is free now is free of this rank's shards alone.
+        self._bound = min(self.ranks.gather(self.config.tokens_per_pass or self._room()))
+
+    def _fill(self) -> Callable[[nn.Module], None]:
+        """Return what reads the weights of a module that are not there yet."""
+        head, files = self.value_head, self.files
+        if head is not None and head.weight.is_meta:
+            head.to_empty(device=self.ranks.device)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+        names = {id(weight): name for name, weight in self.model.named_parameters()}
+        return lambda part: None if files is None else files.fill(part, names)
+
+    def _room(self) -> int:
+        """Return how many tokens fit into a pass of this rank."""
+        here = self.ranks.world if self.ranks.mesh.device_type == "cpu" else 1
+        return fitting_pass(
+            self.model,
+            self.autocast or torch.float32,
+            free_bytes(self.model.device) // here,
+            checkpointed=self.config.checkpoint_layers,
+            ranks=self.ranks.world,
+            engine_copy=self.engine_copy and not self.ranks.rank,
+        )
 
     @property
     def tokens_per_pass(self) -> int:

@@ -95,7 +95,13 @@ def layers_of(model: nn.Module) -> nn.ModuleList:
 
 
 def shard_modules(
-    root: Root, mesh: DeviceMesh, *, dtype: torch.dtype | None = None, offload: bool = False
+    root: Root,
+    mesh: DeviceMesh,
+    *,
+    dtype: torch.dtype | None = None,
+    exact_root: bool = False,
+    offload: bool = False,
+    fill: Callable[[nn.Module], None] = lambda part: None,
 ) -> None:
     """Shard the weights of each layer by itself, then all other weights together.
 
@@ -106,7 +112,11 @@ def shard_modules(
         mesh: the ranks.
         dtype: the type in which weights are gathered and used; shards and gradients stay float32.
             None gathers in the type of the weights.
+        exact_root: whether the weights outside of the layers, the head's among them, are gathered
+            in their own type whatever `dtype` is.
         offload: whether shards, gradients and moments stay in the memory of the CPU.
+        fill: called before a module is sharded, to read weights that are not there yet, so that
+            one layer is whole at a time.
     """
     policy = MixedPrecisionPolicy(
         param_dtype=dtype, reduce_dtype=torch.float32 if dtype else None, cast_forward_inputs=False
@@ -114,11 +124,14 @@ def shard_modules(
     exact = MixedPrecisionPolicy(cast_forward_inputs=False)
     place = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy()
     for layer in root.layers():
+        fill(layer)
         fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=place)
     # The value head computes in float32 whatever the model's type is.
     if root.value_head is not None:
         fully_shard(root.value_head, mesh=mesh, mp_policy=exact, offload_policy=place)
-    fully_shard(root, mesh=mesh, mp_policy=policy, offload_policy=place)
+    fill(root)
+    outside = exact if exact_root else policy
+    fully_shard(root, mesh=mesh, mp_policy=outside, offload_policy=place)
     for module in root.modules():
         if isinstance(module, FSDPModule):
             # Gradients are summed over the ranks and not averaged, since they are divided once by

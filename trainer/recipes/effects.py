@@ -134,6 +134,11 @@ def _of_parts_that_are_off(config: TrainConfig, updates: int) -> Iterator[str]:
                 f"{section}.{name} is set, but the engine is {config.engine!r}: {section}.* "
                 "changes nothing"
             )
+    if config.engine == "vllm" and config.model.float32_head and config.model.dtype != "float32":
+        yield (
+            "the head's product is in float32 in the learner alone: vLLM computes it in "
+            f"{config.model.dtype}, and the correction of the recipe sees the difference"
+        )
     if config.vllm.weights_folder and config.vllm.transfer != "file":
         yield (
             f"vllm.weights_folder is set, but vllm.transfer is {config.vllm.transfer!r}: no file "

@@ -231,6 +231,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     environment: str
     """The id of an environment on which this recipe shows its purpose."""
     algorithm: AlgorithmSettings
+    float32_head: bool = False
+    """Whether the head's product is computed in float32 whatever model.dtype is."""
     updates: UpdateSettings = UpdateSettings()
     sampling: SamplingSettings = SamplingSettings()
     shaping: tuple[Shaping, ...] = ()

@@ -24,13 +24,18 @@ class ModelConfig:
     """
     device: str = "auto"
     """Device of the learner; auto takes CUDA where there is a CUDA device."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Type in which the learner computes and the engine samples. In float16 the loss is scaled, so
-    that small gradients are not rounded to 0.
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Type in which the learner computes and the engine samples; auto takes bfloat16 on a CUDA
+    device that has it, with the weights in float32, and float32 elsewhere. In float16 the loss is
+    scaled, so that small gradients are not rounded to 0.
     """
     weights: Literal["float32", "bfloat16"] = "float32"
     """Type in which the learner holds its weights. With bfloat16, which needs that dtype too, the
     optimizer moves float32 copies, and weights that an adapter leaves frozen take half the memory.
+    """
+    float32_head: bool = False
+    """Whether the product of the language-model head is computed in float32 where dtype is another,
+    by the learner and the local engine; a recipe may ask for it too. vLLM computes it in its type.
     """
     tool_format: str = "auto"
     """Format in which the model writes tool calls; auto takes the one that reads calls as the chat

@@ -227,6 +227,8 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
         or len(second) != len(answer_assignments)
     ):
         return None
+    if len(first) > 1 and (gold.note == "or") != (answer.note == "or"):
+        return judge.decided("and, or", False, "'or' joins values of different names")
     return all(matches(first[name], second[name], judge) for name in first)
 
 

@@ -27,6 +27,7 @@ _FORMULA = re.compile(
 _PLAIN = re.compile(
     r"(?<![\w.,/])[(\-]?[\dA-Za-z](?:[\d.,()\s]|(?<=\d)[a-z](?![a-z])|[a-z](?=\^))*"
     r"(?:[-+*/^×·÷][\s(]*(?:[\d.]+[a-z]?|[a-z])(?![a-z])(?:\)|\s(?=[-+*/^×·÷]))*)+"
+    r"|√\d+|\b\d+!(?!\w)"
 )
 _CHOOSES = re.compile(
     r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b"
@@ -86,6 +87,8 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     None.
     """
     asked = question(prompt)
+    if reason := misnamed(prompt, answer) or _undecimal(asked, gold, answer):
+        return "form", reason
     wanted, given = _read(gold), _read(answer)
     if wanted is None or given is None:
         return None
@@ -99,6 +102,37 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     return ("form", reason) if reason else None
 
 
+def _undecimal(asked: Question, gold: str, answer: str) -> str:
+    """Return why an answer is no decimal where a decimal is asked, or ""."""
+    percent = "%" in answer and "%" not in gold
+    fraction = "." in gold and "." not in answer and "frac" in answer
+    return "the question asks for a decimal" if asked.decimal and (percent or fraction) else ""
+
+
+def misnamed(prompt: str, said: str) -> str:
+    """Return why the name that words give a value is not the one that is asked, or ""."""
+    label = _LABEL.search(said)
+    for rivals in _RIVALS if label else ():
+        given = label[1].lower() if label else ""
+        asked = [one for one in rivals if re.search(rf"\b{one}\b", prompt, re.IGNORECASE)]
+        if given in rivals and asked and given not in asked:
+            return f"the question asks for the {asked[0]}, not the {given}"
+    return ""
+
+
+_LABEL = re.compile(
+    r"\b([A-Za-z]{2,20})\s*\}?\s*(?:=|:|\b(?:is|equals)\b)[\s$*(\[\\]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
+)
+_RIVALS = (
+    ("mean", "median", "mode", "range", "variance", "deviation", "sum"),
+    ("area", "perimeter", "circumference", "volume", "radius", "diameter"),
+    ("ph", "poh"),
+    ("minimum", "maximum"),
+    ("quotient", "remainder"),
+)
+"""Names of which a question about one is not answered by the value of another."""
+
+
 def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     """Return why the form of an answer is not the one that the question asks for, or ""."""
     if asked.factored and _factors(wanted) > max(1, _factors(given)):
@@ -106,7 +140,8 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     if asked.expanded and _expanded(wanted) and not _expanded(given):
         return "the question asks for an expanded form"
     forms = asked.numeral or asked.decimal or asked.fraction
-    if forms and wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}:
+    worked = wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}
+    if forms and worked and not _scientific(given):
         return "the question asks for a numeral"
     if asked.decimal and wanted.op == "dec" and _is_fraction(given):
         return "the question asks for a decimal"
@@ -124,6 +159,12 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     if units and wanted.note in asked.units:
         return f"the question asks for {wanted.note}"
     return ""
+
+
+def _scientific(node: Node) -> bool:
+    """Return whether a product is a numeral with a power of ten."""
+    ten = Node("num", (), 10)
+    return node.op == "mul" and any(part.op == "pow" and part.args[0] == ten for part in node.args)
 
 
 def _is_fraction(node: Node) -> bool:

@@ -49,7 +49,14 @@ _LIMITED = re.compile(
     r"\b(?:as long as|provided|assuming|unless|only (?:if|when|for))\b", re.IGNORECASE
 )
 # `10 is the answer to the first ...` is not the answer to the question.
-_TAKEN_FROM = re.compile(r"\s*(?:of|to the (?:first|previous))\b")
+# `Half of 56 is the answer`: the value depends on a word before, and is not the subject.
+_DEPENDENT = re.compile(
+    r"\b(?:of|than|from|times|twice|double|half|minus|plus|before|after|above|below)\W*\Z",
+    re.IGNORECASE,
+)
+_TAKEN_FROM = re.compile(
+    r"\s*(?:of|to (?:the (?:first|previous|last)|part|an(?:other)?|a different))\b"
+)
 
 
 def _compiled(language: PhraseLanguage) -> re.Pattern[str]:
@@ -195,6 +202,8 @@ def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate |
     said_from, start = base + match.start(), base + match.start("value") + match["value"].find(text)
     end = start + len(text)
     ignored = stance(body, said_from, start, end)
+    if _DEPENDENT.search(body, base, said_from):
+        ignored = "it depends on the words before"
     return Candidate(
         CandidateKind.ANNOUNCED, text, start, end, said_from, verb_end, ignored=ignored
     )

@@ -44,10 +44,10 @@ def whole(body: str) -> Candidate | None:
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
         return None
-    stripped = _one_value(stripped)
+    stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped):
         return None
-    start = body.rfind(stripped)
+    start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
     text = _LABELLED.sub("", text)
     if text.startswith("_") and text.endswith("_"):
@@ -68,7 +68,7 @@ def whole(body: str) -> Candidate | None:
 
 
 _LABELLED = re.compile(
-    r"(?:A|ans\.?|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
+    r"(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:answer|count|total|sum"
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])",
     re.IGNORECASE,
@@ -83,6 +83,19 @@ _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
+
+
+def _row(text: str) -> str:
+    """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
+    table = _TABLE.fullmatch(text)
+    if table is None:
+        return ""
+    names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
+    plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
+    return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
+
+
+_TABLE = re.compile(r"\|(.+)\|[ \t]*\n\|[\s:|-]+\|[ \t]*\n\|(.+)\|")
 
 
 def _one_value(text: str) -> str:

@@ -121,6 +121,7 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
     return first
 
 
+_DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
 _MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°")
 
 
@@ -141,6 +142,8 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
     is_joined = not text or body[first - 1 : first].isalpha() or body[last : last + 1].isalpha()
     if not is_joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
         start, end = first, last
+    if dots := _DOTS.match(body, end):
+        end = dots.end()
     unit = _UNIT.match(body, end)
     if unit and all(unit_symbol(part) for part in re.findall("[A-Za-z]+", unit[1])):
         end = unit.end(1)

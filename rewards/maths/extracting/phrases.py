@@ -251,7 +251,8 @@ _BAD = (
     r"(?:wrong|incorrect|false|impossible|invalid|absurd|inconsistent|inadmissible|excluded"
     r"|ruled out"
     r"|eliminated|rejected|unacceptable|mistaken|flawed|unfounded|useless|off\b|nonsens\w+"
-    r"|contradictory|something else"
+    r"|contradictory|something else|tempting|extraneous|spurious|the (?:\w+ )?(?:wrong|trap|naive"
+    r"|incorrect|false|extraneous|spurious)"
     r"|too \w+|off by|(?:only|merely|just) (?:the first|an? (?:first|partial|intermediate|guess))"
     r"|(?:an? )?(?:\w+ )?(?:contradiction|mistake|error|slip|trap|guess|miscalculation|red herring"
     r"|overcount|undercount)|an? (?:upper|lower|rough) (?:bound|estimate))\b"
@@ -265,9 +266,39 @@ _FAILS = (
 _ADVERB = r"(?:(?:\w+ly|also|still|just|then|of course|in fact|again)\s+)?"
 REFUTES = (
     rf"(?:{_NOT}(?=\s*[.!;\n]|\s*$)|{_NOT}\s+(?:\w+\s+){{0,3}}?{_GOOD}"
-    rf"|{_NOT}\s+(?:be |\w+ly )?{_ANSWER}|{_COPULA}{_ADVERB}{_BAD}|{_ADVERB}{_FAILS})"
+    rf"|{_NOT}\s+(?:be |\w+ly )?{_ANSWER}"
+    r"|(?:must|should|ha[sd] to|can|will|is to|are to) be (?:\w+ly )?(?:discard|reject|exclud"
+    r"|eliminat|ignor|dismiss|dropp)\w*|remains? (?:to be|open|unproven|unclear)"
+    r"|(?:gives?|yields?|produces?) an? contradiction|(?:seem|look)s? \w+,? but\b"
+    rf"|{_COPULA}{_ADVERB}{_BAD}|{_ADVERB}{_FAILS})"
 )
 """A predicate that says of its subject that it is not the answer."""
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+RELATED = _words(
+    r"(?:\b(?:multiple|divisor|factor|successor|predecessor|negation|negative|opposite|reciprocal"
+    r"|inverse|square|cube|root|double|half|power|complement|short|fewer|shy|digits?) (?:of|than)"
+    r"|\b(?:(?<!cannot be )anything but|divides|(?:co|relatively )prime (?:to|with)"
+    r"|(?:bounded|divisible|limited) (?:\w+ )?by"
+    r"|(?:start|begin)s? with|ends? (?:in|with)|(?:clos|near)e(?:r|st) to"
+    r"|(?:subtract|add|take|remove)\b[^.,;]{1,20}(?:from|to)|(?:see|on) (?:page|line|figure)"
+    r"|twice|thrice|double|triple|halve|square|negate))\W{0,3}(?:[a-z]\s*=\s*)?$"
+    r"|\b(?:careless|naive|hasty|sloppy|wrong|incorrect|extraneous|spurious|rejected|discarded"
+    r"|invalid|previous) \w+\b(?! (?:was|is) not)[^.,;:]*$"
+    r"|\b(?:might|would|could|may)(?: \w+ly)? (?:answer|say|guess|expect|claim|think|believe"
+    r"|suspect|conclude)\b[^.,;:]*$"
+    r"|^\W*(?:according to (?:\w+ )?(?:book|textbook|key|friend|internet|forum|legend)"
+    r"|rumou?r|whether|but for|except for|should"
+    r"|nothing (?!but|else|other))\b[^.;:]*$"
+    r"|\b(?:cannot|can't|can not|unable to|refuse to|fail to|hesitate to) (?:confirm|answer"
+    r"|say|prove|show|establish|support|accept|recommend)\b[^.,;:]*$"
+    r"|\bhardly\b[^.,;:]*$"
+)
+"""Words before a value that relate the answer to it, or leave the claim to somebody else."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
     r"|falsa?"
@@ -295,10 +326,6 @@ class StancePhrases:
     """Whether articles and adjectives before the noun belong to the searched text."""
 
 
-def _words(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
 CHECKING = _words(
     r"\b(?:(?:re|double[- ]?)?check(?:s|ed|ing)?|verif\w*|confirm\w*|consistent|match\w*|satisf\w+"
     r"|works|fits|holds|sanity|reasonable|makes sense|as (?:before|expected|claimed|required)"
@@ -312,7 +339,7 @@ VERIFIES = _words(
     r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick"
     r"|sanity)\s+)*(?:(?:re|double[- ]?)?check(?:ing|s)?"
     r"|verif\w+|confirm\w*|test(?:ing)? this|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back"
-    r"|note(?: that|:)|remark"
+    r"|note(?: that|:)|remark|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:"
     r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証"
     r"|검산|검증)(?!\w*ed\b)"
 )
@@ -477,7 +504,8 @@ HEDGE = re.compile(
 """Words between two statements that offer the second in case the first is wrong."""
 HEDGE_BEHIND = re.compile(
     r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b"
-    r"|\bor (?:maybe|perhaps|else|possibly)\b|^\W{0,4}alternatively\b|\b(?:could|might"
+    r"|\bor (?:maybe|perhaps|else|possibly)\b|\b(?:maybe|perhaps|possibly)\s+(?=[\d$])"
+    r"|^\W{0,4}alternatively\b|\b(?:could|might"
     r"|may) also be\b"
     r"|\b(?:another|other|second|backup|alternative) (?:possible |valid )?(?:answer|guess|option"
     r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",

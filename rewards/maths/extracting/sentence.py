@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 
 from .candidate import Candidate, CandidateKind
-from .phrases import DENIED_BY_VERB, VERIFIES
+from .phrases import DENIED_BY_VERB, RELATED, VERIFIES
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+|['’]\d{3})*(?:\.\d+)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+|['’]\d{3})*(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%|\\%)?"
     r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
@@ -20,7 +20,11 @@ CALCULATED = re.compile(
     re.DOTALL,
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
-POINT = re.compile(r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]")
+POINT = re.compile(
+    r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
+    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
+    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?![\w:])|(?<![\w.,])\d+ and \d+/\d+(?![\w/])"
+)
 UNSURE = re.compile(
     r"\b(?:either|maybe|perhaps|possibly|might|could be|whether|not sure|unsure|between|depends"
     r"|anything|would be\b.*\bif)\b",
@@ -38,12 +42,13 @@ GIVEN_UP = re.compile(
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|non|не|neither"
-    r"|cannot be|can't be|nor|no|rather than|instead of"
-    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?:every|any)thing but"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither"
+    r"|cannot be|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of"
+    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*"
+    r"|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
-    r"|differs? from|other than|unequal to)|n't)\b[^;\n]*?"
-    r"(?=\b(?:but|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
+    r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?"
+    r"(?=\b(?:but|mais|sondern|sino|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
     r"|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし|만약)[^,.;\n]*",
     re.IGNORECASE,
 )
@@ -135,6 +140,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response stops before its answer"
     elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
         reason = "the response gives up"
+    elif _COUNTERFACTUAL.search(sentence):
+        reason = "the closing sentence only supposes a value"
     elif CALCULATED.search(sentence):
         pass
     elif UNSURE.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) > 1:
@@ -144,6 +151,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
     )
 
 
+# `Were zero included, we would have 11`: the verb before its subject supposes.
+_COUNTERFACTUAL = re.compile(r"^\W*(?:were|had)\s[^.;]*\bwould\b(?!.*[;.]\s)", re.IGNORECASE)
 _AT_MOST_CAN = re.compile(
     r"\b(?:can|could|may|needs?|will|must|should|requires?)\s+(?:\w+\s+){0,2}(?:at (?:least|most)"
     r"|up to)[ *$]*$"
@@ -158,6 +167,8 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
         return False
     before = body[max(start, place - 60) : place].lower()
     if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
+        return True
+    if RELATED.search(body[max(start, place - 120) : place]):
         return True
     if _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop):
         return True

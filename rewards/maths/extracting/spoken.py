@@ -23,7 +23,7 @@ _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
 )
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?\}?[*_]*"
+    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?+\}?[*_]*"
     r"(?=\s*(?:$|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\("
     r"|car\b|weil\b"
     r"|porque\b|perché\b|так как|потому|です|である|입니다|이다|因))(?!\s*[-+*/=^<>\d])(?!\.\d)"
@@ -59,6 +59,15 @@ _SENTENCE_END = re.compile(
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
+# `No, 91 = 7 * 13`: the word decides and a reason follows. `Not Monday but Tuesday`.
+_DECIDED = re.compile(
+    r"(?P<word>yes|no|true|false)[*_]*(?:[,:;—–]|\.(?!\s*\d))\s+(?=\S)"
+    r"(?!.*\b(?:yes|no|true|false|unless|if|except|provided|only|(?:as|so) long"
+    r"|when(?:ever)?|assuming|depend\w*|for|with|where|sometimes|usually|but|however|wait|actually|or|sorry)\b)"
+    r"|not\s+[A-Za-z]+,?\s+but\s+(?P<other>[A-Za-z]+)\W*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_POWER = re.compile(r"[\w)\]]\*\*[\w(]")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
 _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
 """Matches the article "A" in front of words, which is not a choice letter."""
@@ -148,9 +157,11 @@ def cleaned(text: str) -> str:
     value.
     """
     text = text.strip()
-    if "**" in text or "__" in text:
+    if ("**" in text or "__" in text) and not _POWER.search(text):
         text = text.replace("**", "").replace("__", "").strip()
     text = _QED.sub("", text.rstrip('"”»`’')).rstrip()
+    if bare := _DECIDED.match(text):
+        text = bare["word"] or bare["other"]
     if "equivalently" in text:
         text = _EQUIVALENTLY.sub(" or ", text)
     if text.endswith((".", "…")) and "." not in text.rstrip("."):

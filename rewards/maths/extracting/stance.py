@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from .phrases import ATTRIBUTED, DENIED, DENIED_BEHIND, DETERMINERS, SPEAKERS, STANCES
+from .phrases import ATTRIBUTED, DENIED, DENIED_BEHIND, DETERMINERS, RELATED, SPEAKERS, STANCES
 from .surface import REACH, clause_before, crossed_out
 
 NEAR = 64
@@ -34,6 +34,7 @@ class Stance(StrEnum):
     CROSSED_OUT = "it is crossed out"
 
 
+_DIGIT = re.compile(r"-?\d")
 _QUOTES = re.compile(r"[\"“”]")
 _DENIED_AHEAD = re.compile(rf"^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)", re.IGNORECASE)
 INSTEAD = re.compile(
@@ -65,6 +66,12 @@ def announced_stance(body: str, said_from: int, link: str, start: int, end: int)
     """
     if DENIED.search(link) or _DENIED_AHEAD.match(body[start : start + 40]):
         return Stance.DENIAL if _VALUE.search(body, start, end) else ""
+    number = _DIGIT.search(body, start, end)
+    sentence = (
+        clause_before(body, said_from) + body[said_from : number.start() if number else start]
+    )
+    if RELATED.search(sentence):
+        return Stance.ANOTHER
     if "would" in link and _COUNTERFACT.search(clause_before(body, said_from)):
         return Stance.SUPPOSITION
     if not body.isascii() and DENIED_BEHIND.match(body[start : end + 30].partition("。")[0]):
@@ -87,6 +94,8 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
     if clause.strip():
         before = clause[-NEAR:]
         before = before.rstrip(" $\\([{*_\n") if marked else before
+        if marked and RELATED.search(clause.rstrip(" $\\([{*_\n")):
+            return Stance.ANOTHER
         bare = before if marked else DETERMINERS.sub("", before)
         for row in STANCES:
             if row.marked in (None, marked) and row.side != "behind":

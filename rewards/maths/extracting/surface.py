@@ -15,6 +15,13 @@ statement.
 # Full-width punctuation and unusual spaces; each becomes a single ASCII character.
 _WIDE = str.maketrans("：；，．？！（）＝＄＊।\u00a0\u3000\u202f", ":;,.?!()=$*.   ")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+# `So the sum is 892!` exclaims, as long as the text writes no factorial elsewhere.
+_EXCLAIMED = re.compile(r"(?m)(?<=\s)(\**-?\d[\d.,]{0,30}\**)!(?=\**(?:\s*$|\s+[A-Z]))")
+_SPEECH = re.compile(r"[A-Za-zÀ-ÿ]{2}[^$\\]*")
+_FACTORIAL = re.compile(
+    r"(?m)[\w)]!(?!\**(?:\s*$|\s+[A-Z]))|(?<![A-Za-z])[A-Za-z]!|\)!|factorial|permut|arrang|order",
+    re.IGNORECASE,
+)
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
 _HIDDEN = re.compile(
     r"<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])%[^\n]*\\boxed[^\n]*"
@@ -47,6 +54,8 @@ def surface(body: str) -> str:
         return body[:-REACH] + surface(body[-REACH:])
     if not body.isascii():
         body = body.translate(_WIDE)
+    if "!" in body and not _FACTORIAL.search(body):
+        body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
         body = _STRUCK.sub(_blank, body)
     if "</" in body:
@@ -54,6 +63,13 @@ def surface(body: str) -> str:
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+def _punctuated(match: re.Match[str]) -> str:
+    line = match.string[max(0, match.start() - 80) : match.start()].rpartition("\n")[2]
+    spoken = _SPEECH.search(line)
+    said = spoken is not None and spoken.end() == len(line) and "\\" not in line
+    return f"{match[1]}." if said else match[0]
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from . import nodes
 from .commands import FRACTIONS, fraction
 from .nodes import Node, TooBig, Unreadable
-from .numerals import MAX_DIGITS, exact_numeral, from_words, is_repeating, repeating
+from .numerals import MAX_DIGITS, exact_numeral, from_words, period, repeating
 from .operators import subscript
 from .pratt import Parser
 from .vocabulary import FRACTION_WORDS, NUMBER_WORDS
@@ -92,7 +92,7 @@ def _continues_number(parser: Parser) -> bool:
 
 def _repeats(parser: Parser, numeral: str) -> bool:
     if parser.here.kind == "dots":
-        return is_repeating(numeral)
+        return period(numeral) != ""
     offset = 1 if parser.at("sign", ".") else 0
     token = parser.ahead(offset)
     return (
@@ -104,7 +104,7 @@ def _repeats(parser: Parser, numeral: str) -> bool:
 
 def _repeating(parser: Parser, numeral: str) -> Node:
     if parser.accept("dots"):
-        return repeating(numeral, numeral[-1])
+        return repeating(numeral, period(numeral))
     if parser.accept("sign"):
         numeral += "."
     parser.take()

@@ -137,10 +137,15 @@ _SAID = tuple(
         (rf"^(?:minus|negative)\s+(?=\d|(?:{_NUMBER_WORD})\b)", "-"),
         (r"^(-?\d+) (?:out of|in) (\d+)$", r"\1/\2"),
         (r"\bper cent\b", "percent"),
+        (r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
+        (r"^(\d+) and (\d+/\d+)(?!\w|/)", r"\1 \2"),
+        (r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
+        (r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
         (r"^US\s?(?=\\?\$)", ""),
     )
 )
 """Numbers said in words, in the spelling of formulas."""
+_SAYS = re.compile(r" |US|const|\.\d*\(\d")
 # `\left.` prints nothing, and \mathcal{O}(n) is O(n).
 _UNPRINTED = re.compile(r"\\(?:left|right)\s*\.")
 _BIG_O = re.compile(r"\\mathcal\s*\{O\}(?=\s*(?:\\left)?\()")
@@ -171,7 +176,7 @@ def strip_delimiters(text: str) -> str:
     >>> strip_delimiters("**$42$.**")
     '42'
     """
-    for pattern, meaning in _SAID if " " in text or "US" in text else ():
+    for pattern, meaning in _SAID if _SAYS.search(text) else ():
         text = pattern.sub(meaning, text)
     if "$" in text:
         amount = text.count("$") == 1 and _AMOUNT.search(text)

@@ -30,14 +30,22 @@ def exact_numeral(numeral: str) -> Node:
     return Node("dec", (), value, numeral)
 
 
-def is_repeating(numeral: str) -> bool:
-    """Return whether the decimals before dots plainly repeat a single digit: 0.333...
+def period(numeral: str) -> str:
+    """Return the digits that the decimals before dots plainly repeat, or "".
 
-    >>> is_repeating("0.333"), is_repeating("3.14")
-    (True, False)
+    Three times are plain, and twice if a block of several digits is all that is written: the
+    decimals of e (2.718281828) repeat four digits by chance.
+
+    >>> period("0.333"), period("0.3636"), period("2.718281828")
+    ('3', '36', '')
     """
     decimals = numeral.partition(".")[2]
-    return len(decimals) >= 3 and len(set(decimals[-3:])) == 1
+    for size in range(1, min(len(decimals), 60) // 2 + 1):
+        block = decimals[-size:]
+        times = 2 if size > 1 and len(decimals) == 2 * size else 3
+        if decimals.endswith(block * times):
+            return block
+    return ""
 
 
 def repeating(numeral: str, digits: str) -> Node:

@@ -50,3 +50,11 @@ def test_near_misses(verifier: MathsVerifier) -> None:
     assert len(verdicts) > 600
     assert not any(label for label, _ in verdicts)
     assert sum(paid for _, paid in verdicts) <= 3 / 172 * len(verdicts)
+
+
+def test_hard_answers_half_of_which_are_wrong(verifier: MathsVerifier) -> None:
+    verdicts = judged(verifier, "hard")
+    assert len(verdicts) > 1_300
+    assert sum(label == paid for label, paid in verdicts) >= 0.93 * len(verdicts)
+    labels_of_paid = [label for label, paid in verdicts if paid]
+    assert sum(labels_of_paid) >= 0.95 * len(labels_of_paid)

@@ -14,6 +14,7 @@ import torch
 
 from ludus.errors import ConfigError, UpdateRefused
 from ludus.trainer.config import ModelConfig, TrainerConfig
+from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.learning.copies import FOLDER
 from ludus.trainer.learning.learner import Learner, LossScale, Predicted, UpdatePasses
 from ludus.trainer.learning.pass_memory import OutOfMemory
@@ -21,7 +22,7 @@ from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.devices import unsupported
 from ludus.trainer.models.loading import load_model, save_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer
-from ludus.trainer.models.weights import checked
+from ludus.trainer.models.weights import MemoryWeights, checked
 from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.sft import negative_log_likelihood
@@ -364,3 +365,40 @@ def test_an_update_after_a_shortage_is_the_same_update() -> None:
     whole.model.base_model.layers[0].register_forward_pre_hook(another)
     with pytest.raises(RuntimeError, match="shapes"):
         teach(whole, 1, given)
+
+
+@torch.no_grad()
+def gap_to_exact_head(predicted: Any, hidden: Any, made: Any, ids: Any) -> float:
+    """Return the largest difference from log-probabilities of the head's product in float64."""
+    exact = torch.log_softmax(hidden.double() @ made.model.lm_head.weight.double().T, -1)
+    return float((exact.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - predicted).abs().max())
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_heads_product_is_in_float32_where_that_is_asked_for(on: bool) -> None:
+    options = ReadingOptions(autocast=torch.bfloat16, float32_head=on)
+    model: Any = build_model(300, hidden=16, layers=2, heads=2, max_length=64)
+    made, given = Learner(model, TrainerConfig(), options), batch()
+    with torch.no_grad():
+        predicted, ids = made.predict(given).logp[:, 1:], given.ids[:, 1:]
+        gap = gap_to_exact_head(predicted.flatten(), made._hidden(given), made, ids.flatten())
+    assert (gap < 1e-5) is on, gap
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_an_engine_in_half_precision_computes_the_head_in_float32_too(on: bool) -> None:
+    model: Any = build_model(300, hidden=16, layers=2, heads=2, max_length=64)
+    engine = LocalEngine(model.to(torch.bfloat16), float32_head=on)
+    ids = batch(count=1).ids[0]
+
+    async def gap() -> float:
+        with torch.inference_mode():
+            hidden = model.base_model(ids.unsqueeze(0)).last_hidden_state[0, :-1]
+        scored = torch.tensor(await engine.logprobs(ids.tolist()))[1:]
+        return gap_to_exact_head(scored, hidden, engine, ids[1:])
+
+    assert (await gap() < 1e-5) is on
+    weights = {name: 2 * one.detach() for name, one in model.named_parameters()}
+    await engine.set_weights(MemoryWeights(weights), 1)
+    assert (await gap() < 1e-5) is on  # no copy of the old head
+    await engine.close()

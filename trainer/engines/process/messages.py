@@ -27,6 +27,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How many threads torch computes with."""
     limits: EngineLimits = EngineLimits()
     keep_cache: bool = False
+    float32_head: bool = False
     max_image_pixels: int = 0
     version: int = 0
     """The version of the weights that the engine is about to be given."""

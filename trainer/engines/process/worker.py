@@ -104,5 +104,10 @@ def _built(spec: EngineSpec) -> LocalEngine:
         tokenizer = load_tokenizer(spec.folder)
         images = load_images(spec.folder, tokenizer, max_pixels=spec.max_image_pixels)
     return LocalEngine(
-        model, spec.limits, version=spec.version, images=images, keep_cache=spec.keep_cache
+        model,
+        spec.limits,
+        version=spec.version,
+        images=images,
+        keep_cache=spec.keep_cache,
+        float32_head=spec.float32_head,
     )

@@ -97,6 +97,8 @@ class Case:
     offload: bool = False
     dtype: torch.dtype | None = None
     """The type to compute in; float32 where it is None."""
+    head: bool = False
+    """Whether the head's product is computed in float32."""
     scale: float = 0.0
     """What the loss is first scaled by, in float16; 0 leaves it as it is."""
 
@@ -118,6 +120,7 @@ CASES = {
     "values alone at first": Case("ppo", settings={"value_updates": 2}),
     "a moving average": Case(settings={"ema_decay": 0.5}),
     "bfloat16": Case(dtype=torch.bfloat16),
+    "a float32 head in bfloat16": Case("scale_rl", dtype=torch.bfloat16, head=True),
     "float16": Case(dtype=torch.float16),
     "float16, overflows": Case(dtype=torch.float16, scale=2.0**40),
 }
@@ -152,7 +155,11 @@ def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
     if settings.lora.rank:
         add_adapter(model, settings.lora)
     reading = ReadingOptions(
-        temperature=0.9, values=values, autocast=case.dtype, logits_at_once=48 * 8
+        temperature=0.9,
+        values=values,
+        autocast=case.dtype,
+        float32_head=case.head,
+        logits_at_once=48 * 8,
     )
     if ranks is None:
         return Learner(model, settings, reading)

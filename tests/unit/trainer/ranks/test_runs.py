@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.models.tiny import build_model, write_tiny_policy
 
 ENV = "ludus/arithmetic-v0"
 HERE = Path(__file__).parent
@@ -89,3 +90,21 @@ def test_a_server_that_a_rank_starts_meets_nobody_at_the_rendezvous_of_torchrun(
     log = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
     assert ended.returncode == 0, ended.stderr[-2000:] + log
     assert "the server answers" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_model_of_twice_a_ranks_share_is_loaded_where_a_whole_copy_does_not_fit(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Blocks of 64 KB and more go back to the system at once: the limit is of what is held.
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    model = build_model(1000, hidden=512, layers=14, heads=8)  # 240 MB in float32
+    model.save_pretrained(tmp_path / "model")
+    ranks = start("loads.py", 2, tmp_path / "model", tmp_path / "out.json")
+    said = [rank.communicate(timeout=200)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    for found in json.loads((tmp_path / "out.json").read_text()):
+        assert found["same"]
+        assert found["packed"]
+        assert found["whole"] != "loaded"  # the limit is one that a whole copy breaks
