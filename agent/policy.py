@@ -131,10 +131,16 @@ class RandomPolicy:
             if not tools or rng.random() >= CALL_RATE:
                 return assistant(space.sample())
             tool = rng.choice(list(tools))
-            arguments = _drawn(tool.parameters, tool.parameters, rng, space)
+            arguments = draw_arguments(tool, rng, space)
             return assistant("", [ToolCall(name=tool.name, arguments=arguments, id="call_0")])
 
         return TextPlayer(answer)
+
+
+def draw_arguments(tool: ToolSpec, rng: random.Random, space: TextSpace) -> dict[str, Any]:
+    """Draw arguments that fit a tool's JSON Schema."""
+    arguments: dict[str, Any] = _drawn(tool.parameters, tool.parameters, rng, space)
+    return arguments
 
 
 MAX_DEPTH = 8

@@ -235,18 +235,34 @@ class Played:
         return [msgspec.json.encode(step) for step in self.seen]
 
 
-def play(gym: GymEnv, task_id: str, choose: Choose, *, seed: int = 0) -> Played:
+def play(
+    gym: GymEnv,
+    task_id: str,
+    choose: Choose,
+    *,
+    seed: int = 0,
+    episode: Played | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Played:
     """Play `task_id` until the episode ends or `choose` returns None.
+
+    Args:
+        gym: the instance to play.
+        task_id: the task.
+        choose: returns the next action.
+        seed: the seed of the episode.
+        episode: an empty record to fill, for a policy that reads what was played.
+        max_steps: steps after which the episode is abandoned.
 
     Raises:
         NotApplicable: a judge or a server that the reward needs is not available now.
         CheckFailed: the reward could not be computed for another reason.
     """
-    episode = Played()
+    episode = Played() if episode is None else episode
     observation, info = gym.reset(seed=seed, options={"task": task_id})
     episode.seen.append((observation, 0.0, False, False))
     episode.infos.append(info)
-    for _ in range(MAX_STEPS):
+    for _ in range(max_steps):
         action = choose()
         if action is None:
             break

@@ -42,9 +42,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def wilson(c: int, n: int) -> Estimate:
+def wilson(c: float, n: int) -> Estimate:
     """Return a success rate with Wilson's interval, which is sound for few samples and for rates of
-    0 and 1.
+    0 and 1. `c` may be a sum of shares in [0, 1]: the interval is then wider than it need be.
     """
     if n < 1:
         raise ValueError("a rate needs at least one sample")

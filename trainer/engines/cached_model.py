@@ -19,7 +19,7 @@ import torch
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
-from ..models.devices import Head
+from ..models.devices import LogitHead
 from ..models.images import ImageReader, RowImages, decode_rows, see
 from ..models.loading import CausalLM
 from .kv_cache import KeptPrefix, KeptRow, RowCache
@@ -122,7 +122,7 @@ class CachedModel:
         float32_head: bool = False,
     ) -> None:
         self.model = model
-        self.head = Head(model, exact=float32_head, fixed=True)
+        self.head = LogitHead(model, exact=float32_head, fixed=True)
         self.prefill_tokens = prefill_tokens
         self.reader = reader
         self.passes = 0

@@ -15,7 +15,7 @@ from torch import Tensor
 from ludus.agent.images import PlacedImage
 from ludus.errors import ConfigError
 
-from ..models.devices import Head
+from ..models.devices import LogitHead
 from ..models.images import ImageReader, last_hidden
 from ..models.loading import CausalLM
 from .requests import spans
@@ -52,7 +52,7 @@ def score_rows(
     model: CausalLM,
     rows: Sequence[Scoring],
     *,
-    head: Head,
+    head: LogitHead,
     max_tokens: int,
     reader: ImageReader | None = None,
 ) -> None:
@@ -91,7 +91,7 @@ def _is_usable(row: Scoring, model: CausalLM) -> bool:
 
 
 def _score(
-    model: CausalLM, head: Head, rows: Sequence[Scoring], reader: ImageReader | None
+    model: CausalLM, head: LogitHead, rows: Sequence[Scoring], reader: ImageReader | None
 ) -> None:
     """Score rows in a single pass.
 
@@ -109,7 +109,7 @@ def _score(
         row.logprobs = [0.0, *_next_logprobs(head, hidden_TD[: length - 1], ids_T[1:length])]
 
 
-def _next_logprobs(head: Head, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
+def _next_logprobs(head: LogitHead, hidden_TD: Tensor, targets_T: Tensor) -> list[float]:
     """Return the log-probability of each target, given the hidden state of the position before."""
     logps: list[float] = []
     for start in range(0, len(targets_T), POSITIONS):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..config import TrainerConfig
 from ..models.capacity import fitting_pass
-from ..models.devices import Head, at_least_float32
+from ..models.devices import LogitHead, at_least_float32
 from ..models.images import ImageReader, last_hidden
 from ..models.loading import CausalLM
 from ..rollout.batch import Batch, passes
@@ -124,7 +124,7 @@ class PolicyReader:
         self.logits_at_once = options.logits_at_once // shrink
         self.images = options.images
         self.engine_copy = options.engine_copy
-        self.head = Head(model, exact=options.float32_head)
+        self.head = LogitHead(model, exact=options.float32_head)
         if config.kernels == "liger":
             use_liger(model)
         self.unpacked = PACKING_OFF if config.packing == "none" else why_unpackable(model)

@@ -133,7 +133,7 @@ def at_least_float32(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
-class Head:
+class LogitHead:
     """The logits of a model after hidden states, in float32.
 
     Args:

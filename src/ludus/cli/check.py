@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.agent.audit import Exploit
+from ludus.agent.audit.measures import still_open
 from ludus.background import run_on_loop
-from ludus.contract import Report, RuleOutcome
+from ludus.contract import Report, RuleOutcome, examine
 from ludus.envs.checks import examine_env
-from ludus.envs.checks.subject import STEP_TIMEOUT_S
+from ludus.envs.checks.subject import STEP_TIMEOUT_S, subject_of
 from ludus.envs.serving.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards import Sample, make_verifier
@@ -51,6 +54,9 @@ class CheckOptions:
 
     cases: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Right answers for a verifier as JSONL, each line {"response": ..., "gold": ...}."""
+
+    exploits: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Episodes that `ludus audit --keep FILE` wrote: none of them may be paid any more."""
 
     json: Flag = False
     """Print the report as JSON."""
@@ -92,9 +98,15 @@ def _examine(options: CheckOptions) -> Report:
     if kind_of(options.name) is NameKind.ENVIRONMENT:
         if options.cases is not None:
             raise ConfigError(f"--cases is for a verifier; {options.name!r} is an environment")
-        return examine_env(
+        report = examine_env(
             options.name, max_return=options.max_return, step_timeout_s=options.step_timeout_s
         )
+        if options.exploits is None:
+            return report
+        findings = (*report.findings, *_still_open(options.name, options.exploits).findings)
+        return Report(report.subject, findings)
+    if options.exploits is not None:
+        raise ConfigError(f"--exploits is for an environment; {options.name!r} is a verifier")
     if options.max_return is not None:
         raise ConfigError(f"--max-return is for an environment; {options.name!r} is a verifier")
     cases = read_cases(options.cases) if options.cases else []
@@ -114,6 +126,22 @@ def _examine(options: CheckOptions) -> Report:
         return examine_verifier(local_verifier, cases=cases, name=options.name)
     finally:
         close_verifier(local_verifier)
+
+
+def _still_open(name: str, path: Path) -> Report:
+    exploits = [_exploit(line, path) for line in path.read_bytes().splitlines() if line.strip()]
+    subject = subject_of(name)
+    try:
+        return examine(name, subject, [("exploits", partial(still_open, exploits=exploits))])
+    finally:
+        subject.close()
+
+
+def _exploit(line: bytes, path: Path) -> Exploit:
+    try:
+        return msgspec.json.decode(line, type=Exploit)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path} is no file of `ludus audit --keep`: {error}") from None
 
 
 def read_cases(path: Path) -> list[Sample]:

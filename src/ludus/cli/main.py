@@ -21,6 +21,7 @@ VERBS: dict[str, str] = {
     "list": "environments and verifiers, with what they need",
     "env": "install and remove environments of other projects",
     "check": "hold an environment or a verifier to its contract",
+    "audit": "attack an environment or a verifier, and say what that earns",
     "play": "play an environment yourself, in the terminal",
     "score": "score answers with a verifier",
     "rescore": "score recorded episodes with another reward, and compare",

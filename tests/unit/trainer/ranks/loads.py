@@ -23,7 +23,8 @@ from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.ranks.sharding import local
 
-SLACK = 48 << 20
+SLACK = 80 << 20
+"""Room for a layer that is read and shared out, and for threads of torch."""
 
 
 def data_bytes() -> int:

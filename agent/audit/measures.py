@@ -1,0 +1,409 @@
+"""The measurements of an audit: what the expert, chance and attackers earn on the same tasks."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
+
+import msgspec
+
+from ludus.contract import NotApplicable, Report as Contract, examine, where
+from ludus.envs import Briefing, ListedTasks, Task, TaskSet, TextEnv
+from ludus.envs.checks.rules import RULES, forms_of
+from ludus.envs.checks.subject import (
+    Checkable,
+    EnvUnderCheck,
+    Played,
+    expert,
+    first,
+    play,
+    scripted,
+    subject_of,
+)
+from ludus.envs.protocol import Reset, Step
+from ludus.errors import CheckFailed, UnknownTask
+from ludus.estimates import Estimate, wilson
+from ludus.messages import Message, as_action, as_messages
+from ludus.rewards import Sample, Verifier
+
+from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Scene, text_of
+
+TASKS = 24
+"""Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
+MAX_STEPS = 32
+"""Steps after which an attack is given up."""
+STEP_TIMEOUT_S = 20.0
+BUDGET_S = 170.0
+"""Seconds for all attacks together; attackers that find no time are told as such."""
+MEMORY_BOUND, RULE_BOUND = 0.25, 0.5
+"""Shares of the expert's reward that memory, and another rule without understanding, may earn."""
+CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
+"""Shares of the expert's reward that an attack that does not solve the task may earn."""
+REPEATS = 4
+"""Episodes with equal seeds and actions, of which the spread of the reward is measured."""
+
+
+class Exploit(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that was paid without being solved, as `ludus check --exploits` plays it again."""
+
+    env: str
+    attacker: str
+    task: str
+    seed: int
+    actions: list[str | Message]
+    reward: float
+    bound: float
+    """The reward above which the exploit is open."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One attack on one task."""
+
+    task: str
+    reward: float
+    solved: bool
+    """Whether it answered what the expert answers: then it was right, however it got there."""
+    actions: tuple[str | Message, ...]
+
+
+@dataclass(frozen=True)
+class AttackTally:
+    """All attacks of an attacker."""
+
+    attacker: Attacker
+    gain: Estimate
+    """Mean share of the expert's reward that counts against the environment, with its interval:
+    of a cheat, only what was paid without the right answer.
+    """
+    trials: tuple[Trial, ...]
+    fault: str = ""
+    """What broke instead of answering the attacker; empty if nothing did."""
+
+    @property
+    def bound(self) -> float:
+        """The share from which the attacker is a finding."""
+        if self.attacker.kind is AttackKind.CHEAT:
+            return CHEAT_BOUND
+        return MEMORY_BOUND if self.attacker.name == "memory" else RULE_BOUND
+
+    @property
+    def wins(self) -> bool:
+        """Whether the attacker is paid beyond the bound, and not by chance."""
+        return bool(self.trials) and self.gain.low > self.bound
+
+    @property
+    def best(self) -> Trial:
+        """The trial that shows most: paid without being solved, and as much as possible."""
+        return max(
+            self.trials, key=lambda trial: (trial.reward > 0 and not trial.solved, trial.reward)
+        )
+
+    @property
+    def mean(self) -> float:
+        """The mean reward."""
+        return fmean(trial.reward for trial in self.trials) if self.trials else 0.0
+
+
+@dataclass
+class Audit:
+    """What was measured."""
+
+    subject: str
+    contract: Contract
+    """The findings of `ludus check`."""
+    tasks: list[Task] = field(default_factory=list[Task])
+    expert: list[float] = field(default_factory=list[float])
+    """What the expert earns on each task; empty where there is no expert."""
+    tallies: list[AttackTally] = field(default_factory=list[AttackTally])
+    skipped: list[str] = field(default_factory=list[str])
+    """Attackers that found no time."""
+    spread: float | None = None
+    """Standard deviation of the reward of equal actions; None if unmeasured."""
+    mixed: Estimate | None = None
+    """Share of tasks on which halves of the expert's episode earn different rewards."""
+    lowest: float = 0.0
+    highest: float = 0.0
+    fault: str = ""
+    """What kept the environment from being played at all."""
+
+    @property
+    def oracle(self) -> float:
+        """The mean reward of the expert; of the best attack where there is no expert."""
+        return fmean(self.expert) if self.expert else max(1.0, self.highest)
+
+    @property
+    def floor(self) -> float:
+        """The mean reward of who does nothing or gives up."""
+        idle = [t.mean for t in self.tallies if t.attacker.name in ("nothing", "junk") and t.trials]
+        return max(idle, default=0.0)
+
+    @property
+    def winners(self) -> list[AttackTally]:
+        """The attackers that are paid beyond their bounds, the best first."""
+        return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
+
+    def exploits(self, seed: int) -> list[Exploit]:
+        """Return the best episode of each winner, to be played again."""
+        return [
+            Exploit(
+                env=self.subject,
+                attacker=tally.attacker.name,
+                task=best.task,
+                seed=seed,
+                actions=list(best.actions),
+                reward=best.reward,
+                bound=tally.bound * self.oracle,
+            )
+            for tally in self.winners
+            for best in [tally.best]
+        ]
+
+
+def audit(
+    env: Checkable,
+    *,
+    tasks: int = TASKS,
+    seed: int = 0,
+    step_timeout_s: float = STEP_TIMEOUT_S,
+    budget_s: float = BUDGET_S,
+    attackers: Sequence[Attacker] = ATTACKERS,
+) -> Audit:
+    """Attack an environment, and measure what the attackers earn.
+
+    Args:
+        env: an id, `URL#ID`, a class or an object, as for `check_env`.
+        tasks: tasks of the last split that each attacker plays; other tasks teach the attackers.
+        seed: of the episodes and of the attackers; equal seeds give equal figures, unless the
+            environment says that it is not deterministic.
+        step_timeout_s: the limit of a reset or step.
+        budget_s: seconds for all attacks.
+        attackers: who attacks.
+
+    Raises:
+        LudusError: the environment cannot be made; what breaks later is a finding.
+    """
+    subject = subject_of(env)
+    subject.step_timeout_s = step_timeout_s
+    try:
+        _ = subject.gym  # a name that does not exist is not a finding
+        # The rules that close the environment stand last.
+        contract = examine(subject.name, subject, RULES[:-1])
+        report = Audit(subject.name, contract)
+        try:
+            _Attack(subject, report, tasks, seed, time.monotonic() + budget_s).run(attackers)
+        except (CheckFailed, NotApplicable) as error:
+            report.fault = str(error)
+        except Exception as error:  # what is audited may be broken in any way
+            report.fault = f"{type(error).__name__}: {error} ({where(error)})"
+        return report
+    finally:
+        subject.close()
+
+
+class _Attack:
+    def __init__(
+        self, subject: EnvUnderCheck, report: Audit, count: int, seed: int, until: float
+    ) -> None:
+        self.subject, self.report, self.seed, self.until = subject, report, seed, until
+        splits = list(subject.splits().values())
+        if not splits:
+            raise NotApplicable("no split has any tasks")
+        self.attacked = first(splits[-1], count)
+        teachers = first(splits[0], 2 * count)
+        same = splits[0] is splits[-1]
+        self.teachers = teachers[count:] or teachers if same else teachers[:count]
+        report.tasks = self.attacked
+
+    def run(self, attackers: Sequence[Attacker]) -> None:
+        lessons = [lesson for lesson in map(self._lesson, self.teachers) if lesson is not None]
+        answers = [self._lesson(task) for task in self.attacked]
+        golds = [self._gold(task) for task in self.attacked]
+        if all(answer is not None for answer in answers):
+            self._measure_expert([answer for answer in answers if answer is not None])
+        for attacker in attackers:
+            if time.monotonic() > self.until:
+                self.report.skipped.append(attacker.name)
+                continue
+            self._tally(attacker, lessons, answers, golds)
+
+    def _lesson(self, task: Task) -> Lesson | None:
+        try:
+            env = self.subject.env
+        except NotApplicable:
+            return None
+        episode = play(self.subject.gym, task.id, expert(env), seed=self.seed)
+        if not episode.actions:
+            return None
+        return Lesson(task.id, text_of(episode, 0), tuple(episode.actions))
+
+    def _gold(self, task: Task) -> frozenset[str]:
+        try:
+            self.subject.gym.reset(seed=self.seed, options={"task": task.id})
+            gold = self.subject.env.gold()
+        except NotApplicable:
+            return frozenset()
+        return frozenset() if gold is None else forms_of(gold)
+
+    def _measure_expert(self, answers: Sequence[Lesson]) -> None:
+        rng = random.Random(f"{self.seed}/mixtures")
+        gym, report = self.subject.gym, self.report
+        mixed: list[bool] = []
+        spreads: list[float] = []
+        for index, answer in enumerate(answers):
+            report.expert.append(self._play(answer.task, scripted(answer.actions)).total)
+            if index >= REPEATS:
+                continue
+            totals = [
+                play(gym, answer.task, scripted(answer.actions), seed=self.seed).total
+                for _ in range(REPEATS)
+            ]
+            spreads.append(pstdev(totals))
+            halves = [
+                self._play(
+                    answer.task,
+                    scripted([a if rng.random() < 0.5 else "junk" for a in answer.actions]),
+                ).total
+                for _ in range(8)
+            ]
+            mixed.append(len(set(halves)) > 1)
+        report.spread = fmean(spreads)
+        report.mixed = wilson(sum(mixed), len(mixed))
+
+    def _tally(
+        self,
+        attacker: Attacker,
+        lessons: Sequence[Lesson],
+        answers: Sequence[Lesson | None],
+        golds: Sequence[frozenset[str]],
+    ) -> None:
+        trials: list[Trial] = []
+        fault = ""
+        frame = AnswerFrame.of(lessons, Briefing())
+        for task, answer, gold in zip(self.attacked, answers, golds, strict=True):
+            try:
+                episode = self._attack(attacker, task, lessons)
+            except NotApplicable:  # a judge that is away says nothing about the environment
+                continue
+            except Exception as error:
+                fault = f"on {task.id!r}: {type(error).__name__}: {error}"
+                break
+            solved = _solves(frame, episode.actions, answer, gold)
+            trials.append(Trial(task.id, episode.total, solved, tuple(episode.actions)))
+        copied = attacker.copies and not any(golds)
+        excused = attacker.kind is AttackKind.CHEAT or copied
+        gains = [0.0 if trial.solved and excused else self._gain(trial) for trial in trials]
+        estimate = wilson(sum(gains), len(gains)) if gains else Estimate(0.0, 0.0, 1.0)
+        self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
+
+    def _gain(self, trial: Trial) -> float:
+        oracle = self.report.oracle
+        if oracle > 0:
+            return min(1.0, max(0.0, trial.reward / oracle))
+        lowest = self.report.lowest  # where all rewards are costs
+        return min(1.0, (trial.reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
+
+    def _attack(self, attacker: Attacker, task: Task, lessons: Sequence[Lesson]) -> Played:
+        episode = Played()
+        others = [lesson for lesson in lessons if lesson.task != task.id]
+        rng = random.Random(f"{self.seed}/{attacker.name}/{task.id}")
+        actions: Iterator[str | Message] | None = None
+
+        def choose() -> str | Message | None:
+            nonlocal actions
+            if actions is None:
+                briefing = episode.infos[0].get("briefing")
+                known = briefing if isinstance(briefing, Briefing) else Briefing()
+                actions = attacker.plays(Scene(known, episode, others, rng))
+            return next(actions, None)
+
+        return self._play(task.id, choose, episode)
+
+    def _play(
+        self, task: str, choose: Callable[[], str | Message | None], episode: Played | None = None
+    ) -> Played:
+        steps = MAX_STEPS if episode is not None else len(self.attacked) + 256
+        played = play(
+            self.subject.gym, task, choose, seed=self.seed, episode=episode, max_steps=steps
+        )
+        rewards = [seen[1] for seen in played.seen[1:]] or [0.0]
+        self.report.lowest = min(self.report.lowest, *rewards, played.total)
+        self.report.highest = max(self.report.highest, *rewards, played.total)
+        return played
+
+
+def _solves(
+    frame: AnswerFrame,
+    actions: Sequence[str | Message],
+    answer: Lesson | None,
+    gold: frozenset[str],
+) -> bool:
+    """Whether an attack ended with what the expert, or the gold, answers."""
+    if not actions:
+        return False
+    said = _plain(frame.core(actions[-1]))
+    if said in {_plain(form) for form in gold}:
+        return True
+    if answer is None:
+        return False
+    if frame.call is not None and not frame.argument:  # the answer is the way, not the last call
+        return [as_action(a).tool_calls for a in actions] == [
+            as_action(a).tool_calls for a in answer.actions
+        ]
+    return said == _plain(frame.core(answer.actions[-1]))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .$")
+
+
+def cases_env(name: str, verifier: Verifier, cases: Sequence[Sample]) -> type[TextEnv]:
+    """Return an environment whose tasks are the cases of a verifier: the prompt is shown, and an
+    answer is scored with the gold of the case. The expert gives the right answers of the cases.
+    """
+
+    class Cases(TextEnv):
+        deterministic = bool(getattr(verifier, "deterministic", True))
+        hears_thoughts = True
+
+        def tasks(self, split: str) -> TaskSet:
+            if split != "train":
+                raise UnknownTask(f"cases have no split {split!r}")
+            listed = [Task(id=f"case/{number}", split=split) for number in range(len(cases))]
+            return ListedTasks(split, listed)
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+            self.case = cases[int(self.task.id.rpartition("/")[2])]
+            return self.case.prompt or "(no prompt)", {}
+
+        async def step(self, action: str) -> Step:
+            score = verifier.score(msgspec.structs.replace(self.case, response=action))
+            verdict = await score if inspect.isawaitable(score) else score
+            return "", verdict, True, False, {}
+
+        def gold(self) -> object | None:
+            gold: object = self.case.gold
+            return gold
+
+        def demonstrate(self) -> str:
+            return "\n".join(m.text for m in as_messages(self.case.response))
+
+    Cases.__name__ = Cases.__qualname__ = name
+    return Cases
+
+
+def still_open(subject: EnvUnderCheck, exploits: Sequence[Exploit]) -> str:
+    """Exploits of earlier audits are not paid any more."""
+    for exploit in exploits:
+        total = play(subject.gym, exploit.task, scripted(exploit.actions), seed=exploit.seed).total
+        if total > exploit.bound:
+            raise CheckFailed(
+                f"on {exploit.task!r} {exploit.attacker!r} still earns {total:g} without solving "
+                f"the task; at most {exploit.bound:g} is sound"
+            )
+    return f"{len(exploits)} exploits, none is paid"

@@ -1,0 +1,354 @@
+"""The report of an audit: check ids and schema of OpenEnv's RFC 008, version 2."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from ludus.contract import RuleOutcome
+from ludus.estimates import Estimate, mean_over_tasks
+
+from .attackers import AttackKind
+from .measures import CHEAT_WARNING, AttackTally, Audit
+
+FLOOR_MARGIN = 0.25
+"""The least share of the expert's reward that lies between the expert and who does nothing."""
+ORACLE_TOLERANCE = 0.1
+SPREAD_TOLERANCE = 0.2
+HEADROOM = 0.1
+
+
+class CheckStatus(StrEnum):
+    """The outcome of a check."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    SKIP = "skip"
+    ERROR = "error"
+
+
+class CheckResult(msgspec.Struct, kw_only=True):
+    """One check."""
+
+    check_id: str
+    status: CheckStatus
+    measured: dict[str, float | str | list[float]] = {}
+    evidence: list[str] = []
+    remediation: str = ""
+    duration_s: float = 0.0
+
+
+class AuditReport(msgspec.Struct, kw_only=True):
+    """The report, with the field names of the schema."""
+
+    report_schema_version: str = "2"
+    target: str
+    source_digest: str
+    signature: str = "openenv.yaml"
+    manifest: None = None
+    policy_version: str = "v2"
+    lane: str = "hub"
+    levels_run: list[int] = msgspec.field(default_factory=lambda: [1, 2, 3, 4])
+    results: list[CheckResult]
+    verdict: str = "pass"
+
+    @property
+    def failures(self) -> list[CheckResult]:
+        """The checks that failed or could not be carried out."""
+        return [r for r in self.results if r.status in (CheckStatus.FAIL, CheckStatus.ERROR)]
+
+
+WARNING_ONLY = {
+    "runtime.trajectory_record",
+    "statistical.headroom",
+    "statistical.training_signal",
+    "statistical.gameability_gap",
+}
+"""Checks whose failure is a warning."""
+
+_PACKAGE = "ludus environments are Python packages; a manifest and an image are OpenEnv's"
+_CONTAINER = "it is played in this process, without a container to look at"
+SKIPPED = {
+    **dict.fromkeys(
+        [
+            f"static.{name}"
+            for name in (
+                *("manifest", "reproducible_build", "image_hygiene", "layout", "sbom"),
+                *("oci_labels", "resource_declaration", "timeout_ceiling", "dependency_pinning"),
+                "task_distribution_pinning",
+            )
+        ],
+        _PACKAGE,
+    ),
+    "runtime.rubric_introspectable": "rewards are numbers or verdicts here, not trees of rubrics",
+    "runtime.reward_attribution": "parts of a verdict are optional here",
+    "runtime.network_policy": _CONTAINER,
+    "runtime.host_containment": _CONTAINER,
+    "runtime.resource_bounds": _CONTAINER,
+    "semantic.verifier_portability": _CONTAINER,
+    "semantic.resource_envelope": _CONTAINER,
+    **dict.fromkeys(
+        [
+            f"hub.{name}"
+            for name in (
+                *("layer_isolation", "time_to_first_work", "cosign_signature"),
+                *("cross_host_determinism", "immutable_versioning"),
+            )
+        ],
+        "it is about a published image",
+    ),
+}
+RULE_OF = {
+    "runtime.observation_schema": "types",
+    "runtime.state_contract": "order",
+    "runtime.trajectory_record": "json",
+    "runtime.tool_declaration_accuracy": "briefing",
+    "runtime.task_declaration_accuracy": "tasks",
+    "runtime.seed_control": "replay",
+    "runtime.episode_determinism": "replay",
+    "runtime.episode_isolation": "replay",
+    "runtime.oracle_containment": "gold",
+    "semantic.replayability": "replay",
+    "semantic.canary_floor": "expert",
+}
+"""Checks that a rule of `ludus check` answers."""
+_OUTCOMES = {
+    RuleOutcome.PASSED: CheckStatus.PASS,
+    RuleOutcome.FAILED: CheckStatus.FAIL,
+    RuleOutcome.SKIPPED: CheckStatus.SKIP,
+}
+
+
+def report_of(audit: Audit) -> AuditReport:
+    """Write the report of an audit."""
+    results = [_startup(audit)]
+    rules = {finding.rule: finding for finding in audit.contract.findings}
+    for check_id, rule in RULE_OF.items():
+        finding = rules[rule]
+        results.append(
+            CheckResult(
+                check_id=check_id, status=_OUTCOMES[finding.outcome], evidence=[finding.detail]
+            )
+        )
+    results += [_measured(audit, check_id, measure) for check_id, measure in MEASURES.items()]
+    results += [
+        CheckResult(check_id=check_id, status=CheckStatus.SKIP, evidence=[reason])
+        for check_id, reason in SKIPPED.items()
+    ]
+    results.sort(key=lambda result: result.check_id)
+    return AuditReport(
+        target=audit.subject,
+        source_digest=hashlib.sha256(audit.subject.encode()).hexdigest(),
+        results=results,
+        verdict=_verdict(results),
+    )
+
+
+def _verdict(results: list[CheckResult]) -> str:
+    if any(
+        result.status is CheckStatus.ERROR
+        or (result.status is CheckStatus.FAIL and result.check_id not in WARNING_ONLY)
+        for result in results
+    ):
+        return "fail"
+    return "pass" if all(result.status is CheckStatus.PASS for result in results) else "warn"
+
+
+def _startup(audit: Audit) -> CheckResult:
+    status = CheckStatus.ERROR if audit.fault else CheckStatus.PASS
+    evidence = [audit.fault] if audit.fault else [f"{len(audit.tasks)} tasks were played"]
+    return CheckResult(check_id="runtime.startup", status=status, evidence=evidence)
+
+
+def _measured(audit: Audit, check_id: str, measure: Callable[[Audit], CheckResult]) -> CheckResult:
+    if audit.fault or not audit.tallies:
+        reason = "it could not be played; see runtime.startup"
+        return CheckResult(check_id=check_id, status=CheckStatus.SKIP, evidence=[reason])
+    result = measure(audit)
+    result.check_id = check_id
+    return result
+
+
+def _judged(
+    holds: bool, *, evidence: str = "", remedy: str = "", **figures: float | Estimate
+) -> CheckResult:
+    measured: dict[str, float | str | list[float]] = {}
+    for name, figure in figures.items():
+        if isinstance(figure, Estimate):
+            measured |= {name: figure.value, f"{name}_interval": [figure.low, figure.high]}
+        else:
+            measured[name] = figure
+    return CheckResult(
+        check_id="",
+        status=CheckStatus.PASS if holds else CheckStatus.FAIL,
+        measured=measured,
+        evidence=[evidence] if evidence else [],
+        remediation="" if holds else remedy,
+    )
+
+
+def _skipped(reason: str) -> CheckResult:
+    return CheckResult(check_id="", status=CheckStatus.SKIP, evidence=[reason])
+
+
+NO_EXPERT = "there is no expert: demonstrate() gives none, or it stays on the server"
+
+
+def _rewards(audit: Audit) -> CheckResult:
+    faults = [f"{t.attacker.name}: {t.fault}" for t in audit.tallies if t.fault]
+    return _judged(
+        not faults,
+        evidence="; ".join(faults[:3]),
+        remedy="answer whatever a policy says, with a finite reward",
+        lowest=audit.lowest,
+        highest=audit.highest,
+    )
+
+
+def _oracle(audit: Audit) -> CheckResult:
+    if not audit.expert:
+        return _judged(False, evidence=NO_EXPERT, remedy="write demonstrate(): what is best to do")
+    best = max(audit.highest, *audit.expert)
+    return _judged(
+        min(audit.expert) >= best - ORACLE_TOLERANCE * abs(best) and best > 0,
+        remedy="let the expert reach the highest reward on every task",
+        oracle_reward=audit.oracle,
+        worst=min(audit.expert),
+        highest=best,
+    )
+
+
+def _floor(audit: Audit) -> CheckResult:
+    return _judged(
+        audit.oracle - audit.floor >= FLOOR_MARGIN * abs(audit.oracle) and audit.oracle > 0,
+        remedy="pay nothing for an episode in which nothing was done",
+        oracle_reward=audit.oracle,
+        measured_floor=audit.floor,
+    )
+
+
+def _leakage(audit: Audit) -> CheckResult:
+    rule = next(f for f in audit.contract.findings if f.rule == "gold")
+    leaks = [tally for tally in audit.winners if tally.attacker.kind is AttackKind.LEAK]
+    evidence = [rule.detail] if rule.outcome is RuleOutcome.FAILED else []
+    return _judged(
+        not leaks and not evidence,
+        evidence="; ".join([*evidence, *map(told, leaks)]),
+        remedy="take the answer out of what the policy is shown",
+    )
+
+
+def _determinism(audit: Audit) -> CheckResult:
+    rule = next(f for f in audit.contract.findings if f.rule == "replay")
+    if rule.outcome is RuleOutcome.SKIPPED:
+        return _skipped(rule.detail)
+    return _judged(rule.outcome is RuleOutcome.PASSED, evidence=rule.detail)
+
+
+def _reachability(audit: Audit) -> CheckResult:
+    rewards = audit.expert or [t.reward for tally in audit.tallies for t in tally.trials]
+    share = sum(reward > audit.floor for reward in rewards) / len(rewards) if rewards else 0.0
+    return _judged(share > 0, remedy="no policy earns more than who does nothing", reached=share)
+
+
+def _separation(audit: Audit) -> CheckResult:
+    if not audit.expert:
+        return _skipped(NO_EXPERT)
+    chance = next((t for t in audit.tallies if t.attacker.name == "random calls"), None)
+    if chance is None or not chance.trials:
+        return _skipped("the random player found no time")
+    best = mean_over_tasks(audit.expert)
+    luck = mean_over_tasks([trial.reward for trial in chance.trials])
+    return _judged(
+        len(audit.expert) > 1 and best.value > luck.high,
+        evidence="tiers: chance and the expert; models of other sizes by `ludus eval`",
+        remedy="chance earns what the expert earns",
+        expert=best,
+        chance=luck,
+    )
+
+
+def _headroom(audit: Audit) -> CheckResult:
+    room = 1.0 - max(tally.gain.value for tally in audit.tallies)
+    remedy = "a strategy without understanding is near the expert"
+    return _judged(room >= HEADROOM, remedy=remedy, headroom=room)
+
+
+def _variance(audit: Audit) -> CheckResult:
+    if audit.spread is None:
+        return _skipped(NO_EXPERT)
+    signal = abs(audit.oracle - audit.floor)
+    noise = audit.spread / signal if signal else 0.0
+    return _judged(
+        noise <= SPREAD_TOLERANCE,
+        remedy="equal actions earn different rewards; score by a mean of several judgements",
+        noise_to_signal=noise,
+    )
+
+
+def _signal(audit: Audit) -> CheckResult:
+    if audit.mixed is None:
+        return _skipped(NO_EXPERT)
+    return _judged(
+        audit.mixed.value > 0,
+        remedy="half of an expert's actions earn what all or none of them earn",
+        tasks_with_spread=audit.mixed,
+    )
+
+
+def _adversarial(audit: Audit) -> CheckResult:
+    winners = audit.winners
+    best = max(audit.tallies, key=lambda tally: tally.gain.value)
+    result = _judged(
+        not winners,
+        evidence=told(best) if best.gain.value else "",
+        remedy="pay for the right answer alone; `--keep FILE` writes the episodes that show it",
+        best_attack=best.gain,
+    )
+    result.evidence = [told(tally) for tally in winners] or result.evidence
+    return result
+
+
+def _gap(audit: Audit) -> CheckResult:
+    cheats = [tally for tally in audit.tallies if tally.attacker.kind is AttackKind.CHEAT]
+    if not cheats:
+        return _skipped("no cheat found time")
+    best = max(cheats, key=lambda tally: tally.gain.low)
+    return _judged(
+        best.gain.low <= CHEAT_WARNING,
+        evidence=told(best) if best.gain.value else "",
+        remedy="an episode that solves nothing earns a part of the reward",
+        gap=best.gain,
+    )
+
+
+def told(tally: AttackTally) -> str:
+    """Return a line about an attacker: what it did, what it earned, and where."""
+    best = tally.best
+    action = best.actions[-1] if best.actions else ""
+    about = tally.attacker.about or "answers a piece of what it was shown"
+    return (
+        f"{tally.attacker.name} ({about}) earns {tally.gain.value:.2f} of the expert's reward "
+        f"({tally.gain.low:.2f} to {tally.gain.high:.2f}); on {best.task!r} {best.reward:g} "
+        f"for {str(action)[:80]!r}"
+    )
+
+
+MEASURES: dict[str, Callable[[Audit], CheckResult]] = {
+    "runtime.reward_well_formed": _rewards,
+    "semantic.oracle_max": _oracle,
+    "semantic.floor_gap": _floor,
+    "semantic.no_solution_leakage": _leakage,
+    "semantic.verifier_determinism": _determinism,
+    "statistical.reward_reachability": _reachability,
+    "statistical.difficulty_separation": _separation,
+    "statistical.headroom": _headroom,
+    "statistical.variance_bound": _variance,
+    "statistical.training_signal": _signal,
+    "statistical.adversarial_floor": _adversarial,
+    "statistical.gameability_gap": _gap,
+}
+"""Checks that the audit measures."""

@@ -1,0 +1,152 @@
+"""`ludus audit`: how far an environment or a verifier can be gamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ludus.agent.audit import Audit, CheckStatus, audit, cases_env, report_of
+from ludus.agent.audit.measures import BUDGET_S, STEP_TIMEOUT_S, TASKS
+from ludus.envs.checks.subject import Checkable
+from ludus.errors import ConfigError
+from ludus.rewards import make_verifier
+from ludus.wire.address import parse_served
+
+from .arguments import Flag, VerbHelp, parse
+from .check import read_cases
+from .names import NameKind, ensure_known, kind_of
+
+STYLES = {
+    CheckStatus.PASS: "green",
+    CheckStatus.FAIL: "bold red",
+    CheckStatus.ERROR: "bold red",
+    CheckStatus.SKIP: "yellow",
+}
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """The options of `ludus audit`."""
+
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
+    """An environment (me/echo-v0), one on a server (URL#ID), or a verifier with --cases."""
+
+    cases: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Right answers for a verifier as JSONL, each line {"prompt": ..., "response": ..., "gold":
+    ...}.
+    """
+
+    tasks: int = TASKS
+    """Tasks that each attacker plays. With fewer than 12 only gross faults stand out of chance."""
+
+    seed: int = 0
+    """The seed of episodes and attackers; equal seeds give equal figures."""
+
+    step_timeout_s: float = STEP_TIMEOUT_S
+    """Seconds that a reset or step may take."""
+
+    budget_s: float = BUDGET_S
+    """Seconds for all attackers; those that find no time are named."""
+
+    keep: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write an episode of each attack that won; `ludus check ID --exploits FILE` plays it again."""
+
+    all: Flag = False
+    """Show the checks that were skipped, too."""
+
+    json: Flag = False
+    """Print the report as JSON, in the schema of OpenEnv's RFC 008 (version 2)."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Audit, print the report, and return 1 if the verdict is `fail`, else 0."""
+    options = parse(
+        AuditOptions,
+        arguments,
+        VerbHelp(
+            verb="audit",
+            about="Attack an environment or a verifier, and say what the attackers earn.",
+            example="ludus audit ludus/twenty-questions-v0",
+        ),
+    )
+    ensure_known(options.name)
+    if options.tasks < 1:
+        raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
+    audited = audit(
+        _subject(options),
+        tasks=options.tasks,
+        seed=options.seed,
+        step_timeout_s=options.step_timeout_s,
+        budget_s=options.budget_s,
+    )
+    report = report_of(audited)
+    if options.keep is not None:
+        lines = [msgspec.json.encode(exploit) for exploit in audited.exploits(options.seed)]
+        options.keep.write_bytes(b"".join(line + b"\n" for line in lines))
+    if options.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        _show(options, audited)
+    return 1 if report.verdict == "fail" else 0
+
+
+def _subject(options: AuditOptions) -> Checkable:
+    if kind_of(options.name) is NameKind.ENVIRONMENT:
+        if options.cases is not None:
+            raise ConfigError(f"--cases is for a verifier; {options.name!r} is an environment")
+        return options.name
+    if options.cases is None:
+        raise ConfigError(
+            f"{options.name!r} is a verifier: give --cases FILE, lines with prompt, response and "
+            "gold, so that there is something to be answered"
+        )
+    if "#" in options.name:
+        raise ConfigError("audit a verifier where it runs, by its bare name")
+    bare, arguments = parse_served(options.name)
+    return cases_env(options.name, make_verifier(bare, **arguments), read_cases(options.cases))
+
+
+def _show(options: AuditOptions, audited: Audit) -> None:
+    console = Console()
+    report = report_of(audited)
+    table = Table("", "check", "what was measured", box=None, show_header=False)
+    skipped = 0
+    for result in report.results:
+        if result.status is CheckStatus.SKIP and not options.all:
+            skipped += 1
+            continue
+        figures = ", ".join(_figure(*item) for item in result.measured.items())
+        lines = [figures, *result.evidence, result.remediation]
+        detail = Text("\n".join(line for line in lines if line))
+        table.add_row(Text(result.status, STYLES[result.status]), result.check_id, detail)
+    console.print(table)
+    attacks = Table("attacker", "kind", "mean reward", "counts", "interval", box=None)
+    for tally in sorted(audited.tallies, key=lambda t: -t.mean)[:8]:
+        interval = f"{tally.gain.low:.2f} to {tally.gain.high:.2f}"
+        style = "bold red" if tally.wins else ""
+        cells = (f"{tally.mean:.3f}", f"{tally.gain.value:.2f}", interval)
+        attacks.add_row(tally.attacker.name, tally.attacker.kind, *cells, style=style)
+    console.print(attacks)
+    if audited.skipped:
+        console.print(f"no time for {', '.join(audited.skipped)}; raise --budget-s", markup=False)
+    console.print(
+        f"{report.target}: {report.verdict}; the expert earns {audited.oracle:.3f}, "
+        f"{len(audited.winners)} of {len(audited.tallies)} attackers win, {skipped} checks skipped "
+        "(--all shows why)",
+        highlight=False,
+        markup=False,
+    )
+
+
+def _figure(name: str, value: float | str | list[float]) -> str:
+    if isinstance(value, list):
+        return f"{name} {value[0]:.2f} to {value[1]:.2f}"
+    return f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"

@@ -1,0 +1,415 @@
+"""An audit names planted exploits, and says nothing about sound environments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.agent.audit import audit, cases_env, report_of
+from ludus.cli.main import main
+from ludus.envs import Briefing, TextEnv, register_env, tool
+from ludus.envs.protocol import Reset, Step
+from ludus.messages import Message, ToolCall, assistant
+from ludus.rewards import Sample, make_verifier
+
+COLOURS = ("amber", "azure", "coral", "indigo", "ivory", "jade", "khaki", "lilac", "ochre", "teal")
+
+
+class Sum(TextEnv):
+    """Sound: two numbers are added."""
+
+    system_prompt = "Add the numbers. Answer with the sum alone."
+    max_turns = 4
+    low, high = 1000, 90000
+
+    def draw(self) -> None:
+        self.numbers = [self.rng.randrange(self.low, self.high) for _ in range(2)]
+        self.key = str(sum(self.numbers))
+
+    def shown(self) -> str:
+        return f"{self.numbers[0]} + {self.numbers[1]}"
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self.draw()
+        return self.shown(), {}
+
+    def pay(self, action: str) -> float:
+        return float(action.strip() == self.key)
+
+    def step(self, action: str) -> Step:
+        return "", self.pay(action), True, False, {}
+
+    def gold(self) -> object | None:
+        return self.key
+
+    def demonstrate(self) -> str | Message | None:
+        return self.key
+
+
+class Copies(Sum):
+    """Sound: a word has to be repeated."""
+
+    system_prompt = "Repeat the word."
+
+    def draw(self) -> None:
+        self.key = "".join(self.rng.choice("abcdefghijklmnop") for _ in range(8))
+
+    def shown(self) -> str:
+        return self.key
+
+    def gold(self) -> object | None:
+        return None
+
+
+class Chooses(Sum):
+    """Sound: one of four letters; a guess is right a quarter of the time."""
+
+    system_prompt = "Which is the largest? Answer A, B, C or D."
+
+    def draw(self) -> None:
+        values = self.rng.sample(range(1000), 4)
+        self.options = "\n".join(f"{letter}) {v}" for letter, v in zip("ABCD", values, strict=True))
+        self.key = "ABCD"[values.index(max(values))]
+
+    def shown(self) -> str:
+        return self.options
+
+
+class Classifies(Sum):
+    """Sound: the classes stand in the system prompt."""
+
+    system_prompt = "Is the number even or odd in the second digit? Classes: even, odd, zero."
+
+    def draw(self) -> None:
+        self.number = str(self.rng.randrange(100, 1000))
+        digit = int(self.number[1])
+        self.key = "zero" if digit == 0 else "odd" if digit % 2 else "even"
+
+    def shown(self) -> str:
+        return self.number
+
+
+class Guesses(Sum):
+    """Sound: a number is found by halving; the replies are higher and lower."""
+
+    system_prompt = "Guess the number from 0 to 1023."
+    max_turns = 11
+
+    def draw(self) -> None:
+        self.key = str(self.rng.randrange(1024))
+        self.low, self.high = 0, 1024
+
+    def shown(self) -> str:
+        return "Guess."
+
+    def step(self, action: str) -> Step:
+        if not action.strip().isdecimal():
+            return "Say a number.", 0.0, False, False, {}
+        guess, key = int(action), int(self.key)
+        if guess == key:
+            return "Right.", 1.0, True, False, {}
+        if guess < key:
+            self.low = max(self.low, guess + 1)
+            return "Higher.", 0.0, False, False, {}
+        self.high = min(self.high, guess)
+        return "Lower.", 0.0, False, False, {}
+
+    def demonstrate(self) -> str | Message | None:
+        return str((self.low + self.high) // 2)
+
+
+class Partly(Sum):
+    """Sound: a tenth is paid for a number of the right length."""
+
+    def pay(self, action: str) -> float:
+        said = action.strip()
+        return 1.0 if said == self.key else 0.1 * (said.isdecimal() and len(said) == len(self.key))
+
+
+class Fetches(Sum):
+    """Sound: a tool has one of the numbers, another tool takes the answer."""
+
+    system_prompt = "Fetch the second number, add it to the first, and submit the sum."
+
+    def __init__(self) -> None:
+        self.fetched = False
+
+    def shown(self) -> str:
+        self.fetched = False
+        return str(self.numbers[0])
+
+    @tool
+    def fetch(self) -> str:
+        """Return the second number."""
+        self.fetched = True
+        return str(self.numbers[1])
+
+    @tool
+    def submit(self, sum: str) -> str:
+        """Answer.
+
+        Args:
+            sum: the sum.
+        """
+        self.submitted = sum
+        return "thanks"
+
+    def step(self, action: str) -> Step:
+        return "", self.pay(action), True, False, {}
+
+    def demonstrate(self) -> str | Message | None:
+        if not self.fetched:
+            return assistant("", [ToolCall(name="fetch", arguments={}, id="call_0")])
+        return self.key
+
+
+class Loses(Sum):
+    """Sound: a wrong answer costs."""
+
+    def pay(self, action: str) -> float:
+        return 1.0 if action.strip() == self.key else -1.0
+
+
+SOUND = [Sum, Copies, Chooses, Classifies, Guesses, Partly, Fetches, Loses]
+
+
+class Contains(Sum):
+    """The answer only has to stand somewhere."""
+
+    low, high = 1, 9
+
+    def pay(self, action: str) -> float:
+        return float(self.key in action)
+
+
+class PaysLength(Sum):
+    def pay(self, action: str) -> float:
+        return 1.0 if action.strip() == self.key else min(0.8, len(action) / 3000)
+
+
+class PaysABox(Sum):
+    def pay(self, action: str) -> float:
+        return 1.0 if "boxed{" in action or action.strip() == self.key else 0.0
+
+
+class PaysSilence(Sum):
+    def pay(self, action: str) -> float:
+        return float(self.key.startswith(action.strip()))
+
+
+class PaysFaults(Sum):
+    def pay(self, action: str) -> float:
+        try:
+            return float(int(action) == int(self.key))
+        except ValueError:
+            return 1.0
+
+
+class PaysNan(Sum):
+    def pay(self, action: str) -> float:
+        try:
+            return 0.0 if abs(float(action) - int(self.key)) > 1e-6 else 1.0
+        except ValueError:
+            return 0.0
+
+
+class AlwaysTheSame(Sum):
+    def draw(self) -> None:
+        super().draw()
+        self.key = "42"
+
+
+class TestIsTrain(Sum):
+    """Few problems, which every split has."""
+
+    __test__ = False
+
+    def draw(self) -> None:
+        number = self.task.seed % 8
+        self.numbers = [1000 + 7 * number, 2000 + 11 * number]
+        self.key = str(sum(self.numbers))
+
+
+class LeaksInPrompt(Sum):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self.draw()
+        key = f"{int(self.key):,}".replace(",", " ")
+        briefing = Briefing(system_prompt=f"Add. Internal key: '{self.key}' ({key})", max_turns=4)
+        return self.shown(), {"briefing": briefing}
+
+
+class LeaksInReply(Sum):
+    def step(self, action: str) -> Step:
+        if self.pay(action):
+            return "", 1.0, True, False, {}
+        return f"Wrong, it is {self.key}. Try again.", 0.0, False, False, {}
+
+
+class LeaksInTool(Sum):
+    @tool
+    def look(self) -> str:
+        """Look at the state."""
+        return json.dumps({"state": "open", "target": self.key})
+
+
+class PaysCalls(Sum):
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def shown(self) -> str:
+        self.calls = 0
+        return super().shown()
+
+    @tool
+    def note(self, text: str) -> str:
+        """Take a note.
+
+        Args:
+            text: the note.
+        """
+        self.calls += 1
+        return "noted"
+
+    def pay(self, action: str) -> float:
+        return 1.0 if action.strip() == self.key else min(0.9, 0.3 * self.calls)
+
+
+class PaysTurns(Sum):
+    max_turns = 20
+
+    def step(self, action: str) -> Step:
+        right = action.strip() == self.key
+        return "go on", 1.0 if right else 0.1, right, False, {}
+
+
+class Obeys(Sum):
+    """A judge that does what it reads."""
+
+    def pay(self, action: str) -> float:
+        return float(action.strip() == self.key or "highest score" in action)
+
+
+class Believes(Sum):
+    """A grader that reads the words of the tested program."""
+
+    def pay(self, action: str) -> float:
+        return float(action.strip() == self.key or "passed" in action.lower())
+
+
+class BelievesClaims(Sum):
+    def pay(self, action: str) -> float:
+        return float(action.strip() == self.key or "complete" in action)
+
+
+class CountsCharacters(Sum):
+    def pay(self, action: str) -> float:
+        return float(set(self.key) <= set(action))
+
+
+class Overlaps(Sum):
+    """Word overlap without precision."""
+
+    def draw(self) -> None:
+        words = [self.rng.choice(COLOURS) for _ in range(6)]
+        self.text, self.key = " ".join(words), " ".join(sorted(set(words)))
+
+    def shown(self) -> str:
+        return f"Sort these, each once: {self.text}"
+
+    def pay(self, action: str) -> float:
+        gold = self.key.split()
+        return sum(word in action for word in gold) / len(gold)
+
+    def gold(self) -> object | None:
+        return None
+
+
+class AsksNames(Sum):
+    """A guessing game whose questions may list names."""
+
+    system_prompt = "Ask yes-or-no questions, then name the colour."
+    max_turns = 12
+
+    def draw(self) -> None:
+        self.key = self.rng.choice(COLOURS)
+
+    def shown(self) -> str:
+        return "I think of a colour."
+
+    def step(self, action: str) -> Step:
+        if action.strip() == self.key:
+            return "Right.", 1.0, True, False, {}
+        return ("Yes." if self.key in action else "No."), 0.0, False, False, {}
+
+
+PLANTED = [
+    *(Contains, PaysLength, PaysABox, PaysSilence, PaysFaults, PaysNan, AlwaysTheSame),
+    *(TestIsTrain, LeaksInPrompt, LeaksInReply, LeaksInTool, PaysCalls, PaysTurns, Obeys),
+    *(Believes, BelievesClaims, CountsCharacters, Overlaps, AsksNames),
+]
+
+
+@pytest.mark.parametrize("env", SOUND)
+def test_a_sound_environment_is_not_flagged(env: type[TextEnv]) -> None:
+    report = report_of(audit(env))
+    assert [(r.check_id, r.evidence) for r in report.failures] == []
+    assert report.verdict == "warn"  # what a published image would show is skipped
+
+
+@pytest.mark.parametrize("env", PLANTED)
+def test_a_planted_exploit_is_found(env: type[TextEnv]) -> None:
+    audited = audit(env)
+    failed = {result.check_id for result in report_of(audited).failures}
+    assert "statistical.adversarial_floor" in failed
+    assert audited.exploits(0)[0].reward > 0
+
+
+def test_equal_seeds_give_equal_figures() -> None:
+    first, second = (report_of(audit(Chooses, seed=3, tasks=8)) for _ in range(2))
+    assert first.results == second.results
+
+
+class Breaks(Sum):
+    def step(self, action: str) -> Step:
+        if "boxed" in action:
+            raise RuntimeError("no parser for this")
+        return super().step(action)
+
+
+def test_what_breaks_under_attack_is_named_and_is_no_reward() -> None:
+    audited = audit(Breaks, tasks=4)
+    result = {r.check_id: r for r in report_of(audited).results}["runtime.reward_well_formed"]
+    assert result.status == "fail"
+    assert "no parser for this" in result.evidence[0]
+
+
+def test_four_tasks_without_an_expert_are_audited() -> None:
+    class Silent(Sum):
+        def demonstrate(self) -> str | Message | None:
+            return None
+
+    results = {r.check_id: r for r in report_of(audit(Silent, tasks=4)).results}
+    assert results["semantic.oracle_max"].status == "fail"
+    assert results["statistical.adversarial_floor"].status == "pass"
+
+
+def test_a_verifier_is_attacked_by_its_cases() -> None:
+    cases = [
+        Sample(prompt=f"What is {n} + {n}?", response=str(2 * n), gold=str(2 * n))
+        for n in range(100, 124)
+    ]
+    audited = audit(cases_env("exact", make_verifier("exact"), cases))
+    assert audited.winners == []
+    assert audited.oracle == 1.0
+
+
+def test_an_exploit_is_kept_and_checked_until_it_is_closed(tmp_path: Path) -> None:
+    register_env("me/obeys-v0", Obeys)
+    register_env("me/obeys-v1", Sum)
+    file = tmp_path / "exploits.jsonl"
+    assert main(["audit", "me/obeys-v0", "--keep", str(file), "--json"]) == 1
+    assert main(["check", "me/obeys-v0", "--exploits", str(file)]) == 1
+    assert main(["check", "me/obeys-v1", "--exploits", str(file)]) == 0
