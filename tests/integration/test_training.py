@@ -52,7 +52,7 @@ def config(model: Path, folder: Path, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(("max_kl", "acts"), [(1e-6, True), (0.0, False)])
-async def test_a_step_that_has_moved_the_policy_beyond_the_bound_makes_no_further_update(
+async def test_no_step_moves_the_policy_beyond_the_bound(
     model: Path, tmp_path: Path, max_kl: float, acts: bool
 ) -> None:
     trainer = TrainerConfig(lr=3e-2, updates_per_step=3, max_kl=max_kl)
@@ -61,6 +61,9 @@ async def test_a_step_that_has_moved_the_policy_beyond_the_bound_makes_no_furthe
     rows = read_metrics(result.folder / "metrics.jsonl")
     stopped = sum(row.get("update/stopped", 0.0) for row in rows)
     assert (stopped > 0) is acts
+    kept = [row["update/kl_after"] for row in rows if "update/kl_after" in row]
+    assert bool(kept) is acts
+    assert all(divergence <= max_kl for divergence in kept)
 
 
 class Served:

@@ -190,16 +190,16 @@ LEARNER_RULES = (
     FindingRule(
         name="often_stopped",
         quantity=lambda run: share(
-            [min(1.0, each) for each in run.values("update/stopped", SHORT)]
+            [float(each < 1.0) for each in run.values("update/share", SHORT)]
         ),
         threshold=0.6,
         source="house",
         sentence=lambda run, number: (
-            f"in {number:.0%} of the last steps updates were left out, since the policy had moved "
+            f"in {number:.0%} of the last steps an update was scaled back: it moved the policy "
             f"more than trainer.max_kl = {run.setting('trainer.max_kl'):g} nats a token"
         ),
         remedy=_slower,
-        evidence=("update/stopped", "update/kl_last"),
+        evidence=("update/share", "update/kl_after"),
         causes=("moved_far",),
     ),
     FindingRule(

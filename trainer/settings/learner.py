@@ -122,9 +122,9 @@ class TrainerConfig:
     value (ludus recipes), with no more mini-batches than rollout.tasks_per_step.
     """
     max_kl: float = 0.2
-    """Divergence from the policy before the step, in nats per token (k3), from which a step makes
-    no further update; 0 never stops. The first update of a step is always made. Good runs
-    seldom reach it (benchmarks/planted_runs.py); Spinning Up's PPO stops at 0.015.
+    """Largest divergence from the policy before the step, in nats per token (k3); 0 bounds nothing.
+    An update beyond it is scaled back, and the step makes no further one. Good runs seldom reach it
+    (benchmarks/planted_runs.py); Spinning Up's PPO stops at 0.015.
     """
     max_refused: int = 3
     """Number of refused updates in a row that ends the run. An update is refused if its loss or
