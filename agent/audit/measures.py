@@ -129,6 +129,8 @@ class Audit:
     """Share of tasks on which halves of the expert's episode earn different rewards."""
     lowest: float = 0.0
     highest: float = 0.0
+    is_remote: bool = False
+    """Whether gold and expert stay on a server."""
     fault: str = ""
     """What kept the environment from being played at all."""
 
@@ -219,6 +221,10 @@ class _Attack:
         same = splits[0] is splits[-1]
         self.teachers = teachers[count:] or teachers if same else teachers[:count]
         report.tasks = self.attacked
+        try:
+            _ = subject.env
+        except NotApplicable:
+            report.is_remote = True
 
     def run(self, attackers: Sequence[Attacker]) -> None:
         lessons = [lesson for lesson in map(self._lesson, self.teachers) if lesson is not None]

@@ -194,7 +194,8 @@ def _skipped(reason: str) -> CheckResult:
     return CheckResult(check_id="", status=CheckStatus.SKIP, evidence=[reason])
 
 
-NO_EXPERT = "there is no expert: demonstrate() gives none, or it stays on the server"
+NO_EXPERT = "there is no expert to compare with: demonstrate() gives none"
+ON_SERVER = "the expert stays on the server; audit it where the environment runs"
 
 
 def _rewards(audit: Audit) -> CheckResult:
@@ -209,6 +210,8 @@ def _rewards(audit: Audit) -> CheckResult:
 
 
 def _oracle(audit: Audit) -> CheckResult:
+    if audit.is_remote:
+        return _skipped(ON_SERVER)
     if not audit.expert:
         return _judged(False, evidence=NO_EXPERT, remedy="write demonstrate(): what is best to do")
     best = max(audit.highest, *audit.expert)
@@ -250,6 +253,8 @@ def _determinism(audit: Audit) -> CheckResult:
 
 def _reachability(audit: Audit) -> CheckResult:
     rewards = audit.expert or [t.reward for tally in audit.tallies for t in tally.trials]
+    if not audit.expert and not any(rewards):
+        return _skipped(NO_EXPERT)
     share = sum(reward > audit.floor for reward in rewards) / len(rewards) if rewards else 0.0
     return _judged(share > 0, remedy="no policy earns more than who does nothing", reached=share)
 

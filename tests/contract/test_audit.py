@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from ludus.agent.audit import audit, cases_env, report_of
+from ludus.agent.audit import ATTACKERS, audit, cases_env, report_of
 from ludus.cli.main import main
 from ludus.envs import Briefing, TextEnv, register_env, tool
 from ludus.envs.protocol import Reset, Step
+from ludus.envs.serving.server import EnvService
 from ludus.messages import Message, ToolCall, assistant
 from ludus.rewards import Sample, make_verifier
+from ludus.wire.server import BackgroundServer, HttpServer
 
 COLOURS = ("amber", "azure", "coral", "indigo", "ivory", "jade", "khaki", "lilac", "ochre", "teal")
 
@@ -413,3 +415,23 @@ def test_an_exploit_is_kept_and_checked_until_it_is_closed(tmp_path: Path) -> No
     assert main(["audit", "me/obeys-v0", "--keep", str(file), "--json"]) == 1
     assert main(["check", "me/obeys-v0", "--exploits", str(file)]) == 1
     assert main(["check", "me/obeys-v1", "--exploits", str(file)]) == 0
+
+
+def test_what_stays_on_a_server_is_skipped_and_attacks_go_on() -> None:
+    with BackgroundServer(HttpServer([EnvService(["ludus/arithmetic-v0"])])) as url:
+        audited = audit(f"{url}#ludus/arithmetic-v0", tasks=4)
+    report = report_of(audited)
+    assert report.failures == []
+    skipped = {r.check_id for r in report.results if r.status == "skip"}
+    assert {"semantic.oracle_max", "statistical.variance_bound"} <= skipped
+    assert len(audited.tallies) == len(ATTACKERS)
+
+
+def test_files_that_cannot_be_read_or_written_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone" / "exploits.jsonl"
+    assert main(["check", "ludus/arithmetic-v0", "--exploits", str(gone)]) == 2
+    assert f"cannot read '{gone}'" in capsys.readouterr().err
+    assert main(["audit", "ludus/arithmetic-v0", "--tasks", "1", "--keep", str(gone)]) == 2
+    assert f"cannot write '{gone}'" in capsys.readouterr().err

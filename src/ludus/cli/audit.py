@@ -90,7 +90,10 @@ def main(arguments: Sequence[str]) -> int:
     report = report_of(audited)
     if options.keep is not None:
         lines = [msgspec.json.encode(exploit) for exploit in audited.exploits(options.seed)]
-        options.keep.write_bytes(b"".join(line + b"\n" for line in lines))
+        try:
+            options.keep.write_bytes(b"".join(line + b"\n" for line in lines))
+        except OSError as error:
+            raise ConfigError(f"cannot write {str(options.keep)!r}: {error.strerror}") from None
     if options.json:
         print(msgspec.json.encode(report).decode())
     else:
@@ -137,8 +140,9 @@ def _show(options: AuditOptions, audited: Audit) -> None:
     console.print(attacks)
     if audited.skipped:
         console.print(f"no time for {', '.join(audited.skipped)}; raise --budget-s", markup=False)
+    expert = f"the expert earns {audited.oracle:.3f}" if audited.expert else "without an expert"
     console.print(
-        f"{report.target}: {report.verdict}; the expert earns {audited.oracle:.3f}, "
+        f"{report.target}: {report.verdict}; {expert}, "
         f"{len(audited.winners)} of {len(audited.tallies)} attackers win, {skipped} checks skipped "
         "(--all shows why)",
         highlight=False,

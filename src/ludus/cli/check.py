@@ -129,7 +129,7 @@ def _examine(options: CheckOptions) -> Report:
 
 
 def _still_open(name: str, path: Path) -> Report:
-    exploits = [_exploit(line, path) for line in path.read_bytes().splitlines() if line.strip()]
+    exploits = [_exploit(line, path) for line in _lines(path) if line.strip()]
     subject = subject_of(name)
     try:
         return examine(name, subject, [("exploits", partial(still_open, exploits=exploits))])
@@ -144,18 +144,21 @@ def _exploit(line: bytes, path: Path) -> Exploit:
         raise ConfigError(f"{path} is no file of `ludus audit --keep`: {error}") from None
 
 
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+
+
 def read_cases(path: Path) -> list[Sample]:
     """Read samples from a file of JSON Lines.
 
     Raises:
         ConfigError: the file cannot be read or has no samples, or a line is not a sample.
     """
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
     samples: list[Sample] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
         try:
