@@ -71,7 +71,7 @@ class Saver:
         self._learned = learned
         self._state = state
         self._failed = 0
-        self._saved = -1
+        self._saved = self._unsaved = -1
 
     async def save(self, step: int) -> Path:
         """Write the checkpoint of `step`, with every line of metrics before it.
@@ -96,12 +96,12 @@ class Saver:
             SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.
             UpdateRefused: the weights are not finite.
         """
-        if self._saved == step:
-            return True
+        if step in (self._saved, self._unsaved):  # a candidate may be due where a save is
+            return step == self._saved
         try:
             await self.save(step)
         except SaveFailed as error:
-            self._failed += 1
+            self._failed, self._unsaved = self._failed + 1, step
             most = self._settings.max_failed_saves
             if self._failed >= most:
                 raise SaveFailed(
