@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -46,7 +46,7 @@ from .models.tiny import tiny_or_folder
 from .rollout.batch import Batch, as_row, pad
 from .rollout.demonstrations import ExpertPolicy, demonstrate
 from .run.changes import refuse_changes
-from .run.claim import RunClaim
+from .run.claim import RunClaim, finished_note, settled_resume
 from .run.folder import RunFolder
 from .run.saver import shielded
 
@@ -74,6 +74,7 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         run = _assemble(config, stack)
         first_step = run.step
@@ -100,7 +101,12 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     claim = RunClaim(folder_of(config), resume=config.run.resume)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
-    for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
+    finished = finished_note(first_step, config.steps) if start else ""
+    for note in [
+        claim.note,
+        finished,
+        *(refuse_changes(claim.path, config) if config.run.resume else []),
+    ]:
         if note:
             logger.warning("%s", note)
     folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -15,6 +14,7 @@ from ludus.trainer.findings.diagnosis import diagnose, events_of
 from ludus.trainer.findings.summary import explained
 
 from .arguments import Flag, VerbHelp, parse
+from .runs import run_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus explain runs/mine",
         ),
     )
-    folder = Path(options.run)
+    folder = run_place(options.run)
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(f"{str(folder)!r} holds no run: there is no metrics.jsonl")
     diagnosis, events = diagnose(folder), events_of(folder)

@@ -11,6 +11,7 @@ from ludus.trainer.config import SFTConfig, TrainConfig
 
 from .arguments import VerbHelp, parse_settings
 from .loading import command_line
+from .runs import SETTINGS, settings_of
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
@@ -25,7 +26,10 @@ def main_sft(arguments: list[str]) -> int:
     checkpoint.
     """
     config = parse_settings(
-        SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
+        SFTConfig,
+        arguments,
+        VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE),
+        named=settings_of,
     )
     try:
         from ludus.trainer.models.checkpoint import checkpoints
@@ -48,9 +52,10 @@ def main_sft(arguments: list[str]) -> int:
 
 
 ABOUT = """\
-ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
-FILE.toml holds settings, and options on the command line win over it. A run is a folder:
-config.toml, metrics.jsonl, episodes, checkpoints.
+ludus train [RECIPE | FILE.toml | RUN] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus
+recipes); FILE.toml holds settings, and options on the command line win over it. A run is a folder:
+config.toml, metrics.jsonl, episodes, checkpoints; RUN takes its settings, to go on with it
+(--run.resume) or to begin another like it (--run.folder).
 
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
@@ -59,6 +64,7 @@ EXAMPLE = """\
 ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
   ludus train examples/02_train.toml --run.resume
+  ludus train runs/mine --run.resume
   ludus train examples/02_train.toml --dry-run"""
 
 DRY = ("--dry-run", "--dry_run")
@@ -84,6 +90,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _recipe_or_settings(name: str) -> Table:
+    if (Path(name) / SETTINGS).is_file():
+        return settings_of(name)
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 
