@@ -24,10 +24,11 @@ cat "$work/sums"
 
 "$python" -m venv "$work/venv"
 started="$(date +%s)"
-"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$work"/first/*.whl
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$work"/first/*.whl \
+    2>"$work/install.log" || { tail -n 15 "$work/install.log" >&2; exit 1; }
 echo "installed in $(($(date +%s) - started)) s"
-packages="$("$work/venv/bin/python" -m pip list --format=freeze --exclude pip --exclude setuptools | wc -l)"
-echo "$packages packages"
+packages="$("$work/venv/bin/python" -m pip list --format=freeze --exclude pip --exclude setuptools --exclude ludus-rl | wc -l)"
+echo "with $packages packages"
 [ "$packages" -le 32 ] || { echo "the base install has grown beyond 32 packages" >&2; exit 1; }
 
 cd "$work" # the checkout is not on the path here
@@ -36,6 +37,8 @@ cd "$work" # the checkout is not on the path here
 "$work/venv/bin/ludus" check ludus/arithmetic-v0 | tail -n 1
 "$work/venv/bin/ludus" score maths --gold 1/2 --answer '\boxed{\frac{2}{4}}'
 "$work/venv/bin/ludus" new env me/release-v0 >/dev/null
-"$work/venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation hatchling ./me-release 2>/dev/null ||
-    "$work/venv/bin/python" -m pip install --quiet ./me-release
+"$work/venv/bin/python" -m pip install --quiet ./me-release 2>"$work/install.log" || {
+    tail -n 15 "$work/install.log" >&2
+    exit 1
+}
 "$work/venv/bin/ludus" check me/release-v0 | tail -n 1
