@@ -168,7 +168,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
 
 
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
-    claim = RunClaim(run_path(config), resume=config.run.resume)
+    claim = RunClaim(run_path(config), resume=config.run.resume is True)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
     source = open_source(config.env, url=config.env_url, token=config.env_token)

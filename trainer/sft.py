@@ -98,7 +98,7 @@ def folder_of(config: SFTConfig) -> Path:
 
 def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     """Load and check everything a warm start needs; `stack` closes what was opened."""
-    claim = RunClaim(folder_of(config), resume=config.run.resume)
+    claim = RunClaim(folder_of(config), resume=config.run.resume is True)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
     finished = finished_note(first_step, config.steps) if start else ""

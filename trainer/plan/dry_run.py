@@ -215,7 +215,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     """
     path = run_path(config)
     config, algorithm = settle(replace(config, run=settled_resume(config.run, path)))
-    refuse_folder(path, resume=config.run.resume)
+    refuse_folder(path, resume=config.run.resume is True)
     kept = checkpoints(path / "checkpoints") if config.run.resume else []
     start = kept[-1] if kept else None
     async with AsyncExitStack() as stack:
