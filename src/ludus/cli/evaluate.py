@@ -15,7 +15,6 @@ from typing import Annotated, Any, BinaryIO, Literal
 import msgspec
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ludus.agent import (
@@ -52,6 +51,7 @@ from ludus.llm.limits import TokenBudget
 from ludus.messages import Message
 
 from .arguments import Flag, VerbHelp, parse
+from .progress import progress_bar
 from .sessions import named, opener
 from .view import page_of_file, write_page
 
@@ -360,7 +360,7 @@ class _Notes:
                 self._out = stack.enter_context(self._path.open("wb"))
             except OSError as error:
                 raise ConfigError(f"cannot write --out {options.out!r}: {error.strerror}") from None
-        self._progress = stack.enter_context(_progress())
+        self._progress = stack.enter_context(progress_bar())
         self._bar = self._progress.add_task(options.policy, total=None)
 
     def expect(self, total: int) -> None:
@@ -439,14 +439,6 @@ def expert(session: Playable) -> Policy:
         return expert_action(session)
 
     return ScriptedPolicy(act)
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    )
 
 
 def _show(name: str, options: EvalOptions, result: Evaluation) -> None:
