@@ -1,4 +1,4 @@
-"""Conversations and preferences in the forms that data sets have: read, or refused with a reason."""
+"""Conversations and preferences in the forms of data sets: read, or refused with a reason."""
 
 from __future__ import annotations
 
