@@ -32,7 +32,7 @@ TIES = frozenset({"tie", "both", "equal", "neither"})
 """What rows say of pairs in which no answer is better."""
 
 
-class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+class RankedAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """Answers to one prompt with their ranks; a pair is a ranking of two."""
 
     prompt: list[Message]
@@ -76,7 +76,7 @@ class PreferenceReader:
     def __init__(self, folder: Path) -> None:
         self._conversations = ConversationReader(folder)
 
-    def pair(self, row: Mapping[str, Any]) -> Ranking:
+    def pair(self, row: Mapping[str, Any]) -> RankedAnswers:
         """Return a pair, the chosen answer first.
 
         Raises:
@@ -93,7 +93,7 @@ class PreferenceReader:
             )
         return ranking
 
-    def ranking(self, row: Mapping[str, Any]) -> Ranking:
+    def ranking(self, row: Mapping[str, Any]) -> RankedAnswers:
         """Return a ranking; a pair is one of two answers.
 
         Raises:
@@ -107,7 +107,7 @@ class PreferenceReader:
         if all(answer == answers[0] for answer in answers):
             raise UnusableRow("with equal answers")
         margin = row.get("margin")
-        ranking = Ranking(
+        ranking = RankedAnswers(
             prompt=prompt,
             answers=answers,
             ranks=ranks,
@@ -174,7 +174,7 @@ class PreferenceReader:
         return prompt, answers, [_number(rank, "rank") for rank in ranks]
 
 
-def circles(rankings: Iterable[Ranking]) -> int:
+def circles(rankings: Iterable[RankedAnswers]) -> int:
     """Return the number of prompts whose preferences go round in a circle, such as a > b > c > a.
 
     A pair that was judged both ways is the smallest circle. Losses take circles for noise; many of

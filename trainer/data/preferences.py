@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ludus.agent import ChatFormat
 from ludus.agent.data.loading import load_items
-from ludus.agent.data.preferences import PreferenceReader, Ranking, RatedAnswer, circles
+from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, circles
 from ludus.errors import ConfigError
 
 from .. import algorithms
@@ -363,7 +363,7 @@ def _tell(report: str) -> None:
         logger.warning("%s", report)
 
 
-def _pair_example(chat_format: ChatFormat, max_tokens: int, pair: Ranking) -> Example:
+def _pair_example(chat_format: ChatFormat, max_tokens: int, pair: RankedAnswers) -> Example:
     rows = [
         tuple(rows_of_segments(segments_of(pair.conversation(index), chat_format, max_tokens)))
         for index in (0, 1)

@@ -14,7 +14,7 @@ import pytest
 
 from ludus.agent.data.conversations import ConversationReader
 from ludus.agent.data.loading import load_items
-from ludus.agent.data.preferences import PreferenceReader, Ranking, circles
+from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, circles
 from ludus.envs.problem_files import UnusableRow, rows_of
 from ludus.errors import ConfigError, MissingExtra
 from ludus.messages import Role
@@ -266,7 +266,7 @@ def test_labels_and_ratings_are_numbers() -> None:
 
 
 def test_circles_are_counted_by_prompt() -> None:
-    def pair(prompt: str, good: str, bad: str) -> Ranking:
+    def pair(prompt: str, good: str, bad: str) -> RankedAnswers:
         return PreferenceReader(Path()).pair({"prompt": prompt, "chosen": good, "rejected": bad})
 
     line = [pair("p", "a", "b"), pair("p", "b", "c"), pair("p", "a", "c")]
