@@ -96,7 +96,7 @@ def gradient_weight(loss: Callable[..., tuple[Tensor, Tensor]], sign: float) -> 
 
 def draw_surrogates() -> Figure:
     """Small multiples: ratio on x, gradient weight on y."""
-    figure, panels = _panels(6, 4, "gradient weight of one token over its ratio pi / old")
+    figure, panels = _panels(5, 5, "gradient weight of one token over its ratio pi / old")
     for axes, (name, loss) in zip(panels, surrogates().items(), strict=True):
         axes.plot(RATIOS, RATIOS, color=GREY, lw=0.8, ls=":")
         axes.plot(RATIOS, gradient_weight(loss, 1.0), color=GOOD, lw=1.8, label="A > 0")

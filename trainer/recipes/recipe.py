@@ -423,8 +423,8 @@ def _read(name: str, folder: str = "", known: list[str] | None = None) -> dict[s
         known = recipe_names() if known is None else known
         if name not in known:
             raise UnknownRecipe.near(name, known, hint="ludus recipes")
-        path = files(_PACKAGE) / folder / f"{name}.toml"
-        text, where = path.read_text(encoding="utf-8"), f"{name}.toml"
+        entry = files(_PACKAGE) / folder / f"{name}.toml"
+        text, where = entry.read_text(encoding="utf-8"), f"{name}.toml"
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -260,7 +260,7 @@ def count_rollouts(folder: Path) -> RolloutCount:
     records = read_rollouts(folder / FILE)
     times = Counter(record.ordinal for record in records)
     varied = next((record.of[1] for record in records if record.of is not None), 0)
-    expected = range(max(times, default=-1) + 1)
+    expected = list(range(max(times, default=-1) + 1))
     if varied:
         sizes = {record.group: record.of[0] if record.of else varied for record in records}
         groups = range(max(sizes) + 1)
