@@ -102,6 +102,8 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The sampled tokens, the end-of-turn token included."""
     logprobs: list[float] = []
     """Log-probability in nats of each sampled token, as reported by the engine."""
+    tokens: int = 0
+    """How many tokens were sampled, as the model's server counts; 0 where `out_ids` are known."""
     versions: list[int] = []
     """Version of the weights that sampled each token."""
     finish: Finish = Finish.STOP
@@ -218,7 +220,7 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def sampled_tokens(self) -> int:
         """How many tokens the policy sampled."""
-        return sum(len(turn.out_ids) for turn in [*self.turns, *self.discarded])
+        return sum(len(turn.out_ids) or turn.tokens for turn in [*self.turns, *self.discarded])
 
 
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):

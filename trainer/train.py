@@ -281,7 +281,8 @@ class _Run:
     async def keep(self, groups: list[Group]) -> None:
         """Keep episodes, evaluate and save where the settings ask for this step."""
         run, folder = self.config.run, self.parts.folder
-        if run.episodes_every and self.step % run.episodes_every == 0:
+        is_last = self.step == self.config.steps  # a run shorter than that has one whole step too
+        if run.episodes_every and (is_last or self.step % run.episodes_every == 0):
             episodes = [episode for group in groups for episode in group.episodes]
             folder.keep_episodes(f"step-{self.step:06d}", self.step, episodes)
         elif self.kept:
