@@ -22,7 +22,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rollout is asked for besides its task."""
 
     max_tokens: int = 0
@@ -38,17 +38,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Numbers that shaping reads of the rollout, by the name of the field of `Inputs`."""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Lot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rollouts of a group that are asked for the same."""
 
     rollouts: int
-    asked: Asked = Asked()
+    asked: Terms = Terms()
 
 
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
     """What a round of a group plays."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Lot, ...]
 
     @property
     def rollouts(self) -> int:
@@ -56,7 +56,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
         return sum(part.rollouts for part in self.parts)
 
     @property
-    def each(self) -> list[Asked]:
+    def each(self) -> list[Terms]:
         """What each rollout is asked for, in the order of their indices."""
         return [part.asked for part in self.parts for _ in range(part.rollouts)]
 

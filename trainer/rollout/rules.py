@@ -34,13 +34,13 @@ from ..algorithms import (
 )
 from ..recipes.recipe import Call
 from .collect import Group
-from .issues import Asked, Hint, Issue, Part
+from .issues import Hint, Issue, Lot, Terms
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
 
 
-class TaskMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
+class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a run remembers of a task."""
 
     visits: int = 0
@@ -60,12 +60,12 @@ class TaskMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RuleView:
     """What a rule may look at."""
 
     task: Task
     ordinal: int
-    memory: TaskMemory
+    memory: TaskRecord
     group_size: int
     """The rollouts of a task without any rule."""
     rng: random.Random
@@ -87,15 +87,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return the most rollouts of a group."""
         return group_size
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Return what the first round of a group plays."""
         return issue
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: View) -> Part | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
         """Return what a further round plays; None for none."""
         return None
 
-    def finish(self, episodes: Sequence[Episode], view: View, state: Mapping[str, Any]) -> None:
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Mark the rollouts of a group that has all its rewards."""
 
     def learned(self, groups: Sequence[Group], state: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ class Dars(Rule, frozen=True):
         """Return `max_rollouts`."""
         return self.max_rollouts
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: View) -> Part | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
         """Ask for the further rollouts of a hard task, once."""
         outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
         if len(rounds) > 1 or len(outcomes) < 2:
@@ -131,7 +131,7 @@ class Dars(Rule, frozen=True):
             schedule=self.aim,
             spread=self.spread,
         )
-        return Part(rollouts=int(extra)) if int(extra) else None
+        return Lot(rollouts=int(extra)) if int(extra) else None
 
 
 class Roc(Rule, frozen=True):
@@ -153,12 +153,12 @@ class Roc(Rule, frozen=True):
         """Return `rollouts`."""
         return max(self.rollouts, group_size)
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Play more."""
         first, *rest = issue.parts
         return Issue(parts=(msgspec.structs.replace(first, rollouts=self.rollouts), *rest))
 
-    def finish(self, episodes: Sequence[Episode], view: View, state: Mapping[str, Any]) -> None:
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Choose."""
         choices = [
             episode for episode in episodes if scored(episode) and "granted" not in asked(episode)
@@ -234,7 +234,7 @@ class HintRule(Rule, frozen=True):
             return None
         return Hint(kind=self.kind, share=share, plain=self.trained_at == "plain", told=self.told)
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Hint the first round, unless hints wait for a failure."""
         if self.when == "failed":
             return issue
@@ -243,13 +243,13 @@ class HintRule(Rule, frozen=True):
             share = self._share(view.memory.shares)
             count = -(-view.group_size // self.rounds)
         first, *rest = issue.parts
-        first = Part(
+        first = Lot(
             rollouts=count if self.when == "half" else first.rollouts,
             asked=msgspec.structs.replace(first.asked, hint=self.hint(share)),
         )
         return Issue(parts=(first, *rest))
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: View) -> Part | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
         """Ask for the next round."""
         if self.when == "always":
             return None
@@ -257,13 +257,13 @@ class HintRule(Rule, frozen=True):
             outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
             if len(rounds) > 1 or not outcomes or any(outcomes):
                 return None
-            return Part(rollouts=view.group_size, asked=Asked(hint=self.hint(self.share)))
+            return Lot(rollouts=view.group_size, asked=Terms(hint=self.hint(self.share)))
         left = view.group_size - sum(len(episodes) for episodes in rounds)
         if left <= 0:
             return None
         points = [*view.memory.shares, *(point for each in rounds for point in shares_of(each))]
         count = min(left, -(-view.group_size // self.rounds))
-        return Part(rollouts=count, asked=Asked(hint=self.hint(self._share(points))))
+        return Lot(rollouts=count, asked=Terms(hint=self.hint(self._share(points))))
 
     def _share(self, points: Sequence[tuple[float, float, int]]) -> float:
         if not points:
@@ -303,7 +303,7 @@ class LengthTarget(Rule, frozen=True):
             return f"told must have {{target}} in it, got {self.told!r}"
         return ""
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Draw the length of a task."""
         target = view.rng.randint(self.low, self.high)
         note = self.told.replace("{target}", str(target))
@@ -329,7 +329,7 @@ class LaserD(Rule, frozen=True):
         rises = list(self.thresholds) == sorted(set(self.thresholds))
         return "" if self.thresholds and rises else "thresholds must rise"
 
-    def finish(self, episodes: Sequence[Episode], view: View, state: Mapping[str, Any]) -> None:
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Give the group the target of its difficulty."""
         level = level_of(episodes)
         target = state.get("targets", [self.thresholds[-1]] * 3)[level]
@@ -369,7 +369,7 @@ class Palu(Rule, frozen=True):
 
     gives: ClassVar[frozenset[str]] = frozenset({"target"})
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Give the budget of the last step."""
         return issue.asking(marks={"target": float(state.get("budget", self.max_length))})
 
@@ -386,12 +386,12 @@ class Palu(Rule, frozen=True):
             )
 
 
-class History(Rule, frozen=True):
+class HistoryRule(Rule, frozen=True):
     """HAPO: give the length of the task's shortest right answer to `hapo_history_rewards`."""
 
     gives: ClassVar[frozenset[str]] = frozenset({"shortest"})
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Give the length that the memory has."""
         shortest = view.memory.shortest
         return issue if shortest is None else issue.asking(marks={"shortest": shortest})
@@ -406,7 +406,7 @@ class Budget(Rule, frozen=True):
         """Refuse no tokens at all."""
         return "" if self.tokens >= 1 else f"tokens must be at least 1, got {self.tokens:g}"
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Bound the turns."""
         return issue.asking(max_tokens=max(1, round(self.tokens)))
 
@@ -429,14 +429,14 @@ class Tempered(Rule, frozen=True):
         """Return the group and what stands beside it."""
         return group_size + self.rollouts
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Add the rollouts."""
         measured = state.get("entropy", self.entropy)
         temperature = aepo_temperature(measured, target=self.entropy, high=self.high, low=self.low)
-        beside = Asked(temperature=temperature, marks={"granted": 1.0})
-        return Issue(parts=(*issue.parts, Part(rollouts=self.rollouts, asked=beside)))
+        beside = Terms(temperature=temperature, marks={"granted": 1.0})
+        return Issue(parts=(*issue.parts, Lot(rollouts=self.rollouts, asked=beside)))
 
-    def finish(self, episodes: Sequence[Episode], view: View, state: Mapping[str, Any]) -> None:
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Leave out those that are not right."""
         for episode in episodes:
             if "granted" in asked(episode) and not (scored(episode) and right(episode)):
@@ -461,7 +461,7 @@ class ResetRule(Rule, frozen=True):
 
     options: dict[str, Any] = {}
 
-    def issue(self, issue: Issue, view: View, state: Mapping[str, Any]) -> Issue:
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Add the options."""
         return issue.asking(options=self.options)
 
@@ -474,7 +474,7 @@ RULES: dict[str, type[Rule]] = {
     "length_target": LengthTarget,
     "laser_d": LaserD,
     "palu": Palu,
-    "history": History,
+    "history": HistoryRule,
     "budget": Budget,
     "tempered": Tempered,
     "reset": ResetRule,

@@ -45,8 +45,18 @@ from ludus.errors import ConfigError
 from ..algorithms import hapo_history_update, pcl_mask
 from ..recipes.recipe import Call
 from .collect import Group
-from .issues import Issue, Part, Ticket
-from .rules import PoolRule, TaskMemory, View, asked, length_of, right, rule_of, scored, shares_of
+from .issues import Issue, Lot, Ticket
+from .rules import (
+    PoolRule,
+    RuleView,
+    TaskRecord,
+    asked,
+    length_of,
+    right,
+    rule_of,
+    scored,
+    shares_of,
+)
 from .tasks import Tasks
 
 
@@ -64,7 +74,7 @@ class SamplingPolicy:
 
     def __init__(self, calls: Sequence[Call], *, group_size: int, seed: int) -> None:
         self.group_size, self._seed = group_size, seed
-        self.memory: dict[str, TaskMemory] = {}
+        self.memory: dict[str, TaskRecord] = {}
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
         if len(self._states) < len(calls):
@@ -87,7 +97,7 @@ class SamplingPolicy:
 
     def issue(self, ticket: Ticket) -> Issue:
         """Return what the first round of a ticket's group plays."""
-        issue = Issue(parts=(Part(rollouts=self.group_size),))
+        issue = Issue(parts=(Lot(rollouts=self.group_size),))
         for name, rule in self.rules.items():
             issue = rule.issue(issue, self._view(ticket, name), self._states[name])
         return issue
@@ -145,19 +155,19 @@ class SamplingPolicy:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` that a checkpoint has kept; a new rule begins afresh."""
         self.memory = {
-            task: msgspec.convert(each, TaskMemory) for task, each in state["memory"].items()
+            task: msgspec.convert(each, TaskRecord) for task, each in state["memory"].items()
         }
         self._states |= {
             name: dict(each) for name, each in state["states"].items() if name in self._states
         }
 
-    def _view(self, ticket: Ticket, rule: str) -> View:
-        memory = self.memory.get(ticket.task.id) or TaskMemory()
+    def _view(self, ticket: Ticket, rule: str) -> RuleView:
+        memory = self.memory.get(ticket.task.id) or TaskRecord()
         rng = random.Random(f"sampling/{self._seed}/{ticket.ordinal}/{rule}")
-        return View(ticket.task, ticket.ordinal, memory, self.group_size, rng)
+        return RuleView(ticket.task, ticket.ordinal, memory, self.group_size, rng)
 
     def _remember(self, group: Group) -> None:
-        memory = self.memory.setdefault(group.task.id, TaskMemory())
+        memory = self.memory.setdefault(group.task.id, TaskRecord())
         known = [each for each in group.episodes if scored(each) and "granted" not in asked(each)]
         plain = [each for each in known if not asked(each).get("hint")]
         memory.visits += 1
@@ -192,7 +202,7 @@ class ChosenTasks:
         rule = self.policy.rules["pool"]
         assert isinstance(rule, PoolRule)
         pool = await self.tasks.take(count * rule.factor)
-        known = [self.policy.memory.get(task.id) or TaskMemory() for task in pool]
+        known = [self.policy.memory.get(task.id) or TaskRecord() for task in pool]
         rates = [0.5 if memory.rate is None else memory.rate for memory in known]
         kept = pcl_mask(torch.tensor(rates, dtype=torch.float64), keep=count).tolist()
         return [task for task, chosen in zip(pool, kept, strict=True) if chosen]
