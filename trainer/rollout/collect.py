@@ -25,7 +25,7 @@ from ludus.errors import TrainingFailed
 
 from ..algorithms import no_positive_resampling_mask
 from ..config import TrainConfig
-from .issues import Issue, Terms, Ticket
+from .issues import Issue, RolloutTerms, Ticket
 from .scoring import EpisodeScorer
 from .source import EnvSource
 from .stages import NOWHERE, StagedSession, Stages
@@ -402,7 +402,7 @@ class _Rollout:
     run_seed: int
     index: int
     group_size: int
-    asked: Terms | None = None
+    asked: RolloutTerms | None = None
 
     def number(self, ordinal: int) -> int:
         """Return the ordinal of the rollout, for the ordinal of the group."""

@@ -27,7 +27,7 @@ from ludus.errors import TrainingFailed
 from ludus.messages import Message, Observation, as_action, as_messages, user
 from ludus.wire.address import parse_served
 
-from .issues import Hint, Terms
+from .issues import Hint, RolloutTerms
 
 DEMONSTRATION_S = 120.0
 """Seconds that a demonstration may take."""
@@ -118,7 +118,9 @@ class AskedSession:
         actions: the expert's actions, where a hint was asked for.
     """
 
-    def __init__(self, session: Playable, asked: Terms, actions: Sequence[Message] = ()) -> None:
+    def __init__(
+        self, session: Playable, asked: RolloutTerms, actions: Sequence[Message] = ()
+    ) -> None:
         self.id = session.id
         self.plain: list[Message] = []
         """The opening without the hint."""
@@ -217,7 +219,7 @@ class AskedMaker:
         self.policy, self.limits, self.expert = policy, limits, expert
 
     async def make(
-        self, session: Playable, task: Task, asked: Terms, *, seed: int, sampling_seed: int
+        self, session: Playable, task: Task, asked: RolloutTerms, *, seed: int, sampling_seed: int
     ) -> Episode:
         """Play a task as asked, on a session that is reset here and closed by the caller.
 

@@ -22,7 +22,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rollout is asked for besides its task."""
 
     max_tokens: int = 0
@@ -42,7 +42,7 @@ class Lot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rollouts of a group that are asked for the same."""
 
     rollouts: int
-    asked: Terms = Terms()
+    asked: RolloutTerms = RolloutTerms()
 
 
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
         return sum(part.rollouts for part in self.parts)
 
     @property
-    def each(self) -> list[Terms]:
+    def each(self) -> list[RolloutTerms]:
         """What each rollout is asked for, in the order of their indices."""
         return [part.asked for part in self.parts for _ in range(part.rollouts)]
 

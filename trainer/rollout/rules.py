@@ -34,7 +34,7 @@ from ..algorithms import (
 )
 from ..recipes.recipe import Call
 from .collect import Group
-from .issues import Hint, Issue, Lot, Terms
+from .issues import Hint, Issue, Lot, RolloutTerms
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
@@ -257,13 +257,13 @@ class HintRule(Rule, frozen=True):
             outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
             if len(rounds) > 1 or not outcomes or any(outcomes):
                 return None
-            return Lot(rollouts=view.group_size, asked=Terms(hint=self.hint(self.share)))
+            return Lot(rollouts=view.group_size, asked=RolloutTerms(hint=self.hint(self.share)))
         left = view.group_size - sum(len(episodes) for episodes in rounds)
         if left <= 0:
             return None
         points = [*view.memory.shares, *(point for each in rounds for point in shares_of(each))]
         count = min(left, -(-view.group_size // self.rounds))
-        return Lot(rollouts=count, asked=Terms(hint=self.hint(self._share(points))))
+        return Lot(rollouts=count, asked=RolloutTerms(hint=self.hint(self._share(points))))
 
     def _share(self, points: Sequence[tuple[float, float, int]]) -> float:
         if not points:
@@ -433,7 +433,7 @@ class Tempered(Rule, frozen=True):
         """Add the rollouts."""
         measured = state.get("entropy", self.entropy)
         temperature = aepo_temperature(measured, target=self.entropy, high=self.high, low=self.low)
-        beside = Terms(temperature=temperature, marks={"granted": 1.0})
+        beside = RolloutTerms(temperature=temperature, marks={"granted": 1.0})
         return Issue(parts=(*issue.parts, Lot(rollouts=self.rollouts, asked=beside)))
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
