@@ -125,6 +125,7 @@ class EnvService:
         here.
         """
         self._instance = context.instance
+        self._refused = context.metrics.refuse
         self._homes = [await self._home(env, context.metrics) for env in self.served]
         self._sessions = Sessions(self._homes, self.limits, context)
         for env in self.served:
@@ -230,6 +231,7 @@ class EnvService:
 
     def _item(self, started_item: asyncio.Future[Outcome] | Fault) -> SentItem:
         if isinstance(started_item, Fault):
+            self._refused(started_item)
             return SentItem(status=status_of(started_item), error=started_item)
         if not started_item.done():
             return SentItem(status=PENDING)

@@ -16,12 +16,14 @@ from functools import cache, partial
 import msgspec
 
 from ludus.errors import SessionGone, UnknownEnv
+from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
-from ludus.wire.codec import asked_format
+from ludus.wire.codec import Encoded, asked_format, convert
 from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
+from ludus.wire.tracing import Span
 
 from .env_wire import Create, Created, Delete, Operation, Outcome, Play, Released, Reset, Step
 from .placement import Home, PlacedSession
@@ -258,7 +260,6 @@ class Sessions:
         try:
             principal = self.admission.enter(env)
         except QueueFull:
-            self._metrics.refused.labels("envs").inc()
             # The refused create has left no session behind, and may be sent again.
             if isinstance(play, Create):
                 self._release(session, EndedSession.RELEASED, bury=False)
@@ -266,10 +267,25 @@ class Sessions:
         operation, started = type(play).__name__.lower(), time.perf_counter()
         session.busy += 1
         place = session.place or session.take_seat()
+        span = self._begin_span(session, play, seq, principal) if self._context.tracer else None
         future = place.play(play, seq, self._context.instance, asked_format.get())
+        if span is not None:
+            future.add_done_callback(partial(end_span, span))
         session.plays.begun(play, seq, future)
         future.add_done_callback(partial(self._on_ended, session, operation, principal, started))
         return future
+
+    def _begin_span(
+        self, session: HostedSession, play: Play, seq: int, principal: Principal
+    ) -> Span:
+        assert self._context.tracer is not None
+        attributes: dict[str, str | int] = {
+            "gen_ai.conversation.id": session.name,
+            "ludus.seq": seq,
+            "ludus.principal": principal.name,
+        }
+        operation = "step" if isinstance(play, Step) else "reset"
+        return self._context.tracer.begin(operation, session.served.id, attributes)
 
     def _on_ended(
         self,
@@ -310,3 +326,25 @@ class Sessions:
         if self._table.release(session, text, bury=bury):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()
+
+
+class _Judged(msgspec.Struct):
+    """The part of a step's reply that a span tells."""
+
+    verdict: Verdict | None = None
+
+
+def end_span(span: Span, future: asyncio.Future[Outcome]) -> None:
+    """End the span of a reset or a step, with the verdict that its reply carries."""
+    if future.cancelled():
+        return span.end("cancelled")
+    outcome = future.result()
+    if isinstance(outcome, Fault):
+        if outcome.verdict is not None:
+            span.judge(outcome.verdict)
+        return span.end(outcome.code)
+    if isinstance(outcome, Encoded):
+        reply = convert(outcome.decoded(), _Judged)
+        if reply.verdict is not None:
+            span.judge(reply.verdict)
+    return span.end()

@@ -23,6 +23,7 @@ from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
+from ludus.wire.tracing import Span, Tracer
 
 from ..pool import fates_of
 from ..protocol import BatchVerifier, Sample, Verifier, never_blocks
@@ -49,16 +50,22 @@ class ServedVerifier:
         host: scores the samples, in this process or in a worker process.
         admission: limits the number of samples in flight.
         metrics: the metrics of the server.
+        tracer: is given a span for each verdict; None makes none.
     """
 
     def __init__(
-        self, name: str, host: VerifierHost, admission: Admission, metrics: ServerMetrics
+        self,
+        name: str,
+        host: VerifierHost,
+        admission: Admission,
+        metrics: ServerMetrics,
+        tracer: Tracer | None = None,
     ) -> None:
         self.name = name
         self.host = host
+        self._tracer = tracer
         self._admission = admission
         self._seconds = metrics.score_seconds.labels(name)
-        self._refused = metrics.refused.labels("verifiers")
         # Looking a counter up by its labels costs more than counting.
         self._verdicts = cache(partial(metrics.verdicts.labels, name))
         self._fates = metrics.fates
@@ -71,10 +78,11 @@ class ServedVerifier:
             Overloaded: the queue is full.
         """
         started = self._enter(1)
+        span = self._tracer.begin("score", self.name, {}) if self._tracer is not None else None
         scoring = self.host.score(sample)
         if not isinstance(scoring, Verdict):
-            return self._finish(scoring, started)
-        self._leave([scoring], 1, started)
+            return self._finish(scoring, started, span)
+        self._leave([scoring], 1, started, span)
         return scoring
 
     async def score(self, sample: Sample) -> Verdict:
@@ -96,19 +104,22 @@ class ServedVerifier:
         if not self.host.about.group:
             raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
         started = self._enter(len(samples))
+        span = self._tracer.begin("score", self.name, {}) if self._tracer is not None else None
         verdicts: list[Verdict] = []
         try:
             verdicts = await self.host.score_group(samples)
         finally:
-            self._leave(verdicts, len(samples), started)
+            self._leave(verdicts, len(samples), started, span)
         return verdicts
 
-    async def _finish(self, scoring: Awaitable[Verdict], started: float) -> Verdict:
+    async def _finish(
+        self, scoring: Awaitable[Verdict], started: float, span: Span | None
+    ) -> Verdict:
         verdicts: list[Verdict] = []
         try:
             verdicts = [await scoring]
         finally:
-            self._leave(verdicts, 1, started)
+            self._leave(verdicts, 1, started, span)
         return verdicts[0]
 
     def _enter(self, number: int) -> float:
@@ -116,12 +127,13 @@ class ServedVerifier:
             try:
                 self._admission.enter(self.name)
             except QueueFull:
-                self._refused.inc()
                 self._leave([], entered, time.perf_counter())
                 raise
         return time.perf_counter()
 
-    def _leave(self, verdicts: Sequence[Verdict], number: int, started: float) -> None:
+    def _leave(
+        self, verdicts: Sequence[Verdict], number: int, started: float, span: Span | None = None
+    ) -> None:
         took_s = time.perf_counter() - started
         for _ in range(number):
             self._admission.leave(self.name, took_s, asked_by.get())
@@ -131,6 +143,10 @@ class ServedVerifier:
             self._verdicts(verdict.status.value).inc()
             for fate in fates_of(verdict) if verdict.metrics else ():
                 self._fates.labels(self.name, fate).inc()
+        if span is not None:
+            for verdict in verdicts:
+                span.judge(verdict)
+            span.end("" if verdicts else "cancelled")
 
 
 MAX_QUEUE = 8192
@@ -211,6 +227,7 @@ class ScoreService:
             ConfigError: the models do not fit into memory together.
         """
         self._instance = context.instance
+        self._refused = context.metrics.refuse
         models: list[ServedVerifier] = []
         for name, options in self._asked:
             target = find_verifier(name)
@@ -247,7 +264,9 @@ class ScoreService:
                 metrics=context.metrics,
                 timeout_s=self._timeout_s,
             )
-        self._scorers[name] = ServedVerifier(name, host, self._admission, context.metrics)
+        self._scorers[name] = ServedVerifier(
+            name, host, self._admission, context.metrics, context.tracer
+        )
 
     async def stop(self) -> None:
         """Close the verifiers, and end their processes."""
@@ -326,10 +345,21 @@ class ScoreService:
             body = read_item(item, Score)
             verdict = self._scorer(body.verifier).begin(self._heard(body.sample))
         except LudusError as error:
-            return _refusal_item(error)
+            return self._refusal(error)
         if isinstance(verdict, Verdict):
             return ScoreItem(status=200, verdict=verdict)
-        return _waited(verdict)
+        return self._waited(verdict)
+
+    async def _waited(self, verdict: Awaitable[Verdict]) -> ScoreItem:
+        try:
+            return ScoreItem(status=200, verdict=await verdict)
+        except LudusError as error:
+            return self._refusal(error)
+
+    def _refusal(self, error: LudusError) -> ScoreItem:
+        fault = fault_of(error)
+        self._refused(fault)
+        return ScoreItem(status=status_of(fault), error=fault)
 
     def _scorer(self, name: str) -> ServedVerifier:
         if self._draining:
@@ -342,15 +372,3 @@ class ScoreService:
         if not (principal := asked_by.get()).may_all:
             principal.require(f"score:{name}")
         return self._scorers[name]
-
-
-async def _waited(verdict: Awaitable[Verdict]) -> ScoreItem:
-    try:
-        return ScoreItem(status=200, verdict=await verdict)
-    except LudusError as error:
-        return _refusal_item(error)
-
-
-def _refusal_item(error: LudusError) -> ScoreItem:
-    fault = fault_of(error)
-    return ScoreItem(status=status_of(fault), error=fault)

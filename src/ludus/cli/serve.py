@@ -43,6 +43,7 @@ from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
 from ludus.secret import NO_SECRET, Secret
 from ludus.thoughts import AUTO
+from ludus.wire.access import AccessLog
 from ludus.wire.address import format_served, parse_served, told_arguments
 from ludus.wire.admission import connections_within
 from ludus.wire.chaos import Chaos
@@ -50,6 +51,7 @@ from ludus.wire.principals import Principals
 from ludus.wire.routes import Service
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 from ludus.wire.tls import ServerTls
+from ludus.wire.tracing import Tracer
 
 from .arguments import Token, VerbHelp, parse
 from .loading import imported
@@ -368,6 +370,14 @@ class ServeOptions:
     """The largest request body, in MiB; a larger one is refused (413)."""
     nemo_gym_model: str = ""
     """The address of the model server for NeMo Gym's `/run`; empty leaves that route out."""
+    access_log: str = ""
+    """A file to which a line of JSON is appended for each request and operation, or - for the
+    standard output; SIGHUP opens it again.
+    """
+    otel: str = ""
+    """The address of an OpenTelemetry collector (OTLP over HTTP, http://127.0.0.1:4318), which is
+    sent a span for each step and verdict; needs the extra `otel`.
+    """
     chaos: str = ""
     """Faults to inject on purpose, to test a trainer: drop=0.1,delay=0.2:0.5,error=0.1."""
 
@@ -509,6 +519,8 @@ def build_server(options: ServeOptions) -> HttpServer:
             len(envs) * options.processes_per_env + len(verifiers) * options.processes_per_verifier,
         ),
         chaos=Chaos.parse(options.chaos),
+        access_log=AccessLog(options.access_log) if options.access_log else None,
+        tracer=Tracer(options.otel) if options.otel else None,
     )
 
 

@@ -6,6 +6,7 @@ Nothing here runs before a request has shown its token.
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -13,9 +14,30 @@ from typing import Protocol
 from aiohttp import web
 
 from .address import check_host
-from .codec import Format, accepted, format_of
+from .codec import Format, accepted, format_of, request_id, trace_parent
 from .faults import QueueFull, Refused
 from .principals import ANYONE, Principal, Principals
+
+REQUEST_ID = "X-Request-Id"
+"""The header of an id that a client or a proxy may choose, and that every reply has."""
+_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def identify(request: web.Request, instance: str, number: int) -> str:
+    """Return the id of a request, and note it with the request's trace for whatever answers it.
+
+    The id is the client's own where that is one of 1 to 128 letters, digits and `_.:/+=-`; a
+    header of another shape is as good as none.
+    """
+    headers = request.headers
+    name = headers.get(REQUEST_ID, "")
+    if not name or not _ID.fullmatch(name):
+        name = f"{instance}-{number:x}"
+    request_id.set(name)
+    parent = headers.get("traceparent", "")
+    trace_parent.set(parent if parent and _TRACE_PARENT.fullmatch(parent) else "")
+    return name
 
 
 def authorize(request: web.Request, principals: Principals) -> Principal:
@@ -112,7 +134,7 @@ class Bytes:
         """
         if self.held + number > self.limit:
             message = f"the bodies of requests in flight hold {self.held} of {self.limit} bytes"
-            raise QueueFull(message, depth=self.held, limit=self.limit)
+            raise QueueFull(message, depth=self.held, limit=self.limit, cause="bytes")
         self.held += number
 
     def give_back(self, number: int) -> None:

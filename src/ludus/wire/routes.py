@@ -18,6 +18,7 @@ from aiohttp import web
 from .codec import PROTOCOL, Format
 from .faults import FaultReply
 from .prometheus import ServerMetrics
+from .tracing import Tracer
 
 Payload = TypeVar("Payload", bound=msgspec.Struct)
 Path = Mapping[str, str]
@@ -137,6 +138,8 @@ class Context:
     instance: str
     """The random name of this run of the server; a restarted server has another name."""
     metrics: ServerMetrics
+    tracer: Tracer | None = None
+    """Where spans of steps and verdicts go; None for nowhere."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,12 +158,13 @@ class SessionTable(Generic[L]):
                 f"{principal.grant.sessions} {self._what}s open",
                 depth=self.owned[principal.name],
                 limit=principal.grant.sessions,
+                cause="principal_sessions",
             )
         if len(self._open) >= self._most:
             self.sweep()
         if len(self._open) >= self._most:
             message = f"{len(self._open)} of {self._most} {self._what}s are open"
-            raise QueueFull(message, 1.0, depth=len(self._open), limit=self._most)
+            raise QueueFull(message, 1.0, depth=len(self._open), limit=self._most, cause="sessions")
 
     def add(self, lease: L) -> None:
         """Keep a lease; see `check_new`."""
