@@ -159,6 +159,11 @@ class EnvService:
             await self._sessions.stop(STOP_TIMEOUT_S)
         await asyncio.gather(*(home.stop() for home in self._homes))
 
+    def limit(self, limits: SessionLimits) -> None:
+        """Take other bounds than those of the start: for open sessions too, but for their lease."""
+        self.limits = limits
+        self.sessions.limit(limits)
+
     def drain(self) -> None:
         """Begin no episode from now on; those that have begun go on."""
         if self._sessions is not None:  # the start may have failed

@@ -141,18 +141,25 @@ class Sessions:
         # Looking a counter up by its labels costs more than counting.
         self._operations = cache(context.metrics.operations.labels)
         self._seconds = cache(context.metrics.step_seconds.labels)
-        # A session may be released late by a quarter of its lease, and by no more than 5 s.
-        reap_every_s = max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
         self._table: SessionTable[HostedSession] = SessionTable(
             "session",
             most=limits.max_sessions,
             lifetime_s=limits.lifetime_s,
-            reap_every_s=reap_every_s,
+            reap_every_s=_reap_every_s(limits),
             on_overdue=lambda session, overdue: self._release(session, EndedSession(overdue)),
         )
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def limit(self, limits: SessionLimits) -> None:
+        """Take other bounds from now on."""
+        self.limits = limits
+        self.admission.limit, self.admission.per_key = limits.max_queue, limits.max_queue_per_env
+        self._table.most, self._table.lifetime_s = limits.max_sessions, limits.lifetime_s
+        self._table.reap_every_s = _reap_every_s(limits)
+        for home in self.homes.values():
+            home.timeout_s = limits.step_timeout_s
 
     async def start(self) -> None:
         """Start the task that releases expired sessions."""
@@ -326,6 +333,11 @@ class Sessions:
         if self._table.release(session, text, bury=bury):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()
+
+
+def _reap_every_s(limits: SessionLimits) -> float:
+    """A session may be released late by a quarter of its lease, and by no more than 5 s."""
+    return max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
 
 
 class _Judged(msgspec.Struct):

@@ -272,6 +272,12 @@ class ScoreService:
         """Close the verifiers, and end their processes."""
         await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
 
+    def limit(self, *, timeout_s: float, max_queue: int) -> None:
+        """Take other bounds than those of the start."""
+        self._admission.limit = self._admission.per_key = max_queue
+        for scorer in self._scorers.values():
+            scorer.host.timeout_s = timeout_s
+
     def drain(self) -> None:
         """Score nothing new from now on."""
         self._draining = True

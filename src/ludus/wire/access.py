@@ -84,9 +84,6 @@ class AccessLog:
 
     Args:
         path: the file, or `-` for the standard output. Several processes may append to one file.
-
-    Raises:
-        ConfigError: the file cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -98,13 +95,19 @@ class AccessLog:
         self._stale = False
         self._thread: threading.Thread | None = None
         self._is_failing = self._is_torn = False
+        self._file = -1
+
+    def start(self, metrics: ServerMetrics) -> None:
+        """Open the file, and start the thread that writes.
+
+        Raises:
+            ConfigError: the file cannot be opened.
+        """
         try:
             self._file = self._open()
         except OSError as error:
-            raise ConfigError(f"cannot write the access log {path!r}: {error.strerror}") from None
-
-    def start(self, metrics: ServerMetrics) -> None:
-        """Start the thread that writes."""
+            message = f"cannot write the access log {self.path!r}: {error.strerror}"
+            raise ConfigError(message) from None
         metrics.watch(
             "access_log_dropped", "Lines lost by the access log", lambda: float(self.dropped)
         )

@@ -213,6 +213,8 @@ class HttpServer:
             context = Context(self.instance, self.metrics, self._tracer)
             if self._access_log is not None:
                 self._access_log.start(self.metrics)
+            if self._tracer is not None:
+                self._tracer.start()
             for service in self.services:
                 await service.start(context)
                 self._watch(service)
@@ -332,6 +334,10 @@ class HttpServer:
             self._tls.read_again()
         if self._access_log is not None:
             self._access_log.reopen()
+
+    def limit(self, *, max_body_bytes: int, drain_s: float) -> None:
+        """Take other bounds than those of the start, from now on."""
+        self._max_body_bytes, self._drain_s = max_body_bytes, drain_s
 
     def hurry(self) -> None:
         """Let a `stop` that waits for sessions wait no longer."""

@@ -73,21 +73,23 @@ class Tracer:
                 f"a collector's address looks like http://127.0.0.1:4318, got {url!r}"
             )
         try:
-            exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+            self._exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
             sdk = import_module("opentelemetry.sdk.trace")
-            export = import_module("opentelemetry.sdk.trace.export")
             resources = import_module("opentelemetry.sdk.resources")
             propagation = import_module("opentelemetry.trace.propagation.tracecontext")
         except ImportError:
             raise MissingExtra.of("otel", needed_for="--otel") from None
-        endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
+        self._endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
         about = {"service.name": "ludus", "service.version": ludus.__version__}
         self._provider = sdk.TracerProvider(resource=resources.Resource.create(about))
-        self._provider.add_span_processor(
-            export.BatchSpanProcessor(exporter.OTLPSpanExporter(endpoint=endpoint))
-        )
         self._tracer = self._provider.get_tracer("ludus", ludus.__version__)
         self._propagator = propagation.TraceContextTextMapPropagator()
+
+    def start(self) -> None:
+        """Start the thread that sends."""
+        export = import_module("opentelemetry.sdk.trace.export")
+        exporter = self._exporter.OTLPSpanExporter(endpoint=self._endpoint)
+        self._provider.add_span_processor(export.BatchSpanProcessor(exporter))
 
     def begin(self, operation: str, name: str, attributes: Mapping[str, str | int]) -> Span:
         """Begin the span `operation name`, and make it the parent of what our clients ask from now
