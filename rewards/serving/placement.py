@@ -80,6 +80,8 @@ class VerifierHost(Protocol):
     """A verifier in some process; every failure becomes a verdict without a reward."""
 
     about: About
+    timeout_s: float
+    """The time limit of a verdict."""
 
     async def start(self) -> None:
         """Build the verifier; a verifier that cannot work raises its error here."""

@@ -16,13 +16,13 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from ludus.errors import ConfigError
 
@@ -31,8 +31,6 @@ from .faults import Fault
 from .principals import asked_by
 from .prometheus import ServerMetrics
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 logger = logging.getLogger(__name__)
 STDOUT = "-"
 MAX_QUEUED = 50_000
@@ -69,14 +67,17 @@ class AccessLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: str = ""
     """The trace id of the request's `traceparent`."""
 
-    def text(self) -> bytes:
-        """Write the line, with its end."""
-        moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
-        fields = msgspec.structs.asdict(self) | {
-            "time": moment.replace("+00:00", "Z"),
-            "ms": round(self.ms, 3),
-        }
-        return msgspec.json.encode({name: value for name, value in fields.items() if value != ""})
+
+def encoded(line: AccessLine) -> bytes:
+    """Write a line, with its end."""
+    moment = datetime.fromtimestamp(line.time, UTC).isoformat(timespec="milliseconds")
+    fields = msgspec.structs.asdict(line) | {
+        "time": moment.replace("+00:00", "Z"),
+        "ms": round(line.ms, 3),
+    }
+    return (
+        msgspec.json.encode({name: value for name, value in fields.items() if value != ""}) + b"\n"
+    )
 
 
 class AccessLog:
@@ -149,7 +150,7 @@ class AccessLog:
         os.close(self._file)
 
     def _append(self, lines: list[AccessLine]) -> None:
-        data = b"".join(line.text() + b"\n" for line in lines)
+        data = b"".join(encoded(line) for line in lines)
         # A write that was cut short left half a line, which this ends.
         data = b"\n" + data if self._is_torn else data
         try:

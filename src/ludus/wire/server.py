@@ -28,12 +28,13 @@ from typing import Self
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
-from .access import AccessLog, Handler, asked, logged
+from .access import AccessLog, asked, logged
 from .address import BACKLOG, is_loopback, listen, listen_at
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
@@ -240,7 +241,7 @@ class HttpServer:
     async def _open(self, listener: socket.socket) -> None:
         """Mount every route, and accept connections."""
         # No log costs nothing.
-        log = [logged(self._access_log)] if self._access_log is not None else []
+        log: list[Middleware] = [logged(self._access_log)] if self._access_log is not None else []
         application = web.Application(
             client_max_size=self._max_body_bytes, middlewares=[*log, self._unrouted]
         )
