@@ -14,6 +14,7 @@ from ludus.errors import LudusError, UnknownEnv
 from ludus.isolation.group import WorkerLimits
 from ludus.wire.address import refuse_repeated
 from ludus.wire.faults import Fault, Refused, fault_of, status_of
+from ludus.wire.page import PageTable, age
 from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
@@ -185,6 +186,24 @@ class EnvService:
             problems.append(f"all {admission.limit} places of the queue are taken")
         problem = "; ".join(problems)
         return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    def tables(self) -> list[PageTable]:
+        """Return what stands on the operator's page: environments, and the oldest sessions."""
+        sessions = self.sessions
+        envs = [
+            (env.id, sessions.counts[env.id], sessions.admission.depths[env.id], home.problem)
+            for env, home in zip(self.served, self._homes, strict=True)
+        ]
+        rows = [
+            (one.name, one.served.id, one.owner, age(one.born), age(one.touched), one.busy)
+            for one in sessions.all()
+        ]
+        return [
+            PageTable("Environments", ("environment", "sessions", "in flight", "problem"), envs),
+            PageTable(
+                "Sessions", ("session", "environment", "principal", "age", "idle", "busy"), rows
+            ),
+        ]
 
     # --- handlers -------------------------------------------------------------------------------
 

@@ -152,6 +152,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._table)
 
+    def all(self) -> list[HostedSession]:
+        """Return every open session, the oldest first."""
+        return self._table.all()
+
     def limit(self, limits: SessionLimits) -> None:
         """Take other bounds from now on."""
         self.limits = limits

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 
@@ -19,6 +20,7 @@ from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
 from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
+from ludus.wire.page import MAX_CELL, PageTable
 from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
@@ -40,6 +42,9 @@ from .reward_wire import (
     VerifierCard,
     VerifierList,
 )
+
+LATEST = 20
+"""How many verdicts the operator's page shows."""
 
 
 class ServedVerifier:
@@ -69,6 +74,8 @@ class ServedVerifier:
         # Looking a counter up by its labels costs more than counting.
         self._verdicts = cache(partial(metrics.verdicts.labels, name))
         self._fates = metrics.fates
+        self.latest: deque[tuple[float, str, float | None, str]] = deque(maxlen=LATEST)
+        """When, status, reward and detail of the last verdicts."""
 
     def begin(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Score an answer, without a task where the verdict is ready at once, which halves the cost
@@ -140,6 +147,8 @@ class ServedVerifier:
         if verdicts:
             self._seconds.observe(took_s)
         for verdict in verdicts:
+            detail = verdict.detail[:MAX_CELL]
+            self.latest.append((time.time(), verdict.status.value, verdict.reward, detail))
             self._verdicts(verdict.status.value).inc()
             for fate in fates_of(verdict) if verdict.metrics else ():
                 self._fates.labels(self.name, fate).inc()
@@ -294,6 +303,24 @@ class ScoreService:
             problems.append(f"all {admission.limit} places of the queue are taken")
         problem = "; ".join(filter(None, problems))
         return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    def tables(self) -> list[PageTable]:
+        """Return what stands on the operator's page: verifiers, and their last verdicts."""
+        scorers = self._scorers.values()
+        rows = [(one.name, self._admission.depths[one.name], one.host.problem) for one in scorers]
+        latest = sorted(
+            ((when, one.name, *verdict) for one in scorers for when, *verdict in one.latest),
+            key=lambda row: row[0],
+            reverse=True,
+        )
+        verdicts = [
+            (time.strftime("%H:%M:%S", time.gmtime(when)), *rest) for when, *rest in latest[:LATEST]
+        ]
+        columns = ("time (UTC)", "verifier", "status", "reward", "detail")
+        return [
+            PageTable("Verifiers", ("verifier", "in flight", "problem"), rows),
+            PageTable("Last verdicts", columns, verdicts),
+        ]
 
     # --- handlers -------------------------------------------------------------------------------
 

@@ -204,7 +204,7 @@ def test_a_log_that_is_behind_drops_lines_and_counts_them(
         log.write(AccessLine(method="GET", route="/", status=200, ms=1.0))
     assert log.dropped == 15
     with pytest.raises(ConfigError, match="cannot write the access log"):
-        AccessLog(str(tmp_path / "nowhere" / "access.jsonl"))
+        AccessLog(str(tmp_path / "nowhere" / "access.jsonl")).start(ServerMetrics())
 
 
 def waits_until(holds: Any) -> None:

@@ -75,9 +75,8 @@ def encoded(line: AccessLine) -> bytes:
         "time": moment.replace("+00:00", "Z"),
         "ms": round(line.ms, 3),
     }
-    return (
-        msgspec.json.encode({name: value for name, value in fields.items() if value != ""}) + b"\n"
-    )
+    shown = {name: value for name, value in fields.items() if value != ""}
+    return msgspec.json.encode(shown) + b"\n"
 
 
 class AccessLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import math
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -16,6 +17,23 @@ from .prometheus import ServerMetrics
 from .routes import Route
 
 logger = logging.getLogger(__name__)
+
+
+def no_route(request: web.Request, error: web.HTTPException, served: Sequence[str]) -> Fault:
+    """Build the fault for a path or a method that nothing here takes.
+
+    Args:
+        request: what was asked.
+        error: what the router raised.
+        served: the names of the services.
+    """
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        message = f"{request.path} takes {allowed}, not {request.method}"
+        return Fault(code="method_not_allowed", message=message)
+    names = " and ".join(served) or "nothing"
+    message = f"no route {request.path!r}; served here: {names} (/openapi.json)"
+    return Fault(code="not_found", message=message)
 
 
 class Replies:
@@ -65,4 +83,11 @@ class Replies:
         if fault.code == "unauthorized":
             response.headers["WWW-Authenticate"] = "Bearer"
             response.force_close()  # the next guess costs a connection
+        return response
+
+    def ask_password(self, fault: Fault) -> web.Response:
+        """Encode a fault for a browser, which then asks its user for the token."""
+        response = self.fault(fault, Format.JSON)
+        if fault.code == "unauthorized":
+            response.headers["WWW-Authenticate"] = 'Basic realm="ludus", charset="UTF-8"'
         return response

@@ -6,9 +6,11 @@ Nothing here runs before a request has shown its token.
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Protocol
 
 from aiohttp import web
@@ -40,8 +42,9 @@ def identify(request: web.Request, instance: str, number: int) -> str:
     return name
 
 
-def authorize(request: web.Request, principals: Principals) -> Principal:
-    """Return who asks, by the token; a server without tokens goes by the `Host` header.
+def authorize(request: web.Request, principals: Principals, *, is_page: bool = False) -> Principal:
+    """Return who asks, by the token; a server without tokens goes by the `Host` header. A page is
+    also shown to a browser that has the token as its password, whatever the user's name.
 
     Raises:
         Refused: the token is missing or wrong (401), or a server without tokens was addressed by
@@ -51,7 +54,10 @@ def authorize(request: web.Request, principals: Principals) -> Principal:
         check_host(request.host)
         return ANYONE
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
-    shown = shown.strip() if scheme.lower() == "bearer" else ""
+    if is_page and scheme.lower() == "basic":
+        shown = _password_in(shown)
+    else:
+        shown = shown.strip() if scheme.lower() == "bearer" else ""
     shown = request.match_info.get("token", shown)  # where the route has it in the path
     principal = principals.of(shown)
     if principal is None:
@@ -60,6 +66,13 @@ def authorize(request: web.Request, principals: Principals) -> Principal:
             "unauthorized",
         )
     return principal
+
+
+def _password_in(credentials: str) -> str:
+    """Return the password of `Authorization: Basic` (RFC 7617); empty where there is none."""
+    with suppress(ValueError):  # not base64, or not UTF-8
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    return ""
 
 
 def body_format(request: web.Request) -> Format:

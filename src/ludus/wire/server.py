@@ -41,9 +41,10 @@ from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
 from .codec import PATH, Format, asked_format, convert, decode
 from .faults import Fault, QueueFull, Refused, fault_of
+from .page import show
 from .principals import Principal, Principals, asked_by
 from .prometheus import CONTENT_TYPE, ServerMetrics
-from .replies import Replies
+from .replies import Replies, no_route
 from .requests import (
     REQUEST_ID,
     Bytes,
@@ -68,6 +69,7 @@ from .routes import (
     documented,
     endpoints_of,
     readiness,
+    tables_of,
 )
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
@@ -254,6 +256,7 @@ class HttpServer:
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
         router.add_get("/metrics", self._metrics)
+        router.add_get("/", self._page)
         router.add_get("/openapi.json", self._openapi)
         self._runner = web.AppRunner(
             application,
@@ -467,13 +470,7 @@ class HttpServer:
             authorize(request, self._principals)
         except Refused as refusal:  # what is served here is not for strangers
             return fault_of(refusal)
-        if isinstance(error, web.HTTPMethodNotAllowed):
-            allowed = ", ".join(sorted(error.allowed_methods))
-            message = f"{request.path} takes {allowed}, not {request.method}"
-            return Fault(code="method_not_allowed", message=message)
-        served = " and ".join(service.name for service in self.services) or "nothing"
-        message = f"no route {request.path!r}; served here: {served} (/openapi.json)"
-        return Fault(code="not_found", message=message)
+        return no_route(request, error, [service.name for service in self.services])
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Answer `/v1/stream`: check the request as any other, then turn the connection into a
@@ -511,6 +508,15 @@ class HttpServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         authorize(request, self._principals).require("admin")
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _page(self, request: web.Request) -> web.Response:
+        try:
+            authorize(request, self._principals, is_page=True).require("admin")
+        except Refused as error:
+            return self._replies.ask_password(fault_of(error))
+        tables = tables_of(self.services, self.metrics)
+        _, health = readiness(self.services, self.instance, ending=self._ending, is_stranger=False)
+        return show(tables, instance=self.instance, status=health.status)
 
     async def _openapi(self, request: web.Request) -> web.Response:
         authorize(request, self._principals)
