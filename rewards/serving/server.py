@@ -308,11 +308,12 @@ class ScoreService:
         """Return what stands on the operator's page: verifiers, and their last verdicts."""
         scorers = self._scorers.values()
         rows = [(one.name, self._admission.depths[one.name], one.host.problem) for one in scorers]
-        latest = sorted(
-            ((when, one.name, *verdict) for one in scorers for when, *verdict in one.latest),
-            key=lambda row: row[0],
-            reverse=True,
-        )
+        latest = [
+            (when, one.name, status, reward, detail)
+            for one in scorers
+            for when, status, reward, detail in one.latest
+        ]
+        latest.sort(key=lambda verdict: -verdict[0])
         verdicts = [
             (time.strftime("%H:%M:%S", time.gmtime(when)), *rest) for when, *rest in latest[:LATEST]
         ]

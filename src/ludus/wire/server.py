@@ -242,7 +242,6 @@ class HttpServer:
 
     async def _open(self, listener: socket.socket) -> None:
         """Mount every route, and accept connections."""
-        # No log costs nothing.
         log: list[Middleware] = [logged(self._access_log)] if self._access_log is not None else []
         application = web.Application(
             client_max_size=self._max_body_bytes, middlewares=[*log, self._unrouted]
