@@ -23,7 +23,7 @@ from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
-from ludus.wire.tracing import Span
+from ludus.wire.tracing import TraceSpan
 
 from .env_wire import Create, Created, Delete, Operation, Outcome, Play, Released, Reset, Step
 from .placement import Home, PlacedSession
@@ -288,7 +288,7 @@ class Sessions:
 
     def _begin_span(
         self, session: HostedSession, play: Play, seq: int, principal: Principal
-    ) -> Span:
+    ) -> TraceSpan:
         assert self._context.tracer is not None
         attributes: dict[str, str | int] = {
             "gen_ai.conversation.id": session.name,
@@ -350,7 +350,7 @@ class _Judged(msgspec.Struct):
     verdict: Verdict | None = None
 
 
-def end_span(span: Span, future: asyncio.Future[Outcome]) -> None:
+def end_span(span: TraceSpan, future: asyncio.Future[Outcome]) -> None:
     """End the span of a reset or a step, with the verdict that its reply carries."""
     if future.cancelled():
         return span.end("cancelled")

@@ -25,7 +25,7 @@ from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
-from ludus.wire.tracing import Span, Tracer
+from ludus.wire.tracing import Tracer, TraceSpan
 
 from ..pool import fates_of
 from ..protocol import BatchVerifier, Sample, Verifier, never_blocks
@@ -120,7 +120,7 @@ class ServedVerifier:
         return verdicts
 
     async def _finish(
-        self, scoring: Awaitable[Verdict], started: float, span: Span | None
+        self, scoring: Awaitable[Verdict], started: float, span: TraceSpan | None
     ) -> Verdict:
         verdicts: list[Verdict] = []
         try:
@@ -139,7 +139,11 @@ class ServedVerifier:
         return time.perf_counter()
 
     def _leave(
-        self, verdicts: Sequence[Verdict], number: int, started: float, span: Span | None = None
+        self,
+        verdicts: Sequence[Verdict],
+        number: int,
+        started: float,
+        span: TraceSpan | None = None,
     ) -> None:
         took_s = time.perf_counter() - started
         for _ in range(number):

@@ -14,12 +14,11 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from typing import Protocol, runtime_checkable
 
 import jinja2
 from aiohttp import web
-
-import ludus
 
 REFRESH_S = 5
 MAX_ROWS = 100
@@ -102,7 +101,7 @@ def show(tables: Iterable[PageTable], *, instance: str, status: str) -> web.Resp
     text = _template().render(
         refresh_s=REFRESH_S,
         style=STYLE,
-        version=ludus.__version__,
+        version=version("ludus-rl"),
         instance=instance,
         now=time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
         status=status,

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
-import ludus
 from ludus.errors import ConfigError, MissingExtra
 from ludus.verdict import Verdict
 
@@ -26,7 +26,7 @@ FLUSH_MS = 5000
 """The longest time that `close` waits for the last spans."""
 
 
-class Span:
+class TraceSpan:
     """A span that has begun.
 
     Args:
@@ -80,9 +80,9 @@ class Tracer:
         except ImportError:
             raise MissingExtra.of("otel", needed_for="--otel") from None
         self._endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
-        about = {"service.name": "ludus", "service.version": ludus.__version__}
+        about = {"service.name": "ludus", "service.version": version("ludus-rl")}
         self._provider = sdk.TracerProvider(resource=resources.Resource.create(about))
-        self._tracer = self._provider.get_tracer("ludus", ludus.__version__)
+        self._tracer = self._provider.get_tracer("ludus", version("ludus-rl"))
         self._propagator = propagation.TraceContextTextMapPropagator()
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class Tracer:
         exporter = self._exporter.OTLPSpanExporter(endpoint=self._endpoint)
         self._provider.add_span_processor(export.BatchSpanProcessor(exporter))
 
-    def begin(self, operation: str, name: str, attributes: Mapping[str, str | int]) -> Span:
+    def begin(self, operation: str, name: str, attributes: Mapping[str, str | int]) -> TraceSpan:
         """Begin the span `operation name`, and make it the parent of what our clients ask from now
         on in this task.
         """
@@ -103,7 +103,7 @@ class Tracer:
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier, trace.set_span_in_context(span))
         trace_parent.set(carrier.get("traceparent", ""))
-        return Span(span, name)
+        return TraceSpan(span, name)
 
     def close(self) -> None:
         """Send what waits, for at most five seconds, and end the thread."""
