@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "score": "score answers with a verifier",
     "rescore": "score recorded episodes with another reward, and compare",
     "serve": "serve environments and verifiers over HTTP",
+    "bench": "load a server, and say what it bears",
     "retriever": "serve a corpus to search in, in Search-R1's protocol",
     "mock-judge": "serve a deterministic judge, for tests and CI",
     "check-judge": "measure how wrong a judge is, and print its card",
