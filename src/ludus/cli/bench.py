@@ -171,7 +171,9 @@ async def measure(server: RemoteServer, work: Work, number: int, seconds: float)
     wall_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
     after = await usage(server)
     every = max(1, len(meter.latencies_s) + meter.errors.total())
-    server_s = None if None in (before.cpu_s, after.cpu_s) else after.cpu_s - before.cpu_s
+    server_s = None
+    if before.cpu_s is not None and after.cpu_s is not None:
+        server_s = after.cpu_s - before.cpu_s
     busiest_s = max(cpu_s, (server_s or 0.0) / len(server.urls), 1e-9)
     return BenchRow(
         concurrency=number,
