@@ -26,7 +26,7 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.models.checkpoint import checkpoints, load_state
+from ludus.trainer.models.checkpoint import checkpoints
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.recipes.recipe import load_recipe
