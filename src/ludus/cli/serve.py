@@ -278,7 +278,7 @@ def as_arguments(options: ServeOptions) -> list[str]:
     return arguments
 
 
-SANDBOX = "sandbox"
+SANDBOX, LEARNER = "sandbox", "learner"
 
 EXAMPLE = """\
 ludus serve ludus/arithmetic-v0 maths
@@ -374,6 +374,10 @@ class ServeOptions:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM; returns 0."""
+    if arguments and arguments[0] == LEARNER:
+        from .learner import main as serve_learner
+
+        return serve_learner(arguments[1:])
     options = parse(
         ServeOptions,
         take_options(arguments, ServeOptions),
