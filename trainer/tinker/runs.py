@@ -20,6 +20,7 @@ from .store import CheckpointCard, CheckpointStore, RunCard
 
 T = TypeVar("T")
 BASE = "/api/v1"
+Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
 def owner() -> str:
@@ -54,7 +55,7 @@ class RunPages:
     def endpoints(self) -> list[Endpoint]:
         """Return the routes."""
         checkpoint = "/training_runs/{run}/checkpoints/{checkpoint:.+}"
-        pages = {
+        pages: dict[tuple[str, str], Handler] = {
             ("POST", "/weights_info"): partial(answer_json, wire.AskWeights, self._weights_info),
             ("GET", "/training_runs"): self._training_runs,
             ("GET", "/checkpoints"): self._all_checkpoints,

@@ -289,13 +289,13 @@ class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The base of JSON messages, which may hold fields that nobody here reads."""
 
 
-class AskConfig(ApiMessage):
+class AskConfig(ApiMessage, frozen=True):
     """Asks for settings of the server; the first request of a client."""
 
     sdk_version: str = ""
 
 
-class CreateSession(ApiMessage):
+class CreateSession(ApiMessage, frozen=True):
     """Opens a session, which owns models and samplers."""
 
     sdk_version: str = ""
@@ -303,13 +303,13 @@ class CreateSession(ApiMessage):
     user_metadata: dict[str, Any] | None = None
 
 
-class NamesSession(ApiMessage):
+class NamesSession(ApiMessage, frozen=True):
     """Names a session."""
 
     session_id: str
 
 
-class LoraSpec(ApiMessage):
+class LoraSpec(ApiMessage, frozen=True):
     """The adapter of a model."""
 
     rank: int
@@ -319,13 +319,13 @@ class LoraSpec(ApiMessage):
     train_attn: bool = True
 
 
-class OptimizerSpec(ApiMessage):
+class OptimizerSpec(ApiMessage, frozen=True):
     """The optimizer of a model."""
 
     type: str = "adamw"
 
 
-class CreateModel(ApiMessage):
+class CreateModel(ApiMessage, frozen=True):
     """Makes a model to train; without `lora_config` all its weights are."""
 
     session_id: str
@@ -336,13 +336,13 @@ class CreateModel(ApiMessage):
     user_metadata: dict[str, Any] | None = None
 
 
-class NamesModel(ApiMessage):
+class NamesModel(ApiMessage, frozen=True):
     """Names a model."""
 
     model_id: str
 
 
-class AdamParams(ApiMessage):
+class AdamParams(ApiMessage, frozen=True):
     """Settings of an update; the defaults are Tinker's."""
 
     learning_rate: float = 1e-4
@@ -354,7 +354,7 @@ class AdamParams(ApiMessage):
     """The largest norm of the gradient; 0 clips nothing."""
 
 
-class OptimStep(ApiMessage):
+class OptimStep(ApiMessage, frozen=True):
     """Asks for an update with the gradient so far."""
 
     model_id: str
@@ -363,7 +363,7 @@ class OptimStep(ApiMessage):
     optimizer_params: dict[str, Any] | None = None
 
 
-class SaveWeights(ApiMessage):
+class SaveWeights(ApiMessage, frozen=True):
     """Writes a checkpoint to continue from, or one to sample from."""
 
     model_id: str
@@ -376,7 +376,7 @@ class SaveWeights(ApiMessage):
     kind: Literal["snapshot", "inflight"] = "snapshot"
 
 
-class LoadWeights(ApiMessage):
+class LoadWeights(ApiMessage, frozen=True):
     """Loads a checkpoint into a model, or makes a model of it."""
 
     path: str
@@ -389,7 +389,7 @@ class LoadWeights(ApiMessage):
     user_metadata: dict[str, Any] | None = None
 
 
-class CreateSampler(ApiMessage):
+class CreateSampler(ApiMessage, frozen=True):
     """Opens a sampling session of the base model or of a checkpoint."""
 
     session_id: str
@@ -398,20 +398,20 @@ class CreateSampler(ApiMessage):
     model_path: str | None = None
 
 
-class InputChunk(ApiMessage):
+class InputChunk(ApiMessage, frozen=True):
     """A part of a prompt."""
 
     type: str = "encoded_text"
     tokens: list[int] = []
 
 
-class PromptInput(ApiMessage):
+class PromptInput(ApiMessage, frozen=True):
     """A prompt in parts."""
 
     chunks: list[InputChunk]
 
 
-class DrawSettings(ApiMessage):
+class DrawSettings(ApiMessage, frozen=True):
     """How tokens are drawn."""
 
     max_tokens: int | None = None
@@ -423,7 +423,7 @@ class DrawSettings(ApiMessage):
     top_p: float = 1.0
 
 
-class AskSamples(ApiMessage):
+class AskSamples(ApiMessage, frozen=True):
     """Asks for samples."""
 
     prompt: PromptInput
@@ -440,20 +440,20 @@ class AskSamples(ApiMessage):
     record_stability_info: bool | None = None
 
 
-class RetrieveFuture(ApiMessage):
+class RetrieveFuture(ApiMessage, frozen=True):
     """Asks for the result of a promise."""
 
     request_id: str
     allow_metadata_only: bool = False
 
 
-class AskWeights(ApiMessage):
+class AskWeights(ApiMessage, frozen=True):
     """Asks what a checkpoint is of."""
 
     tinker_path: str
 
 
-class SetTtl(ApiMessage):
+class SetTtl(ApiMessage, frozen=True):
     """Sets how long a checkpoint lives; None for ever."""
 
     ttl_seconds: int | None = None
