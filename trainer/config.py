@@ -59,6 +59,10 @@ class TrainConfig:
     agent_sandbox: AgentSandbox = field(default_factory=AgentSandbox)
     recipe: str = "grpo"
     """Name of an algorithm (ludus recipes), or path of a TOML file."""
+    sampling: str = ""
+    """Sampling policies beside the recipe (ludus recipes policies), by name or as TOML files,
+    separated by commas: dars,think_short.
+    """
     engine: EngineName = "local"
     """Engine that samples the rollouts."""
     learner: str = ""

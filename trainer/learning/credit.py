@@ -25,6 +25,7 @@ from ..recipes.algorithm import Algorithm
 from ..recipes.inputs import Inputs, Made, made_by, need, offered
 from ..recipes.recipe import UpdateSettings
 from ..rollout.batch import Batch
+from ..rollout.rules import given_by
 from ..rollout.tracker import SuccessTracker
 from .experience import Experience, played
 from .guard import refuse_broken
@@ -159,7 +160,7 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
         Made.ON_DEMAND,
         *([Made.VALUE_HEAD] if values else []),
         *([Made.TRACKER] if tracked else []),
-    )
+    ) | given_by(algorithm.recipe.sampling.rules)
     if missing := sorted(algorithm.needs - available):
         raise ConfigError(
             f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute; a "
