@@ -110,7 +110,9 @@ class Principal:
         self._counted = now
         if self._left < 0:
             raise QueueFull(
-                f"{self.name!r} may do {rate:g} operations a second", -self._left / rate + 0.05
+                f"{self.name!r} may do {rate:g} operations a second",
+                -self._left / rate + 0.05,
+                cause="rate",
             )
         self._left -= number
 
@@ -123,7 +125,7 @@ class Principal:
         most = self.grant.bytes_in_flight
         if most and number > 0 and self.held_bytes + number > most:
             message = f"the bodies of {self.name!r} hold {self.held_bytes} of {most} bytes"
-            raise QueueFull(message, depth=self.held_bytes, limit=most)
+            raise QueueFull(message, depth=self.held_bytes, limit=most, cause="principal_bytes")
         self.held_bytes += number
 
 
