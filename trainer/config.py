@@ -74,6 +74,14 @@ class TrainConfig:
     """
     engine: EngineName = "local"
     """Engine that samples the rollouts."""
+    learner: str = ""
+    """Address of a learner and sampler elsewhere that speak the Tinker API, as tinker://HOST:PORT;
+    empty learns and samples here. model.path then brings the tokenizer. See docs/tinker.md.
+    """
+    learner_model: str = ""
+    """What that server calls the model; empty is model.path as it is written."""
+    learner_token: Secret = NO_SECRET
+    """Key of that server, best given as env:TINKER_API_KEY."""
     steps: int = 100
     split: str = "train"
     seed: int = 0
@@ -96,6 +104,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         keep_secret(self, "env_token")
+        keep_secret(self, "learner_token")
+        refuse_credentials("learner", self.learner)
         refuse_credentials("env", self.env)
         refuse_credentials("env_url", self.env_url)
         if self.local.engines and self.trainer.lora.rank and self.trainer.lora.publish == "adapter":
