@@ -194,7 +194,7 @@ def revisions(text: str) -> float:
     return float(sum(one != other for one, other in itertools.pairwise(answers)))
 
 
-class Experience(msgspec.Struct, frozen=True, kw_only=True):
+class ExperienceGap(msgspec.Struct, frozen=True, kw_only=True):
     """What training has seen, against what the policy does."""
 
     tasks: int
@@ -207,7 +207,7 @@ class Experience(msgspec.Struct, frozen=True, kw_only=True):
     """Best less policy: what was experienced and is not done."""
 
 
-def experience(reader: RunReader) -> Experience | None:
+def experience(reader: RunReader) -> ExperienceGap | None:
     """Return the gap between the best experience and the policy in a run's training rollouts; None
     where no task was played at two steps.
     """
@@ -225,7 +225,7 @@ def experience(reader: RunReader) -> Experience | None:
     ]
     if not pairs:
         return None
-    return Experience(
+    return ExperienceGap(
         tasks=len(pairs),
         best=fmean(best for best, _ in pairs),
         policy=fmean(now for _, now in pairs),

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import RunReader
-from ludus.agent.viewer.gains import Experience, Gains, evaluations_of, experience, gains
+from ludus.agent.viewer.gains import ExperienceGap, Gains, evaluations_of, experience, gains
 from ludus.errors import ConfigError
 
 SHOWN = 8
@@ -22,7 +22,7 @@ class RunGains(msgspec.Struct, frozen=True, kw_only=True):
     """What `ludus explain --gains --json` prints."""
 
     gains: Gains
-    experience: Experience | None
+    experience: ExperienceGap | None
     weights: dict[str, Any] | None
     """See `ChangedWeights`; None with the reason in `no_weights`."""
     no_weights: str = ""
