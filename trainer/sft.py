@@ -103,7 +103,7 @@ def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
     for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
         if note:
             logger.warning("%s", note)
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     env_id, arguments = parse_served(config.env)
     session = make_async(env_id, **arguments)

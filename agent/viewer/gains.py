@@ -151,15 +151,11 @@ def _luck(first: Sequence[Trajectory], last: Sequence[Trajectory], passing: floa
 def _habits(
     first: dict[str, list[Trajectory]], last: dict[str, list[Trajectory]], tasks: Sequence[str]
 ) -> list[HabitCount]:
-    counters: dict[str, Callable[[str], float]] = {
-        name: (lambda text, words=words: float(len(words.findall(text))))
-        for name, words in HABITS.items()
-    }
-    counters["revised answers"] = revisions
     counts: list[HabitCount] = []
-    for name, count in counters.items():
+    both = first, last
+    for name in (*HABITS, "revised answers"):
         pairs = [
-            tuple(fmean(count(written(one)) for one in played[task]) for played in (first, last))
+            tuple(fmean(habits_in(written(one))[name] for one in played[task]) for played in both)
             for task in tasks
         ]
         counts.append(
@@ -177,6 +173,12 @@ def written(trajectory: Trajectory) -> str:
     """Return what the policy wrote in an episode, thoughts included."""
     messages = [turn.message for turn in trajectory.turns if turn.message is not None]
     return "\n".join(f"{message.reasoning}\n{message.text}" for message in messages)
+
+
+def habits_in(text: str) -> dict[str, float]:
+    """Return how often each habit shows in a text."""
+    counts = {name: float(len(words.findall(text))) for name, words in HABITS.items()}
+    return counts | {"revised answers": revisions(text)}
 
 
 def revisions(text: str) -> float:

@@ -163,11 +163,8 @@ def more_seeds(
     decided = decide(scores, plan, seed=seed)
     told: dict[tuple[str, str], dict[str, Any]] = {}
     for pair, decision in decided.items():
-        more: int | None = (
-            _forecast({name: scores[name] for name in pair}, plan, seed)
-            if (decision == "open")
-            else 0
-        )
+        own = {name: scores[name] for name in pair}
+        more = _forecast(own, plan, seed) if decision == "open" else 0
         told[pair] = {"decision": decision, "more": more}
     return told
 
@@ -190,6 +187,5 @@ def _forecast(scores: Mapping[str, Sequence[float]], plan: SeedPlan, seed: int) 
                 for later in range(k, plan.most + 1):
                     ended[later] += 1
                 break
-    enough = (k for k in groups if ended[k] >= LIKELY * FORECASTS)
-    k = next(enough, None)
-    return None if k is None else k * plan.group - have
+    enough = [k for k in groups if ended[k] >= LIKELY * FORECASTS]
+    return enough[0] * plan.group - have if enough else None

@@ -93,10 +93,10 @@ def main(arguments: Sequence[str]) -> int:
     grid = _grid(options.tune)
     trials = [run for recipe in options.recipes for run in _trials(options, recipe, grid)]
     if options.dry_run:
-        tests = len(options.recipes) * options.seeds
+        number = len(options.recipes) * options.seeds
         for run in [*trials, *_tests(options, {})]:
             print(" ".join(run.command(settings)[2:]))
-        print(f"{len(trials)} runs tune, {tests} compare", file=sys.stderr)
+        print(f"{len(trials)} runs tune, {number} compare", file=sys.stderr)
         return 0
     _train_all(trials, settings, options.jobs)
     chosen = {recipe: _best(options, recipe, grid) for recipe in options.recipes}
