@@ -194,6 +194,9 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
     gold: Any = None
     """The answer according to the environment, known once the episode is over; for verifiers."""
+    asked: dict[str, float] = {}
+    """What the sampling policy asked of this trajectory besides the task: target (tokens), shortest
+    (tokens), hint (share of the expert's work), temperature ..."""
     metrics: dict[str, float] = {}
     """Counts of this trajectory: tool_calls, tool_errors, parse_errors, summaries ..."""
 

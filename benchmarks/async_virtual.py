@@ -21,7 +21,8 @@ from typing import Any
 
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
-from ludus.trainer.rollout.collect import Cut, Group, Ticket
+from ludus.trainer.rollout.collect import Cut, Group
+from ludus.trainer.rollout.issues import Ticket
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import Accounts, RolloutRecord
 from ludus.trainer.stream.plan import StreamPlan
