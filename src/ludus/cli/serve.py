@@ -43,7 +43,7 @@ from ludus.wire.tls import ServerTls
 from ludus.wire.tracing import Tracer
 
 from .names import UnknownThing
-from .serve_options import LIVE, SANDBOX, ServeOptions, is_sandbox, read_options
+from .serve_options import LEARNER, LIVE, SANDBOX, ServeOptions, is_sandbox, read_options
 from .signals import listening
 from .workers import WORKER_VARIABLE, ServerWorker, Workers
 
@@ -56,6 +56,10 @@ MAX_MESSAGES, MESSAGES_S, MAX_KINDS = 100, 10.0, 10_000
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM; returns 0."""
+    if arguments and arguments[0] == LEARNER:
+        from .learner import main as serve_learner
+
+        return serve_learner(arguments[1:])
     options = read_options(arguments)
     build_server(options)  # a token off loopback, chaos
     logging.basicConfig(

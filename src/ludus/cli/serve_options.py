@@ -24,7 +24,7 @@ from ludus.wire.server import DEFAULT_PORT
 from .arguments import Token, VerbHelp, parse
 from .names import from_file, take_options
 
-SANDBOX = "sandbox"
+SANDBOX, LEARNER = "sandbox", "learner"
 
 EXAMPLE = """\
 ludus serve ludus/arithmetic-v0 maths

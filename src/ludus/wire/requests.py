@@ -58,7 +58,9 @@ def authorize(request: web.Request, principals: Principals, *, is_page: bool = F
         shown = _password_in(shown)
     else:
         shown = shown.strip() if scheme.lower() == "bearer" else ""
-    shown = request.match_info.get("token", shown)  # where the route has it in the path
+    # Clients of other projects send a key of their own, or have it in the path.
+    shown = shown or request.headers.get("X-API-Key", "")
+    shown = request.match_info.get("token", shown)
     principal = principals.of(shown)
     if principal is None:
         raise Refused(
