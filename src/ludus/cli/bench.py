@@ -86,7 +86,7 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
     """What the busier of both sides allows: one event loop each, a second of CPU a second."""
 
 
-class Usage(msgspec.Struct):
+class ServerUsage(msgspec.Struct):
     """What the servers have used so far."""
 
     cpu_s: float | None
@@ -190,9 +190,9 @@ async def measure(server: RemoteServer, work: Work, number: int, seconds: float)
     )
 
 
-async def usage(server: RemoteServer) -> Usage:
+async def usage(server: RemoteServer) -> ServerUsage:
     """Return what the servers say in `/metrics`, together."""
-    total = Usage(0.0, Counter())
+    total = ServerUsage(0.0, Counter())
     timeout = aiohttp.ClientTimeout(total=10)
     for member in server.replicas.members:
         request, text = member.client.build("GET", "/metrics", None), ""
@@ -204,7 +204,7 @@ async def usage(server: RemoteServer) -> Usage:
                 text = await reply.text() if reply.status == 200 else ""
         cpu = _CPU.search(text)
         if cpu is None or total.cpu_s is None:
-            return Usage(None, Counter())
+            return ServerUsage(None, Counter())
         total.cpu_s += float(cpu[1])
         total.refused += Counter({cause: int(float(n)) for cause, n in _REFUSED.findall(text)})
     return total
