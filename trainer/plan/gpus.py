@@ -138,7 +138,7 @@ class ModelRates:
             scored: passes without gradient over the same tokens, of a reference for instance.
         """
         trainer = self.config.trainer
-        per_token = (6 + 2 * scored + 2 * trainer.checkpoint_layers) * self.active
+        per_token: float = (6 + 2 * scored + 2 * trainer.checkpoint_layers) * self.active
         per_token += 12 * self.layers * self.hidden * self.row / 2
         computing_s = tokens_per_pass * per_token / (self.config.training_share * self.gpu.flops)
         within = ranks <= self.config.gpus_per_node

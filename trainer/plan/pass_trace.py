@@ -90,7 +90,8 @@ def trace_pass(outline: PreTrainedModel, kind: PassKind) -> PassTrace | None:
     """
     settings = outline.config.to_dict()
     told = json.dumps(settings, sort_keys=True, default=str)
-    return _traced(type(outline), type(outline.config), told, kind)
+    kinds: tuple[Any, Any] = type(outline), type(outline.config)  # hashable, as mypy does not know
+    return _traced(*kinds, told, kind)
 
 
 @lru_cache(maxsize=64)
