@@ -6,7 +6,7 @@ Axes: N trajectories, B rows (segments), T tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -57,6 +57,8 @@ class Experience:
     """N ids: the task of each trajectory."""
     episodes: tuple[Episode, ...] = ()
     """N episodes, one for each trajectory."""
+    asked: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """[N] each: what the sampling policy asked of the trajectories, by name; NaN where nothing."""
     version: int | None = None
     """The version of the weights that learn from the step; None where it is not known."""
 
@@ -103,8 +105,18 @@ def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience
         states_of=torch.tensor(list(states), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
+        asked=_asked([trajectory for _, _, trajectory in kept]),
         version=version,
     )
+
+
+def _asked(trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
+    names = sorted({name for trajectory in trajectories for name in trajectory.asked})
+    nothing = float("nan")
+    return {
+        name: torch.tensor([trajectory.asked.get(name, nothing) for trajectory in trajectories])
+        for name in names
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +197,9 @@ def played(experience: Experience) -> Inputs:
         mask=batch.mask,
         turn_rewards=experience.turn_rewards,
         turns=experience.turns,
+        target=experience.asked.get("target"),
+        shortest=experience.asked.get("shortest", torch.full_like(rewards, float("nan"))),
+        granted=experience.asked.get("granted"),
     )
 
 

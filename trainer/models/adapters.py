@@ -80,7 +80,9 @@ def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
     return layers
 
 
-def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -> None:
+def add_adapter(
+    model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
+) -> None:
     """Freeze a model and put an adapter into its decoder layers; a new adapter changes nothing, and
     one that `config.adapter` names is loaded.
 
@@ -88,6 +90,7 @@ def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -
         model: a causal LM, changed in place.
         config: rank, alpha and layers.
         base: where the model came from, for `adapter_config.json`.
+        seed: of the random start; the same on every rank and in every run.
 
     Raises:
         MissingExtra: peft is not installed.
@@ -114,7 +117,7 @@ def inject_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = ""
         base_model_name_or_path=base or None,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # the same start on every rank and in every run
+        torch.manual_seed(seed)
         inject_adapter_in_model(lora_config, model, NAME)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_is_adapter(name))

@@ -23,7 +23,8 @@ from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.verdict import Verdict
 
-from ..rollout.collect import Cut, Group, Ticket
+from ..rollout.collect import Cut, Group
+from ..rollout.issues import Ticket
 from ..rollout.stages import Stages
 from ..stream.accounts import Accounts, RolloutRecord
 from ..stream.plan import Late, StreamPlan

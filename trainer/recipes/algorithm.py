@@ -133,6 +133,8 @@ class Algorithm:
     filters: tuple[Bound, ...]
     group_filter: Bound | None
     shaping: tuple[tuple[Shaping, Bound], ...]
+    max_tokens: int | None = None
+    """The longest response, for options given as a share of it."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -256,7 +258,12 @@ class Algorithm:
         kept = self.keep(Inputs(rewards=shaped, groups=groups), raw=known.rewards)
         if "weights" in self.advantage_fn.optional:
             known = replace(known, weights=self.weigh(known))
-        credit = self.advantages(replace(known, rewards=shaped), kept=kept)
+        counted = kept if known.granted is None else kept & known.granted.isnan()
+        credit = self.advantages(replace(known, rewards=shaped), kept=counted)
+        if known.granted is not None:
+            given = known.granted[rollouts].unsqueeze(1).to(credit.advantages.dtype)
+            advantages = torch.where(given.isnan(), credit.advantages, given * mask)
+            credit = credit._replace(advantages=advantages)
         trained = kept if excluded is None else kept & ~excluded
         corrected = self.correct(
             replace(

@@ -45,7 +45,7 @@ class RunConfig:
     ends the run.
     """
     episodes_every: int = 10
-    """Steps between files of all episodes."""
+    """Steps between files of all episodes; the last step's are always kept, unless this is 0."""
     episodes_kept: int = 5
     """Most episodes that every other step keeps: the best, the worst, one that failed, the longest,
     and random ones.

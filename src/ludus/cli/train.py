@@ -1,23 +1,29 @@
-"""`ludus train` and `ludus sft`: learning from rewards, and from demonstrations."""
+"""`ludus train` and `ludus sft`: learning from rewards, preferences, demonstrations and data."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
-from ludus.trainer.config import SFTConfig, TrainConfig
+from ludus.trainer.config import PreferenceConfig, SFTConfig, TrainConfig
+from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
 from .loading import command_line
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
-ludus sft [FILE.toml] [OPTIONS] warms a model up on what an environment's own expert does."""
+ludus sft [FILE.toml] [OPTIONS] trains a model on what an environment's own expert does, on
+conversations of a file or hub, or on the recorded episodes of a run; see docs/data.md."""
 SFT_EXAMPLE = """\
 ludus sft --env ludus/arithmetic-v0 --model.path ./model --steps 200
-  ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model"""
+  ludus sft --env 'ludus/arithmetic-v0?demo_fault=wrong-operator' --model.path ./model
+  ludus sft --data conversations.jsonl --model.path ./model --epochs 2
+  ludus sft --data runs/mine --min-reward 1 --model.path ./model"""
 
 
 def main_sft(arguments: list[str]) -> int:
@@ -28,19 +34,50 @@ def main_sft(arguments: list[str]) -> int:
         SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
     )
     try:
-        from ludus.trainer.models.checkpoint import checkpoints
         from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
+    with sft_progress(config.steps) as progress:
+        return _supervised("sft", run_sft(config, progress=progress), folder_of(config))
+
+
+PREFERENCES_ABOUT = """\
+ludus train dpo|ipo|kto|simpo|orpo [OPTIONS] trains a policy on preferences between answers, from a
+file, a hub or the recorded episodes of a run; see docs/data.md."""
+PREFERENCES_EXAMPLE = """\
+ludus train dpo --data pairs.jsonl --model.path ./model
+  ludus train kto --data runs/mine --model.path ./model --passing 0.5
+  ludus train runs/dpo/config.toml --run.resume"""
+
+
+def _main_preferences(arguments: list[str]) -> int:
+    """Train on preferences; see `main_sft`."""
+    config = parse_settings(
+        PreferenceConfig,
+        arguments,
+        VerbHelp(verb="train dpo", about=PREFERENCES_ABOUT, example=PREFERENCES_EXAMPLE),
+        named=lambda name: {"method": name} if name in STRENGTHS else read_toml(name),
+    )
     try:
-        with sft_progress(config.steps) as progress:
-            checkpoint = run_interruptible(run_sft(config, progress=progress))
+        from ludus.trainer.data.preferences import folder_of, run_preferences
+        from ludus.trainer.run.journal import sft_progress
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for=f"ludus train {config.method}") from error
+    with sft_progress(config.steps, title=config.method) as progress:
+        return _supervised("train", run_preferences(config, progress=progress), folder_of(config))
+
+
+def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
+    """Run supervised training, print the checkpoint's path, and return the exit status."""
+    from ludus.trainer.models.checkpoint import checkpoints
+
+    try:
+        checkpoint = run_interruptible(run)
     except KeyboardInterrupt:
-        folder = folder_of(config)
         if not checkpoints(folder / "checkpoints"):
             raise
-        resume_command = command_line("sft", str(folder / "config.toml"), "--run.resume")
+        resume_command = command_line(verb, str(folder / "config.toml"), "--run.resume")
         print(f"interrupted; go on with: {resume_command}", file=sys.stderr)
         return 130
     print(f"checkpoint  {checkpoint}")
@@ -50,7 +87,8 @@ def main_sft(arguments: list[str]) -> int:
 ABOUT = """\
 ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
 FILE.toml holds settings, and options on the command line win over it. A run is a folder:
-config.toml, metrics.jsonl, episodes, checkpoints.
+config.toml, metrics.jsonl, episodes, checkpoints. dpo, ipo, kto, simpo and orpo learn from
+preferences in files (ludus train dpo --help).
 
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
@@ -66,6 +104,8 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
+    if arguments and _learns_from_preferences(arguments[0]):
+        return _main_preferences(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -81,6 +121,13 @@ def main(arguments: list[str]) -> int:
         raise MissingExtra.of("train", needed_for="ludus train --dry-run") from error
     print(run_interruptible(make_plan(config)))
     return 0
+
+
+def _learns_from_preferences(name: str) -> bool:
+    """Whether a first argument is a method that learns from preferences, or the settings of one."""
+    if name in STRENGTHS:
+        return True
+    return name.endswith(".toml") and Path(name).is_file() and "method" in read_toml(name)
 
 
 def recipe_or_settings(name: str) -> Table:

@@ -1,0 +1,120 @@
+"""The settings of learning from preferences: `ludus train dpo` and its relatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ludus.errors import ConfigError
+
+from .learner import ModelConfig, TrainerConfig
+from .run import RunConfig, not_negative, positive
+
+Method = Literal["dpo", "ipo", "kto", "simpo", "orpo"]
+STRENGTHS: dict[Method, float] = {"dpo": 0.1, "ipo": 0.1, "kto": 0.1, "simpo": 2.0, "orpo": 0.1}
+"""The methods, with beta where the settings name none; tau in IPO and lambda in ORPO."""
+WITH_REFERENCE: frozenset[Method] = frozenset({"dpo", "ipo", "kto"})
+"""The methods that compare the policy with the model it started from."""
+_OWN: dict[str, tuple[Method, float]] = {
+    "label_smoothing": ("dpo", 0.0),
+    "gamma": ("simpo", 0.5),
+    "good_weight": ("kto", 1.0),
+    "bad_weight": ("kto", 1.0),
+}
+"""Settings of a single method, with their defaults."""
+
+
+@dataclass(frozen=True)
+class PreferenceConfig:
+    """The settings of a run that learns from preferences."""
+
+    method: Method = "dpo"
+    """The loss: dpo, ipo, kto, simpo or orpo."""
+    data: str = ""
+    """Pairs, or for kto labelled answers: a .jsonl, .json or .parquet file, owner/name of a hub, or
+    the folder of a run, whose groups give the best and the worst rollout.
+    """
+    epochs: float = 1.0
+    """Passes over the data; 0 takes steps instead."""
+    steps: int = 0
+    """Number of updates, where epochs is 0."""
+    batch_size: int = 32
+    """Number of pairs, or of labelled answers, in an update."""
+    held_out: float = 0.05
+    """Share of prompts that are held out, at most 512 examples."""
+    eval_every: int = 25
+    """Updates between two measurements on what is held out; 0 measures at the end alone."""
+    max_tokens: int = 0
+    """Most tokens of a prompt with an answer; longer ones are left out. 0 takes what the model
+    reads.
+    """
+    beta: float = 0.0
+    """Strength of the loss: beta of dpo, kto and simpo, tau of ipo, lambda of orpo; 0 takes 2 for
+    simpo and 0.1 for the others.
+    """
+    label_smoothing: float = 0.0
+    """For dpo: the share of labels that are taken to be wrong (cDPO)."""
+    gamma: float = 0.5
+    """For simpo: the margin."""
+    good_weight: float = 1.0
+    """For kto: the weight of good answers."""
+    bad_weight: float = 1.0
+    """For kto: the weight of bad answers."""
+    passing: float = 1.0
+    """For kto on the folder of a run: the least reward of a good answer."""
+    seed: int = 0
+    model: ModelConfig = field(default_factory=ModelConfig)
+    trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-6, warmup_steps=10))
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        if self.method not in STRENGTHS:
+            raise ConfigError(f"method must be one of {', '.join(STRENGTHS)}, got {self.method!r}")
+        positive("batch_size", self.batch_size)
+        for name in ("epochs", "steps", "eval_every", "max_tokens", "beta"):
+            not_negative(name, getattr(self, name))
+        if not self.epochs and not self.steps:
+            raise ConfigError("epochs and steps are both 0; set one of them")
+        if self.epochs and self.steps:
+            raise ConfigError(
+                f"epochs is {self.epochs:g} and steps is {self.steps}: set epochs to 0 to count "
+                "updates instead of passes"
+            )
+        check_held_out(self.held_out)
+        if not 0 <= self.label_smoothing < 0.5:
+            raise ConfigError(f"label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
+        for name, (method, usual) in _OWN.items():
+            if getattr(self, name) != usual and self.method != method:
+                raise ConfigError(f"{name} is a setting of {method}, and method is {self.method}")
+        if self.method == "kto" and self.batch_size < 2:
+            raise ConfigError("batch_size is 1, and kto compares with answers to other prompts")
+        refuse_several(self.trainer)
+
+    @property
+    def strength(self) -> float:
+        """The loss's beta."""
+        return self.beta or STRENGTHS[self.method]
+
+    def require_complete(self) -> None:
+        """Raise ConfigError unless data and a model are named."""
+        if not self.data:
+            raise ConfigError(f"no data named; add --data FILE (ludus train {self.method} --help)")
+        if not self.model.path:
+            raise ConfigError(
+                "no model named; add --model.path FOLDER (a transformers causal LM), or smollm2"
+            )
+
+
+def check_held_out(share: float) -> None:
+    """Raise ConfigError where a share of prompts cannot be held out."""
+    if not 0 <= share < 1:
+        raise ConfigError(f"held_out is a share below 1, got {share}")
+
+
+def refuse_several(trainer: TrainerConfig) -> None:
+    """Raise ConfigError where settings ask for several updates on a batch."""
+    if trainer.updates_per_step not in (0, 1):
+        raise ConfigError(
+            f"trainer.updates_per_step is {trainer.updates_per_step}, but supervised training "
+            "makes one update a step, on new data each; raise steps instead"
+        )
