@@ -214,7 +214,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
     changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     keep_recipe(folder.path, algorithm.recipe)
     await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})

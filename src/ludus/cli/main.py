@@ -39,6 +39,7 @@ VERBS: dict[str, str] = {
     "eval": "measure a policy on an environment",
     "watch": "a live page of runs: findings, metrics, timeline, episodes",
     "compare": "compare recipes over seeds",
+    "sweep": "train recipes over seeds, tuned on other seeds, and compare them",
     "export": "write a run for pandas, datasets, TRL and others",
     "view": "show episodes as a page that opens from the file",
     "demo": "serve an environment, train against it, write a report",
