@@ -97,13 +97,15 @@ def add_adapter(
         ConfigError: `config.targets` names no layer, or `config.adapter` is of another model.
     """
     below = AdapterBase(base, fingerprint(model), config.save == "adapter")
-    inject_adapter(model, config, base=base)
+    inject_adapter(model, config, base=base, seed=seed)
     setattr(model, MARK, below)
     if config.adapter:
         load_adapter(model, config.adapter)
 
 
-def inject_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -> None:
+def inject_adapter(
+    model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
+) -> None:
     """Freeze a model and put new matrices into its decoder layers; see `add_adapter`."""
     try:
         from peft import LoraConfig as PeftLoraConfig, inject_adapter_in_model  # pyright: ignore[reportMissingImports]
