@@ -29,11 +29,10 @@ from ..recipes.effects import Circumstances, idle_settings, recipe_effects
 from ..recipes.resolution import plan_updates, told_correction
 from ..rollout.collect import Collector
 from ..rollout.scoring import open_verifiers
-from ..rollout.source import open_source
 from ..run.changes import refuse_changes
 from ..run.claim import refuse_folder
 from ..run.judges import unmeasured
-from ..setup import refuse_empty, run_path, settle
+from ..setup import refuse_empty, run_path, settle, source_of
 from .facts import PlanFacts, expected_tokens, first_prompt
 from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit
 
@@ -44,10 +43,13 @@ Lines = list[tuple[str, str]]
 def run_lines(facts: PlanFacts, path: Path) -> Lines:
     """Say where the run is, and what it plays."""
     config = facts.config
+    environments = config.env or ", ".join(
+        f"{each.env} ({each.weight:g})" for each in config.environment
+    )
     after = f"continues after step {facts.first_step}" if config.run.resume else "starts"
     return [
         ("folder", f"{path} ({after}; ends after step {config.steps})"),
-        ("environment", config.env + (f" at {config.env_url}" if config.env_url else "")),
+        ("environment", environments + (f" at {config.env_url}" if config.env_url else "")),
         ("recipe", f"{facts.algorithm.recipe.name}: {facts.algorithm.recipe.summary}"),
     ]
 
@@ -219,7 +221,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     kept = checkpoints(path / "checkpoints") if config.run.resume else []
     start = kept[-1] if kept else None
     async with AsyncExitStack() as stack:
-        source = open_source(config.env, url=config.env_url, token=config.env_token)
+        source = source_of(config)
         stack.push_async_callback(source.close)
         config = replace(config, env=await source.named())
         changed = refuse_changes(path, config, algorithm.recipe) if config.run.resume else []
