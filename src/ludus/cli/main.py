@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "mcp": "serve an environment to MCP clients",
     "sft": "supervised training on demonstrations",
     "train": "reinforcement learning",
+    "plan": "memory, speed and the best split of GPUs for a run, before it",
     "explain": "how a training run stands, why, and what to do",
     "accounts": "what became of every rollout of a training run",
     "eval": "measure a policy on an environment",

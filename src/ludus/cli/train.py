@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
         TrainConfig,
         words,
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
-        named=_recipe_or_settings,
+        named=recipe_or_settings,
     )
     if words == list(arguments):
         return _run(config)
@@ -133,7 +133,8 @@ def _learns_from_preferences(name: str) -> bool:
     return name.endswith(".toml") and Path(name).is_file() and "method" in read_toml(name)
 
 
-def _recipe_or_settings(name: str) -> Table:
+def recipe_or_settings(name: str) -> Table:
+    """Return the settings of a TOML file, or the one that names a recipe."""
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 
