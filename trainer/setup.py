@@ -22,7 +22,7 @@ from ludus.errors import ConfigError
 from .config import RolloutConfig, TrainConfig
 from .engines.policy_text import EngineText, hand_over
 from .learning.credit import Scores
-from .learning.learner import Learner
+from .learning.learner import Learner, PolicyLearner
 from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
@@ -58,6 +58,7 @@ from .recipes.schedules import Numbers
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
+from .rollout.mixture import MixedExperts, MixedSource, refuse_mixture
 from .rollout.sampling import ChosenTasks, SamplingPolicy
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource, open_source
@@ -72,6 +73,7 @@ from .stream.accounts import FILE, Accounts
 from .stream.plan import StreamPlan
 from .stream.state import StreamState
 from .stream.stream import RolloutStream
+from .tinker.remote import RemoteLearner, refuse_local
 
 MAX_REFILLS = 4
 """Largest number of batches by which a recipe with `sampling.refill` may replace what its filter
@@ -90,7 +92,7 @@ class Parts:
     engine: Engine
     evaluating_engine: Engine
     """The engine of evaluations: that of training, unless `eval.beside` asks for its own."""
-    learner: Learner
+    learner: PolicyLearner
     updater: Updater
     collector: Collector
     evaluator: Collector
@@ -156,6 +158,11 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     exact = config.model.float32_head or recipe.float32_head
     model = replace(config.model, dtype=dtype, float32_head=exact)
     config = replace(config, rollout=rollout, eval=evaluation, model=model)
+    if config.learner:
+        plan = plan_updates(
+            algorithm, groups=rollout.tasks_per_step, wanted=config.trainer.updates_per_step
+        )
+        refuse_local(config, algorithm, plan.settings)
     if algorithm.compares and config.context.manager != "none":
         raise ConfigError(
             f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
@@ -168,6 +175,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
     _refuse_asking(config, algorithm.recipe)
+    refuse_mixture(config.environment, env=config.env, agent=config.agent)
     if config.agent and config.context.manager != "none":
         raise ConfigError(
             f"agent = {config.agent!r} decides on its own context, and context.manager = "
@@ -204,11 +212,11 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     claim = RunClaim(run_path(config), resume=config.run.resume)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
-    source = open_source(config.env, url=config.env_url, token=config.env_token)
+    source = source_of(config)
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
     changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     keep_recipe(folder.path, algorithm.recipe)
     await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
@@ -218,7 +226,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     training_scorer = (
         ControlScorer(verifiers, config.control, config.seed) if config.control else scorer
     )
-    model_path = locate_model(start or config.model.path)
+    model_path = locate_model((config.learner and config.model.path) or start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
@@ -229,8 +237,9 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     tasks = _tasks(config, algorithm.recipe, source, sampling)
     numbers = Numbers(algorithm.recipe.schedules, step=first_step)
     stream_state, stale = None, config.overlap.max_staleness > 0
+    elsewhere = await _remote(config, plan, stack) if config.learner else None
     with opening(model_path, start):
-        learner = _learner(
+        learner = elsewhere or _learner(
             config,
             model_path,
             _reading(config, images, values="values" in algorithm.needs),
@@ -271,9 +280,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
-    expert: Expert | None = None
+    expert: Expert | MixedExperts | None = None
     if sampling is not None and sampling.needs_expert:
-        expert = Expert(config.env)
+        several = config.environment
+        expert = MixedExperts(several) if several else Expert(config.env)
         stack.push_async_callback(expert.close)
         await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
@@ -341,6 +351,13 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     return updater
 
 
+def source_of(config: TrainConfig) -> EnvSource:
+    """Open the environment of a run, or its environments."""
+    if config.environment:
+        return MixedSource(config.environment, seed=config.seed, evaluated=config.eval.split)
+    return open_source(config.env, url=config.env_url, token=config.env_token)
+
+
 async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
     """Refuse splits without a task; the error names the settings of the empty splits."""
     for split, setting in splits.items():
@@ -401,7 +418,10 @@ def _restore(
             f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
             "from it with --model.path instead"
         )
-    restore_learner(updater.learner, state["learner"], start)
+    if isinstance(updater.learner, Learner):
+        restore_learner(updater.learner, state["learner"], start)
+    else:
+        updater.learner.restore(state["learner"])
     # a checkpoint of an older version has none
     updater.entropy.coefficient = state.get("entropy_coefficient", updater.entropy.coefficient)
     tasks.restore(stream.tasks)
@@ -417,6 +437,7 @@ def run_path(config: TrainConfig) -> Path:
     if config.run.folder:
         return Path(config.run.folder)
     env = config.env.partition("?")[0].replace("/", "-")
+    env = env or "-".join(each.title for each in config.environment)
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 
@@ -465,10 +486,17 @@ def _reading(
     )
 
 
+async def _remote(config: TrainConfig, plan: UpdatePlan, stack: AsyncExitStack) -> RemoteLearner:
+    """Open the learner elsewhere, which the end of the run closes."""
+    learner = await RemoteLearner.open(config, planned_updates=config.steps * plan.settings.count)
+    stack.push_async_callback(learner.close)
+    return learner
+
+
 def _updater(
     config: TrainConfig,
     algorithm: Algorithm,
-    learner: Learner,
+    learner: PolicyLearner,
     tracker: SuccessTracker | None,
     plan: UpdatePlan,
 ) -> Updater:
@@ -485,7 +513,7 @@ def _updater(
         reference=reference,
         tracker=tracker,
         updates=plan.settings,
-        max_kl=config.trainer.max_kl,
+        max_kl=0.0 if config.learner else config.trainer.max_kl,
     )
 
 

@@ -138,7 +138,7 @@ def claimed_folder(
     for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
         if note:
             logger.warning("%s", note)
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     return folder, claim.start, claim.first_step
 

@@ -36,7 +36,7 @@ from .credit import (
 from .experience import Experience, gather, played, responses_of
 from .guard import Refusal, StepBound
 from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
-from .learner import Learner, Predicted, UpdatePasses
+from .learner import PolicyLearner, Predicted, UpdatePasses
 
 ONE_UPDATE = UpdateSettings()
 
@@ -131,7 +131,7 @@ class Updater:
     def __init__(
         self,
         algorithm: Algorithm,
-        learner: Learner,
+        learner: PolicyLearner,
         *,
         reference: Scores | None = None,
         tracker: SuccessTracker | None = None,

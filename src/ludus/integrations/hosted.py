@@ -244,7 +244,7 @@ class ClientTable(Generic[C]):
         most = self._limits.max_sessions
         if len(self._clients) >= most:
             message = f"{len(self._clients)} of {most} sessions are open"
-            raise QueueFull(message, depth=len(self._clients), limit=most)
+            raise QueueFull(message, depth=len(self._clients), limit=most, cause="sessions")
         name = secrets.token_urlsafe(16)
         self._clients[name] = client
         return name
