@@ -58,6 +58,7 @@ from .recipes.schedules import Numbers
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
+from .rollout.mixture import MixedExperts, MixedSource, refuse_mixture
 from .rollout.sampling import ChosenTasks, SamplingPolicy
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource, open_source
@@ -174,6 +175,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
     _refuse_asking(config, algorithm.recipe)
+    refuse_mixture(config.environment, env=config.env, agent=config.agent)
     if config.agent and config.context.manager != "none":
         raise ConfigError(
             f"agent = {config.agent!r} decides on its own context, and context.manager = "
@@ -210,11 +212,11 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     claim = RunClaim(run_path(config), resume=config.run.resume)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
-    source = open_source(config.env, url=config.env_url, token=config.env_token)
+    source = source_of(config)
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
     changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     keep_recipe(folder.path, algorithm.recipe)
     await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
@@ -278,9 +280,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
-    expert: Expert | None = None
+    expert: Expert | MixedExperts | None = None
     if sampling is not None and sampling.needs_expert:
-        expert = Expert(config.env)
+        several = config.environment
+        expert = MixedExperts(several) if several else Expert(config.env)
         stack.push_async_callback(expert.close)
         await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
@@ -346,6 +349,13 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     if start is not None:  # after the updater, as rank 0 does: both are made by all ranks together
         restore_learner(learner, load_state(start)["learner"], start)
     return updater
+
+
+def source_of(config: TrainConfig) -> EnvSource:
+    """Open the environment of a run, or its environments."""
+    if config.environment:
+        return MixedSource(config.environment, seed=config.seed, evaluated=config.eval.split)
+    return open_source(config.env, url=config.env_url, token=config.env_token)
 
 
 async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
@@ -427,6 +437,7 @@ def run_path(config: TrainConfig) -> Path:
     if config.run.folder:
         return Path(config.run.folder)
     env = config.env.partition("?")[0].replace("/", "-")
+    env = env or "-".join(each.title for each in config.environment)
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 

@@ -143,7 +143,7 @@ def open_run(
     for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
         if note:
             logger.warning("%s", note)
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     model_path = str(claim.start) if claim.start else located(folder)
     tokenizer = load_tokenizer(model_path)

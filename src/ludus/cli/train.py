@@ -111,15 +111,18 @@ def main(arguments: list[str]) -> int:
         TrainConfig,
         words,
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
-        named=_recipe_or_settings,
+        named=recipe_or_settings,
     )
     if words == list(arguments):
         return _run(config)
     try:
         from ludus.trainer.plan.dry_run import make_plan
+        from ludus.trainer.stage_runs import rl_stage
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train --dry-run") from error
-    print(run_interruptible(make_plan(config)))
+    parts = [rl_stage(config, n) for n, part in enumerate(config.stage) if part.kind == "rl"]
+    for part in parts or [config]:
+        print(run_interruptible(make_plan(part)))
     return 0
 
 
@@ -130,7 +133,8 @@ def _learns_from_preferences(name: str) -> bool:
     return name.endswith(".toml") and Path(name).is_file() and "method" in read_toml(name)
 
 
-def _recipe_or_settings(name: str) -> Table:
+def recipe_or_settings(name: str) -> Table:
+    """Return the settings of a TOML file, or the one that names a recipe."""
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 
@@ -140,6 +144,7 @@ def _run(config: TrainConfig) -> int:
         from ludus.agent.viewer.page import write_report
         from ludus.trainer.ranks.launch import follows, open_ranks
         from ludus.trainer.run.journal import ProgressWatcher
+        from ludus.trainer.stage_runs import stages_folder
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
@@ -148,14 +153,16 @@ def _run(config: TrainConfig) -> int:
 
         follow_training(config)
         return 0
-    with open_ranks(config), ProgressWatcher(config.steps) as watcher:
+    steps = sum(stage.steps for stage in config.stage if stage.kind == "rl") or config.steps
+    with open_ranks(config), ProgressWatcher(steps) as watcher:
         result = run_interruptible(run_training(config, watcher=watcher))
     try:
         report = str(write_report(result.folder))
     except OSError as error:  # the checkpoint is there all the same
         report = f"not written: {error.strerror}"
     if result.interrupted:
-        again = command_line("train", str(Path(result.folder) / "config.toml"), "--run.resume")
+        folder = stages_folder(config) if config.stage else result.folder
+        again = command_line("train", str(Path(folder) / "config.toml"), "--run.resume")
         print(f"interrupted after step {result.step}; go on with: {again}", file=sys.stderr)
         return 130
     if result.stopped:
