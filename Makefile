@@ -38,9 +38,10 @@ test: setup
 test-all: test
 	@$(BIN)/pytest -q -m "slow or large" -n $(JOBS) --dist loadgroup --durations=20
 
-# PEERS="trl openenv in" runs some of them; `in` is environments of other projects, played here
+# PEERS="trl openenv in" runs some of them; `in` is environments of other projects, played here.
+# NEWEST=1 takes what the package index has now instead of the versions that were played with.
 test-peers:
-	@[ "$(PEERS)" = in ] || sh scripts/peers.sh $(filter-out in,$(PEERS))
+	@[ "$(PEERS)" = in ] || NEWEST=$(NEWEST) sh scripts/peers.sh $(filter-out in,$(PEERS))
 	@sh scripts/peers_in.sh $(PEERS)
 
 # AGENTS="openai codex" runs some of them

@@ -260,6 +260,7 @@ class ChatPlayer(WindowPlayer):
         self._asked += 1
         turn.message = self._wire.read(completion, tools)
         turn.finish = Finish.LENGTH if completion.finish == "length" else Finish.STOP
+        turn.tokens = 0 if completion.usage is None else completion.usage.completion_tokens
         self.segments[-1].turns.append(turn)
         answer_tokens, usage = self._ruler.tokens([turn.message]), completion.usage
         if usage is None or not usage.prompt_tokens:

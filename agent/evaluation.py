@@ -29,6 +29,8 @@ PAGE = 500
 LOOKED = 16
 """How many tasks are examined per requested task, for sets that repeat problems."""
 CLOSE_TIMEOUT_S = 5.0
+SEED_STRIDE = 1_000_003
+"""Between the sampling seeds of two seeds of an evaluation; their samples lie between."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +170,7 @@ class _WorkList:
         maker = maker_for(session)
         try:
             for task, index in self._waiting:
-                sampling_seed = self._seed * 1_000_003 + index
+                sampling_seed = self._seed * SEED_STRIDE + index
                 episode = await maker.make(
                     session,
                     task=task,
@@ -194,6 +196,11 @@ class _WorkList:
             await session.close()
 
 
+def valid(trajectory: Trajectory) -> bool:
+    """Return whether the outcome is the policy's own, so that it counts in figures."""
+    return trajectory.verdict.ok and not trajectory.exclude_from_baseline
+
+
 def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluation:
     """Compute the figures of a set of episodes.
 
@@ -206,7 +213,7 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
     failures: Counter[str] = Counter()
     for episode in episodes:
         trajectory = episode.trajectories[0]
-        if trajectory.exclude_from_baseline or not trajectory.verdict.ok:
+        if not valid(trajectory):
             stop = "" if trajectory.stop is Stop.TERMINATED else f"{trajectory.stop}: "
             failures[f"{stop}{trajectory.verdict.detail}"[:200]] += 1
             continue

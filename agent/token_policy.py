@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -386,6 +387,16 @@ class TokenPolicy:
             stop_token_ids=self.chat_format.stop_token_ids,
         )
         return await self.engine.generate(ids, sampling, images=span.images)
+
+    def asking(self, *, max_tokens: int = 0, temperature: float = 0.0) -> TokenPolicy:
+        """Return the same policy with another budget a turn or another temperature; 0 keeps it."""
+        asked = copy(self)
+        asked.sampling = msgspec.structs.replace(
+            self.sampling,
+            max_tokens=max_tokens or self.sampling.max_tokens,
+            temperature=temperature or self.sampling.temperature,
+        )
+        return asked
 
     def check(self, opening: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Refuse settings that cannot work for episodes with this opening.

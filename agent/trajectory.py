@@ -102,6 +102,8 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The sampled tokens, the end-of-turn token included."""
     logprobs: list[float] = []
     """Log-probability in nats of each sampled token, as reported by the engine."""
+    tokens: int = 0
+    """How many tokens were sampled, as the model's server counts; 0 where `out_ids` are known."""
     versions: list[int] = []
     """Version of the weights that sampled each token."""
     finish: Finish = Finish.STOP
@@ -192,6 +194,9 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
     gold: Any = None
     """The answer according to the environment, known once the episode is over; for verifiers."""
+    asked: dict[str, float] = {}
+    """What the sampling policy asked of this trajectory besides the task: target (tokens), shortest
+    (tokens), hint (share of the expert's work), temperature ..."""
     metrics: dict[str, float] = {}
     """Counts of this trajectory: tool_calls, tool_errors, parse_errors, summaries ..."""
 
@@ -215,7 +220,7 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def sampled_tokens(self) -> int:
         """How many tokens the policy sampled."""
-        return sum(len(turn.out_ids) for turn in [*self.turns, *self.discarded])
+        return sum(len(turn.out_ids) or turn.tokens for turn in [*self.turns, *self.discarded])
 
 
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -37,7 +37,8 @@ from ludus.trainer.models.loading import write_shell
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
 from ludus.trainer.recipes.resolution import corrected, resolve
-from ludus.trainer.rollout.collect import Cut, Group, Ticket
+from ludus.trainer.rollout.collect import Cut, Group
+from ludus.trainer.rollout.issues import Ticket
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import Accounts
 from ludus.trainer.stream.plan import StreamPlan

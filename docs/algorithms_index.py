@@ -26,6 +26,7 @@ PAGE = Path(__file__).with_name("algorithms_index.md")
 KINDS = {
     "advantages": "Advantages",
     "surrogates": "Surrogate losses",
+    "preferences": "Preference losses",
     "corrections": "Corrections and filters",
     "aggregation": "Aggregation",
     "kl": "KL divergence",
@@ -58,7 +59,10 @@ USERS = {"trainer": False, "rewards": False, "examples": True, "benchmarks": Tru
 """Folders whose code runs functions of the library, and whether a quoted name counts: in the
 trainer's checks names are quoted of functions that nothing calls.
 """
-UPDATES = re.compile(r"learning\.update import .*Updater|ludus\.trainer import .*Trainer")
+UPDATES = re.compile(
+    r"learning\.update import .*Updater|ludus\.trainer import .*Trainer"
+    r"|learning\.learner import .*Learner"
+)
 """What a test imports that makes updates of a model."""
 OPTIONS = "test_recipe_options"
 """The test that puts every function which a recipe can name into one; it lists the others."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib
+import io
 import logging
 import re
+import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -113,7 +115,7 @@ def split_of(text: str) -> str:
 _BY_TENTH = (*["train"] * 8, "validation", "test")
 
 
-_FILE_ENDINGS = (".jsonl", ".jsonl.gz")
+FILE_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 _HUB_ID = re.compile(
     r"(?P<name>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.-]+))?(?:@(?P<split>[\w.\[\]:%-]+))?"
 )
@@ -123,14 +125,16 @@ def rows_of(source: str) -> Iterable[Mapping[str, Any]]:
     """The rows of a data set.
 
     Args:
-        source: a path that ends in .jsonl or .jsonl.gz, or a hub's `owner/name[/config][@split]`
-            (split `train` if none is named).
+        source: a path that ends in .jsonl, .jsonl.gz, .json (a list of objects) or .parquet, or a
+            hub's `owner/name[/config][@split]` (split `train` if none is named).
 
     Raises:
-        ConfigError: no such file or data set, or a line that is not JSON.
-        MissingExtra: a hub is named, and the package `datasets` is not installed.
+        ConfigError: no such file or data set, a line that is not JSON, or a file that changed
+            while it was read.
+        MissingExtra: a hub or a .parquet file is named, and the package that reads it is not
+            installed.
     """
-    return _file_rows(Path(source)) if source.endswith(_FILE_ENDINGS) else _hub_rows(source)
+    return _file_rows(Path(source)) if source.endswith(FILE_ENDINGS) else _hub_rows(source)
 
 
 def changed_at(source: str) -> int:
@@ -139,14 +143,42 @@ def changed_at(source: str) -> int:
     return path.stat().st_mtime_ns if source and path.is_file() else 0
 
 
-def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
-    open_file = gzip.open if path.suffix == ".gz" else open
+def read_whole(path: Path) -> bytes:
+    """The bytes of a file as they were at one moment.
+
+    Raises:
+        ConfigError: the file cannot be read, or changed meanwhile.
+    """
     try:
-        with open_file(path, "rb") as file:
-            lines: list[bytes] = file.read().splitlines()
-    except (OSError, EOFError) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
-    for number, line in enumerate(lines, 1):
+        before = path.stat()
+        content = path.read_bytes()
+        after = path.stat()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or (
+        len(content) != after.st_size and path.is_file()
+    ):
+        raise ConfigError(f"{str(path)!r} changed while it was read; wait for its writer to finish")
+    return content
+
+
+def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
+    content = read_whole(path)
+    if path.suffix == ".parquet":
+        yield from _parquet_rows(path, content)
+        return
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
+    if path.suffix == ".json":
+        try:
+            yield from msgspec.json.decode(content, type=list[dict[str, Any]])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not a list of JSON objects: {error}") from None
+        return
+    for number, line in enumerate(content.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -156,11 +188,24 @@ def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
         yield row
 
 
+def _parquet_rows(path: Path, content: bytes) -> Iterable[Mapping[str, Any]]:
+    try:
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra.of("data", needed_for=f"the file {str(path)!r}") from None
+    try:
+        batches = parquet.ParquetFile(io.BytesIO(content)).iter_batches()
+        for batch in batches:
+            yield from batch.to_pylist()
+    except (OSError, ValueError) as error:  # pyarrow's own errors are either of the two
+        raise ConfigError(f"cannot read {str(path)!r}: {str(error).strip():.200}") from None
+
+
 def _hub_rows(source: str) -> Iterable[Mapping[str, Any]]:
     hub_match = _HUB_ID.fullmatch(source)
     if hub_match is None:
         raise ConfigError(
-            f"{source!r} is neither a path that ends in {' or '.join(_FILE_ENDINGS)} nor a hub's "
+            f"{source!r} is neither a path that ends in {', '.join(FILE_ENDINGS)} nor a hub's "
             "'owner/name[/config][@split]'"
         )
     try:
@@ -204,7 +249,7 @@ class RowReader(Hashable, Protocol[P_co]):
 class ProblemFiles(msgspec.Struct, frozen=True, kw_only=True):
     """The sources of an environment's problems, and how the problems are split.
 
-    A source is a path that ends in .jsonl or .jsonl.gz, or a hub's
+    A source is a path that ends in .jsonl, .jsonl.gz, .json or .parquet, or a hub's
     `owner/name[/config][@split]` (split `train` if none is named).
     """
 

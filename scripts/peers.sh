@@ -3,22 +3,31 @@
 #
 #   scripts/peers.sh            every peer
 #   scripts/peers.sh trl openenv
+#   NEWEST=1 scripts/peers.sh   the same with what the index has now instead of the versions named here, in
+#                               environments of their own; what broke is what fails
 #
 # Where the package index cannot be reached, the peer's tests are skipped and the reason is told.
 set -eu
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3.11}"
-all="export openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
+all="export openenv ors trl skyrl inspect_ai tinker verifiers verl nemo_gym"
 failed=""
+lane="${NEWEST:+newest-}"
 
 wants() { # what a peer's environment holds besides ludus
+    if [ -n "$lane" ]; then pinned "$1" | sed 's/==[^ ]*//g'; else pinned "$1"; fi
+}
+
+pinned() {
     case "$1" in
         export) echo "pandas==3.1.1 datasets==5.2.0 pyarrow==26.0.1 scipy==1.17.1" ;;
-        openenv) echo "openenv-core==0.3.0" ;;
+        openenv) echo "openenv==0.10.0" ;;
         trl) echo "trl==1.16.0 jmespath" ;;
+        ors) echo "ors-sdk==0.1.0 openreward==0.1.167" ;;
         skyrl) echo "skyrl-gym==0.4.0" ;;
         inspect_ai) echo "inspect-ai==0.3.285" ;;
-        tinker) echo "tinker-cookbook==0.5.8" ;;
+        # the cookbook itself comes without its dependencies, see `build`
+        tinker) echo "tinker==0.38.0 peft blobfile chz cloudpickle datasets pillow safetensors termcolor tiktoken tqdm transformers>=5.7 pyrage" ;;
         verifiers) echo "verifiers==0.4.0 uv" ;; # starts its agents with uv
         nemo_gym) echo "httpx" ;; # the package is in an environment of its own, see build_nemo_gym
         verl) echo "verl==0.9.1 cachetools uvicorn fastapi" ;; # the last three it imports and does not declare
@@ -34,8 +43,8 @@ torch() {
 
 build() { # one peer's environment, unless it is there already
     peer="$1"
-    at="build/peers/$peer"
-    log="build/peers/$peer.log"
+    at="build/peers/$lane$peer"
+    log="build/peers/$lane$peer.log"
     packages="$(wants "$peer")"
     [ "$peer" != nemo_gym ] || build_nemo_gym >"build/peers/nemo_live.log" 2>&1
     [ "$(cat "$at/ready" 2>/dev/null)" != "$packages" ] || return 0
@@ -46,7 +55,13 @@ build() { # one peer's environment, unless it is there already
         $pip "torch==2.13.0+cpu" >>"$log" 2>&1 || $pip "torch>=2.6" >>"$log" 2>&1 || true
     fi
     # shellcheck disable=SC2086
-    $pip $packages --editable . pytest pytest-asyncio pytest-timeout hypothesis >>"$log" 2>&1 || return 0
+    $pip ${lane:+--upgrade} $packages --editable . pytest pytest-asyncio pytest-timeout hypothesis >>"$log" 2>&1 || return 0
+    # Its dependency tml-renderers, for models of its makers alone, is not to be had in the version it asks for.
+    if [ "$peer" = tinker ]; then
+        cookbook="tinker-cookbook==0.6.1"
+        [ -z "$lane" ] || cookbook="tinker-cookbook"
+        $pip --no-deps "$cookbook" >>"$log" 2>&1 || return 0
+    fi
     # the last release of verl that has interactions; its wheel is read, not installed
     if [ "$peer" = verl ]; then
         "$at/bin/python" -m pip download --quiet --no-deps --dest build/peers/verlold verl==0.7.0 >>"$log" 2>&1 ||
@@ -88,13 +103,15 @@ done
 wait
 
 for peer in $chosen; do
-    at="build/peers/$peer"
-    log="build/peers/$peer.log"
+    at="build/peers/$lane$peer"
+    log="build/peers/$lane$peer.log"
     if [ ! -e "$at/ready" ]; then
         echo "SKIPPED $peer: $(wants "$peer") cannot be installed here ($log): $(grep -m 1 ERROR "$log" || tail -n 1 "$log")"
         continue
     fi
     echo "== $peer"
+    [ -z "$lane" ] || "$at/bin/python" -m pip list --format freeze 2>/dev/null |
+        grep -iE "^($(wants "$peer" | sed 's/[<>][^ ]*//g; s/ /|/g'))=="
     if [ "$peer" = nemo_gym ] && [ -e build/peers/nemo_live/ready ]; then
         LUDUS_NEMO_GYM_PYTHON="$PWD/build/peers/nemo_live/bin/python"
         export LUDUS_NEMO_GYM_PYTHON

@@ -13,23 +13,29 @@ from ludus.agent.gateway import AgentSandbox
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
+from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, refuse_several
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
+from .settings.parts import EnvironmentConfig, StageConfig, refuse_doubles
 from .settings.rollouts import AsyncConfig, EvalConfig, RewardConfig, RolloutConfig
 from .settings.run import RunConfig, keep_secret, not_negative, positive
 
 __all__ = [
     "AsyncConfig",
     "EngineName",
+    "EnvironmentConfig",
     "EvalConfig",
     "LocalConfig",
     "LoraConfig",
     "ModelConfig",
+    "PreferenceConfig",
     "RanksConfig",
     "RewardConfig",
+    "RewardModelConfig",
     "RolloutConfig",
     "RunConfig",
     "SFTConfig",
+    "StageConfig",
     "TrainConfig",
     "TrainerConfig",
     "VLLMConfig",
@@ -51,6 +57,10 @@ class TrainConfig:
     """Bearer token of the environment's server, best given as env:NAME; empty takes the environment
     variable LUDUS_TOKEN.
     """
+    environment: list[EnvironmentConfig] = field(default_factory=list)
+    """Several environments instead of env, [[environment]] in a file."""
+    stage: list[StageConfig] = field(default_factory=list)
+    """Stages, one after the other, [[stage]] in a file; see docs/training.md."""
     agent: str = ""
     """An agent that plays instead of the loop of ludus: a command (python agent.py) or a function
     (agent.py:run). It calls the policy through a gateway, and its answer is the environment's only
@@ -59,8 +69,20 @@ class TrainConfig:
     agent_sandbox: AgentSandbox = field(default_factory=AgentSandbox)
     recipe: str = "grpo"
     """Name of an algorithm (ludus recipes), or path of a TOML file."""
+    sampling: str = ""
+    """Sampling policies beside the recipe (ludus recipes policies), by name or as TOML files,
+    separated by commas: dars,think_short.
+    """
     engine: EngineName = "local"
     """Engine that samples the rollouts."""
+    learner: str = ""
+    """Address of a learner and sampler elsewhere that speak the Tinker API, as tinker://HOST:PORT;
+    empty learns and samples here. model.path then brings the tokenizer. See docs/tinker.md.
+    """
+    learner_model: str = ""
+    """What that server calls the model; empty is model.path as it is written."""
+    learner_token: Secret = NO_SECRET
+    """Key of that server, best given as env:TINKER_API_KEY."""
     steps: int = 100
     split: str = "train"
     seed: int = 0
@@ -83,6 +105,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         keep_secret(self, "env_token")
+        keep_secret(self, "learner_token")
+        refuse_credentials("learner", self.learner)
         refuse_credentials("env", self.env)
         refuse_credentials("env_url", self.env_url)
         if self.local.engines and self.trainer.lora.rank and self.trainer.lora.publish == "adapter":
@@ -91,6 +115,8 @@ class TrainConfig:
                 "and engine processes (local.engines) get all from the learner: take 'merged'"
             )
         positive("steps", self.steps)
+        refuse_doubles("environment", [each.title for each in self.environment])
+        refuse_doubles("stage", [each.name for each in self.stage])
         averaged = self.trainer.ema_decay and self.trainer.ema_use == "evaluate"
         if averaged and self.eval.beside != "own":
             raise ConfigError(
@@ -115,28 +141,46 @@ class TrainConfig:
 
     def require_complete(self) -> None:
         """Raise ConfigError unless an environment and a model are named."""
-        _require(self.env, self.model)
+        _require(self.env or ", ".join(each.env for each in self.environment), self.model)
 
 
 @dataclass(frozen=True)
 class SFTConfig:
-    """The settings of a supervised warm start on scripted demonstrations."""
+    """The settings of supervised training on demonstrations or on data."""
 
     env: str = ""
     """Environment that demonstrates, with arguments:
     ludus/arithmetic-v0?demo_fault=skip-calculator.
     """
+    data: str = ""
+    """Conversations instead of an environment: a .jsonl, .json or .parquet file, owner/name of a
+    hub, or the folder of a run, whose recorded episodes are learned with the ids that were sampled.
+    """
+    min_reward: float | None = None
+    """Least reward of a recorded episode that is learned; without it every one that has a reward.
+    """
+    epochs: float = 0.0
+    """Passes over the data; 0 counts steps instead."""
+    held_out: float = 0.05
+    """Share of the data's prompts that are held out, at most 512 conversations."""
+    eval_every: int = 25
+    """Updates between two measurements of the loss on what is held out; 0 measures at the end
+    alone.
+    """
     steps: int = 100
     stop_loss: float = 0.0
     """Mean loss of the last twenty updates, in nats per token, below which the run ends early; 0
-    never ends early. No update sees a demonstration twice, so this is a held-out loss.
+    never ends early. No update sees a demonstration twice, so this is a held-out loss. With data it
+    is the loss on what is held out.
     """
     batch_size: int = 64
-    """Number of demonstrations in an update."""
+    """Number of demonstrations, or conversations, in an update."""
     seed: int = 0
     split: str = "train"
     window: int = 0
-    """Context window in tokens in which the expert plays; 0 is unlimited."""
+    """Context window in tokens in which the expert plays; 0 is unlimited. Of data, rows that are
+    longer are left out; 0 takes what the model reads.
+    """
     model: ModelConfig = field(default_factory=ModelConfig)
     context: ContextSettings = field(default_factory=ContextSettings)
     """Context manager, as in training; the expert writes the summaries that the manager asks for.
@@ -147,21 +191,32 @@ class SFTConfig:
     def __post_init__(self) -> None:
         positive("steps", self.steps)
         positive("batch_size", self.batch_size)
-        not_negative("stop_loss", self.stop_loss)
-        if self.trainer.updates_per_step not in (0, 1):
+        for name in ("stop_loss", "epochs", "eval_every", "window"):
+            not_negative(name, getattr(self, name))
+        check_held_out(self.held_out)
+        if self.env and self.data:
             raise ConfigError(
-                f"trainer.updates_per_step is {self.trainer.updates_per_step}, but a warm start "
-                "makes one update a step, on new demonstrations each; raise steps instead"
+                f"env is {self.env!r} and data is {self.data!r}: a run learns from one of them"
             )
+        if not self.data and (self.epochs or self.min_reward is not None):
+            name = "epochs" if self.epochs else "min_reward"
+            raise ConfigError(f"{name} is a setting of --data, which is not given")
+        refuse_several(self.trainer)
         if self.context.manager != "none" and not self.window:
             raise ConfigError(
                 f"context.manager is {self.context.manager!r}, but the expert's window has no end; "
                 "set window to that of training (rollout.window)"
             )
+        if self.context.manager != "none" and self.data:
+            raise ConfigError(
+                f"context.manager is {self.context.manager!r}, but data are learned as they are"
+            )
 
     def require_complete(self) -> None:
-        """Raise ConfigError unless an environment and a model are named."""
-        _require(self.env, self.model)
+        """Raise ConfigError unless an environment or data, and a model, are named."""
+        if not self.env and not self.data:
+            raise ConfigError("nothing to learn from; add --env ludus/arithmetic-v0 or --data FILE")
+        _require(self.env or self.data, self.model)
 
 
 def _require(env: str, model: ModelConfig) -> None:

@@ -24,13 +24,14 @@ from .engines.local import EngineLimits, LocalEngine
 from .engines.pool import EnginePool, PooledEngine, Publishing
 from .engines.process import EngineSpec, ProcessEngine
 from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
-from .learning.learner import Learner
+from .learning.learner import PolicyLearner
 from .learning.policy_model import load_policy
 from .models.devices import DTYPES, engine_gpus, pick_device
 from .models.loading import write_shell
 from .ranks.group import place_of
 from .rollout.collect import Collector
 from .run.folder import RunFolder
+from .tinker.remote import RemoteEngine, RemoteLearner
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ class EngineStart:
     """The settings of the run."""
     path: str
     """The model's folder."""
-    learner: Learner
+    learner: PolicyLearner
     """Whose weights the engine samples from."""
     folder: RunFolder
     """The run's folder, for logs."""
@@ -69,6 +70,10 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         local = replace(local, engines=min(1, local.engines))
         start = replace(start, config=replace(start.config, local=local))
     config = start.config
+    if isinstance(start.learner, RemoteLearner):
+        elsewhere = RemoteEngine(start.learner.client, start.version)
+        await elsewhere.set_weights(start.learner.source(), start.version)
+        return elsewhere
     if config.engine == "local" and not config.local.engines:
         return _local_engine(start)
     log = start.folder.path / ("evaluation" if beside else "engine")
@@ -248,7 +253,7 @@ async def check_context(config: TrainConfig, collector: Collector) -> None:
             f"{bound} the positions of the model: lower it, or leave it at 0 for the engine's own"
         )
     task = (await source.tasks(config.split, [0]))[0]
-    session = await source.open()
+    session = await source.open(task)
     try:
         observation, info = await session.reset(seed=0, options={"task": task.id})
     finally:

@@ -22,7 +22,7 @@ from ludus.errors import ConfigError
 from .config import RolloutConfig, TrainConfig
 from .engines.policy_text import EngineText, hand_over
 from .learning.credit import Scores
-from .learning.learner import Learner
+from .learning.learner import Learner, PolicyLearner
 from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
@@ -52,10 +52,14 @@ from .ranks.launch import (
 from .ranks.updater import follow
 from .recipes.algorithm import Algorithm
 from .recipes.effects import idle_settings
-from .recipes.recipe import Recipe, load_recipe
+from .recipes.recipe import Recipe, load_policies, load_recipe, merge
 from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
+from .recipes.schedules import Numbers
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.controls import ControlScorer, read_control
+from .rollout.hints import AskedMaker, Expert
+from .rollout.mixture import MixedExperts, MixedSource, refuse_mixture
+from .rollout.sampling import ChosenTasks, SamplingPolicy
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource, open_source
 from .rollout.stages import Stages
@@ -69,6 +73,7 @@ from .stream.accounts import FILE, Accounts
 from .stream.plan import StreamPlan
 from .stream.state import StreamState
 from .stream.stream import RolloutStream
+from .tinker.remote import RemoteLearner, refuse_local
 
 MAX_REFILLS = 4
 """Largest number of batches by which a recipe with `sampling.refill` may replace what its filter
@@ -87,11 +92,15 @@ class Parts:
     engine: Engine
     evaluating_engine: Engine
     """The engine of evaluations: that of training, unless `eval.beside` asks for its own."""
-    learner: Learner
+    learner: PolicyLearner
     updater: Updater
     collector: Collector
     evaluator: Collector
     tasks: Tasks
+    sampling: SamplingPolicy | None
+    """What each task is given; None gives all the same."""
+    numbers: Numbers
+    """The numbers of the recipe that move."""
     first_step: int
     """Number of steps already done: 0, or the step of the checkpoint that the run continues from.
     """
@@ -130,8 +139,10 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
         read_control(config.control)
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
+    beside = load_policies(config.sampling)
     recipe = load_recipe(
-        config.recipe, {"sampling": {name: value for name, value in given.items() if value}}
+        config.recipe,
+        merge(beside, {"sampling": {name: value for name, value in given.items() if value}}),
     )
     if config.overlap.max_staleness and config.overlap.correction == "auto":
         recipe = corrected(recipe)
@@ -148,6 +159,11 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     exact = config.model.float32_head or recipe.float32_head
     model = replace(config.model, dtype=dtype, float32_head=exact)
     config = replace(config, rollout=rollout, eval=evaluation, model=model)
+    if config.learner:
+        plan = plan_updates(
+            algorithm, groups=rollout.tasks_per_step, wanted=config.trainer.updates_per_step
+        )
+        refuse_local(config, algorithm, plan.settings)
     if algorithm.compares and config.context.manager != "none":
         raise ConfigError(
             f"recipe {algorithm.recipe.name!r}: {algorithm.loss_fn.name} compares the rows "
@@ -159,6 +175,8 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"recipe {algorithm.recipe.name!r} joins the rows of a rollout in time, and those of "
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
+    _refuse_asking(config, algorithm.recipe)
+    refuse_mixture(config.environment, env=config.env, agent=config.agent)
     if config.agent and config.context.manager != "none":
         raise ConfigError(
             f"agent = {config.agent!r} decides on its own context, and context.manager = "
@@ -167,15 +185,39 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     return config, algorithm
 
 
+def _refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
+    """Refuse a sampling policy that cannot be played, before anything is opened."""
+    sampling = recipe.sampling
+    SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
+    if sampling.rules and config.agent:
+        raise ConfigError(
+            "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
+            f"{config.agent!r} plays instead: leave out one of them"
+        )
+    plain = any(call.options.get("trained_at") == "plain" for call in sampling.rules)
+    if plain and config.context.manager != "none":
+        raise ConfigError(
+            'sampling.rules: hint: trained_at = "plain" takes the hint out of one prompt, and '
+            f"context.manager = {config.context.manager!r} writes further ones"
+        )
+    corrects = recipe.algorithm.ratio_to == "sampler" or recipe.algorithm.corrections.weights
+    if plain and not corrects:
+        raise ConfigError(
+            'sampling.rules: hint: trained_at = "plain" trains tokens that another prompt has '
+            f"sampled, and recipe {recipe.name!r} does not correct for it: set "
+            'algorithm.ratio_to = "sampler", or algorithm.corrections.weights'
+        )
+
+
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
     claim = RunClaim(run_path(config), resume=config.run.resume is True)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
-    source = open_source(config.env, url=config.env_url, token=config.env_token)
+    source = source_of(config)
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
     changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
     stack.callback(folder.close)
     keep_recipe(folder.path, algorithm.recipe)
     await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
@@ -185,17 +227,20 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     training_scorer = (
         ControlScorer(verifiers, config.control, config.seed) if config.control else scorer
     )
-    model_path = find_model(start or config.model.path)
+    model_path = find_model((config.learner and config.model.path) or start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
     plan = plan_updates(
         algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
-    tasks = _tasks(config, algorithm.recipe, source)
+    sampling = _sampling(config, algorithm.recipe)
+    tasks = _tasks(config, algorithm.recipe, source, sampling)
+    numbers = Numbers(algorithm.recipe.schedules, step=first_step)
     stream_state, stale = None, config.overlap.max_staleness > 0
+    elsewhere = await _remote(config, plan, stack) if config.learner else None
     with opening(model_path, start):
-        learner = _learner(
+        learner = elsewhere or _learner(
             config,
             model_path,
             _reading(config, images, values="values" in algorithm.needs),
@@ -205,7 +250,8 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
         updater = _updater(config, algorithm, learner, tracker, plan)
         if start is not None:
-            stream_state = _restore(start, updater, tasks)
+            stream_state = _restore(start, updater, tasks, sampling, numbers)
+        take_numbers(updater, sampling, numbers.values)
     learner.steady.version = first_step
     start_of_engines = EngineStart(
         config=config, path=model_path, learner=learner, folder=folder, version=first_step
@@ -235,7 +281,15 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
+    expert: Expert | MixedExperts | None = None
+    if sampling is not None and sampling.needs_expert:
+        several = config.environment
+        expert = MixedExperts(several) if several else Expert(config.env)
+        stack.push_async_callback(expert.close)
+        await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
+    if sampling is not None:
+        collector.asked = AskedMaker(exploring, collector.limits, expert)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
@@ -250,6 +304,8 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         collector=collector,
         evaluator=evaluator,
         tasks=tasks,
+        sampling=sampling,
+        numbers=numbers,
         first_step=first_step,
         stream_state=stream_state,
         notes=(
@@ -297,6 +353,13 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     return updater
 
 
+def source_of(config: TrainConfig) -> EnvSource:
+    """Open the environment of a run, or its environments."""
+    if config.environment:
+        return MixedSource(config.environment, seed=config.seed, evaluated=config.eval.split)
+    return open_source(config.env, url=config.env_url, token=config.env_token)
+
+
 async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
     """Refuse splits without a task; the error names the settings of the empty splits."""
     for split, setting in splits.items():
@@ -307,20 +370,43 @@ async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
         await source.tasks(split, [0])
 
 
-def _tasks(config: TrainConfig, recipe: Recipe, source: EnvSource) -> Tasks:
-    """Choose the task source: a fixed order, or a pool that draws by what a success tracker
-    knows.
+def _sampling(config: TrainConfig, recipe: Recipe) -> SamplingPolicy | None:
+    sampling = recipe.sampling
+    if not sampling.rules:
+        return None
+    return SamplingPolicy(sampling.rules, group_size=config.rollout.group_size, seed=config.seed)
+
+
+def take_numbers(
+    updater: Updater, sampling: SamplingPolicy | None, values: Mapping[str, float]
+) -> None:
+    """Give the numbers of the next step to whoever reads them."""
+    updater.adopt(values)
+    if sampling is not None and values:
+        sampling.adopt(updater.algorithm.recipe.sampling.rules)
+
+
+def _tasks(
+    config: TrainConfig, recipe: Recipe, source: EnvSource, policy: SamplingPolicy | None
+) -> Tasks:
+    """Choose the task source: a fixed order, a pool that draws by what a success tracker knows, or
+    the tasks that a sampling policy prefers.
     """
     sampling = recipe.sampling
     if sampling.tracker is None:
-        return TaskStream(source, config.split, config.seed)
+        stream = TaskStream(source, config.split, config.seed)
+        return (
+            stream if policy is None or "pool" not in policy.rules else ChosenTasks(stream, policy)
+        )
     tracker = SuccessTracker(sampling.tracker)
     return TaskPool(source, config.split, config.seed, tracker, prioritise=sampling.prioritise)
 
 
-def _restore(start: Path, updater: Updater, tasks: Tasks) -> StreamState:
-    """Restore learner, entropy bonus and tasks from the state that a checkpoint keeps beside the
-    model, and return the state of the rollout stream.
+def _restore(
+    start: Path, updater: Updater, tasks: Tasks, sampling: SamplingPolicy | None, numbers: Numbers
+) -> StreamState:
+    """Restore learner, entropy bonus, tasks, memory and numbers from the state that a checkpoint
+    keeps beside the model, and return the state of the rollout stream.
     """
     state = load_state(start)
     if not {"learner", "stream"} <= set(state):
@@ -334,10 +420,17 @@ def _restore(start: Path, updater: Updater, tasks: Tasks) -> StreamState:
             f"{str(start)!r} was written by a recipe that orders its tasks in another way; start "
             "from it with --model.path instead"
         )
-    restore_learner(updater.learner, state["learner"], start)
+    if isinstance(updater.learner, Learner):
+        restore_learner(updater.learner, state["learner"], start)
+    else:
+        updater.learner.restore(state["learner"])
     # a checkpoint of an older version has none
     updater.entropy.coefficient = state.get("entropy_coefficient", updater.entropy.coefficient)
     tasks.restore(stream.tasks)
+    if sampling is not None and "sampling" in state:
+        sampling.restore(state["sampling"])
+    if "numbers" in state:
+        numbers.restore(state["numbers"])
     return stream
 
 
@@ -346,6 +439,7 @@ def run_path(config: TrainConfig) -> Path:
     if config.run.folder:
         return Path(config.run.folder)
     env = config.env.partition("?")[0].replace("/", "-")
+    env = env or "-".join(each.title for each in config.environment)
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 
@@ -394,10 +488,17 @@ def _reading(
     )
 
 
+async def _remote(config: TrainConfig, plan: UpdatePlan, stack: AsyncExitStack) -> RemoteLearner:
+    """Open the learner elsewhere, which the end of the run closes."""
+    learner = await RemoteLearner.open(config, planned_updates=config.steps * plan.settings.count)
+    stack.push_async_callback(learner.close)
+    return learner
+
+
 def _updater(
     config: TrainConfig,
     algorithm: Algorithm,
-    learner: Learner,
+    learner: PolicyLearner,
     tracker: SuccessTracker | None,
     plan: UpdatePlan,
 ) -> Updater:
@@ -414,7 +515,7 @@ def _updater(
         reference=reference,
         tracker=tracker,
         updates=plan.settings,
-        max_kl=config.trainer.max_kl,
+        max_kl=0.0 if config.learner else config.trainer.max_kl,
     )
 
 
@@ -493,10 +594,11 @@ def open_stream(
         done: called with each finished episode.
     """
     config, collector, updater = parts.config, parts.collector, parts.updater
-    rollout, overlap = config.rollout, config.overlap
+    rollout, overlap, sampling = config.rollout, config.overlap, parts.sampling
+    most = rollout.group_size if sampling is None else sampling.most
     plan = StreamPlan(
         groups=rollout.tasks_per_step,
-        group_size=rollout.group_size,
+        group_size=most,
         steps=config.steps,
         max_staleness=overlap.max_staleness,
         deadline=overlap.deadline,
@@ -512,14 +614,17 @@ def open_stream(
         return bool(updater.passing([group]))
 
     stream = RolloutStream(
-        partial(collector.play, drawing=Drawing(group_size=rollout.group_size, seed=config.seed)),
+        partial(
+            collector.play, drawing=Drawing(group_size=most, seed=config.seed, policy=sampling)
+        ),
         parts.tasks,
         plan,
-        Accounts(parts.folder.lines(FILE), rollout.group_size),
+        Accounts(parts.folder.lines(FILE), most, varies=sampling is not None),
         version=parts.first_step,
         passes=passes if updater.algorithm.recipe.sampling.refill else None,
         stages=stages,
         done=done,
+        issue=None if sampling is None else sampling.issue,
     )
     if parts.stream_state is not None:
         stream.restore(parts.stream_state)

@@ -1,56 +1,58 @@
-"""`ludus sft`: a supervised warm start on what an environment's expert does.
+"""`ludus sft`: supervised training on what an environment's expert does, on conversations of files
+and hubs, or on recorded episodes.
 
-The loss is the negative log-likelihood of the expert's tokens, averaged over all expert tokens;
-observations are not trained.
+The loss is the negative log-likelihood of the assistant's tokens, averaged over all of them;
+prompts, observations and results of tools are not trained.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
-from ludus.agent import ChatFormat, Episode
+from ludus.agent import ChatFormat, Episode, Trajectory
 from ludus.agent.context import ContextManager, make_context
+from ludus.agent.data.conversations import Conversation, ConversationReader
+from ludus.agent.data.loading import load_items
 from ludus.agent.images import refuse_unseen
 from ludus.envs import EnvSession, make_async
-from ludus.errors import ConfigError, SaveFailed
+from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
 from ludus.wire.address import parse_served
 
 from .config import SFTConfig
-from .learning.learner import Learner, Predicted
-from .learning.policy_model import load_policy
-from .learning.reader import ReadingOptions
-from .models.checkpoint import Retention, SavedModel, load_state, newest_checkpoint, save_checkpoint
-from .models.devices import (
-    DTYPES,
-    autocast_of,
-    pick_device,
-    refuse_unsupported,
-    settled_dtype,
-    slow_precision,
+from .data.encoding import batch_of, rows_of_segments, segments_of
+from .data.examples import (
+    Example,
+    ExampleSet,
+    encode_all,
+    logger,
+    refuse_changed_data,
+    rows_of_examples,
 )
-from .models.loading import load_images, load_tokenizer, open_chat
-from .models.tiny import tiny_or_folder
+from .data.recorded import (
+    SameTokenizer,
+    example_of,
+    holds_episodes,
+    recorded_trajectories,
+    without_repetitions,
+)
+from .data.supervised import OpenedRun, PolicyRun, Progress, open_run
+from .learning.learner import Predicted
+from .models.tiny import TINY, tiny_or_folder, write_tiny_policy
 from .rollout.batch import Batch, as_row, pad
 from .rollout.demonstrations import ExpertPolicy, demonstrate
-from .run.changes import refuse_changes
-from .run.claim import RunClaim, finished_note, settled_resume
+from .run.claim import settled_resume
 from .run.folder import RunFolder
-from .run.saver import shielded
-
-logger = logging.getLogger(__name__)
 
 SEEDS_APART = 1 << 24
 """Number of demonstrations between two seeds of an endless set; no run is that long."""
@@ -58,11 +60,9 @@ SEEDS_APART = 1 << 24
 STOP_UPDATES = 20
 """Number of last updates whose mean loss decides whether to stop early."""
 
-Progress = Callable[[int, dict[str, float]], None]
-
 
 async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Path:
-    """Warm a model up and return the checkpoint folder.
+    """Train on demonstrations or on data, and return the checkpoint folder.
 
     Cancellation (Ctrl-C) writes a checkpoint first; `run.resume` continues from the checkpoint.
 
@@ -76,105 +76,59 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
     config.require_complete()
     config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
-        run = _assemble(config, stack)
-        first_step = run.step
-        try:
-            while run.step < config.steps and not run.learned:
-                metrics = await shielded(run.update())
-                if progress is not None:
-                    progress(run.step, metrics)
-                if config.run.save_every and run.step % config.run.save_every == 0:
-                    run.try_save()
-        finally:
-            if run.step > first_step:  # Ctrl-C and failures leave the last whole step
-                run.save()
-    return newest_checkpoint(run.folder.checkpoints)
+        run = _open_data(config, stack) if config.data else _open_expert(config, stack)
+        return await run.to_end(progress)
 
 
 def folder_of(config: SFTConfig) -> Path:
-    """Return the run folder of a warm start."""
+    """Return the run folder."""
     return Path(config.run.folder or "runs/sft")
 
 
-def _assemble(config: SFTConfig, stack: AsyncExitStack) -> _WarmUp:
-    """Load and check everything a warm start needs; `stack` closes what was opened."""
-    claim = RunClaim(folder_of(config), resume=config.run.resume is True)
-    stack.callback(claim.release)
-    start, first_step = claim.start, claim.first_step
-    finished = finished_note(first_step, config.steps) if start else ""
-    for note in [
-        claim.note,
-        finished,
-        *(refuse_changes(claim.path, config) if config.run.resume else []),
-    ]:
-        if note:
-            logger.warning("%s", note)
-    folder = RunFolder(claim.path, config, claim=claim, tensorboard=config.run.tensorboard)
-    stack.callback(folder.close)
+# --- demonstrations ------------------------------------------------------------------------------
+
+
+def _open_expert(config: SFTConfig, stack: AsyncExitStack) -> DemonstrationRun:
+    """Load and check everything that demonstrations need; `stack` closes what was opened."""
     env_id, arguments = parse_served(config.env)
-    session = make_async(env_id, **arguments)
-    stack.push_async_callback(session.close)
-    model_path = (
-        str(start)
-        if start
-        else tiny_or_folder(config.model.path, folder.path, session.env.briefing, seed=config.seed)
-    )
-    tokenizer = load_tokenizer(model_path)
-    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
-    briefing = session.env.briefing()
-    refuse_unseen(images, session.id, declared=briefing.shows_images, opening=[])
-    chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
-    if chat.report.notice():
-        logger.warning("%s", chat.report.notice())
-    dtype = settled_dtype(config.model.dtype, pick_device(config.model.device))
-    for note in slow_precision(dtype, pick_device(config.model.device)):
-        logger.warning(note)
-    refuse_unsupported(dtype, pick_device(config.model.device))
-    learner = Learner(
-        load_policy(
-            model_path,
-            config.trainer.lora,
-            dtype=DTYPES[config.model.weights],
-            device=pick_device(config.model.device),
-            resumed=start is not None,
-        ),
-        config.trainer,
-        ReadingOptions(
-            images=images, autocast=autocast_of(dtype), float32_head=config.model.float32_head
-        ),
-        planned_updates=config.steps,
-    )
-    losses: deque[float] = deque(maxlen=STOP_UPDATES)
-    if start is not None:
-        state = load_state(start)
-        if "optimizer" not in state:
-            raise ConfigError(
-                f"{str(start)!r} was not written by ludus sft; start from it with --model.path "
-                "instead"
-            )
-        learner.restore(state)
-        losses.extend(row["loss"] for row in read_metrics(folder.path / "metrics.jsonl"))
+    session: list[EnvSession] = []
+
+    def located(folder: RunFolder) -> str:
+        session.append(make_async(env_id, **arguments))
+        return tiny_or_folder(
+            config.model.path, folder.path, session[0].env.briefing, seed=config.seed
+        )
+
+    opened = open_run(config, folder_of(config), stack, located)
+    played = session[0] if session else make_async(env_id, **arguments)
+    stack.push_async_callback(played.close)
+    declared = played.env.briefing().shows_images
+    refuse_unseen(opened.images, played.id, declared=declared, opening=[])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
-    return _WarmUp(
-        config, folder, session, learner, tokenizer, chat.chat_format, context, first_step, losses
-    )
+    return DemonstrationRun(config, opened, played, context)
 
 
-@dataclass
-class _WarmUp:
-    config: SFTConfig
-    folder: RunFolder
-    session: EnvSession
-    learner: Learner
-    tokenizer: Any
-    chat_format: ChatFormat
-    context: ContextManager
-    step: int
-    losses: deque[float]
-    """Mean losses of the last updates, for the decision to stop early."""
-    failed_saves: int = 0
-    """Number of checkpoints in a row that could not be written."""
+class DemonstrationRun(PolicyRun):
+    """A warm start on what an environment's expert does; no update sees a demonstration twice.
+
+    Args:
+        config: the settings.
+        opened: the folder and the model.
+        session: the environment, whose expert plays.
+        context: the context manager of the expert's windows.
+    """
+
+    def __init__(
+        self, config: SFTConfig, opened: OpenedRun, session: EnvSession, context: ContextManager
+    ) -> None:
+        super().__init__(opened, config.steps)
+        self.config, self.session, self.context = config, session, context
+        self.losses: deque[float] = deque(maxlen=STOP_UPDATES)
+        """Mean losses of the last updates, for the decision to stop early."""
+        if opened.start is not None:
+            rows = read_metrics(opened.folder.path / "metrics.jsonl")
+            self.losses.extend(row["loss"] for row in rows)
 
     @property
     def learned(self) -> bool:
@@ -182,9 +136,8 @@ class _WarmUp:
         full = len(self.losses) == STOP_UPDATES
         return full and fmean(self.losses) < self.config.stop_loss
 
-    async def update(self) -> dict[str, float]:
+    async def learn(self) -> dict[str, float]:
         """Make an update on demonstrations that no other update has seen."""
-        started = time.perf_counter()
         size = self.config.batch_size
         first = self.config.seed * SEEDS_APART + self.step * size
         episodes = [await self.demonstrate(seed) for seed in range(first, first + size)]
@@ -195,52 +148,128 @@ class _WarmUp:
         metrics = await asyncio.to_thread(
             self.learner.update, pad(rows), torch.arange(len(rows)), negative_log_likelihood
         )
-        metrics["time/step_s"] = time.perf_counter() - started
-        self.step += 1
         self.losses.append(metrics["loss"])
-        self.folder.log(self.step, metrics)
-        every = self.config.run.episodes_every
-        if every and self.step % every == 0:
-            self.folder.keep_episodes(f"step-{self.step:06d}", self.step, episodes)
+        every, step = self.config.run.episodes_every, self.step + 1
+        if every and step % every == 0:
+            self.folder.keep_episodes(f"step-{step:06d}", step, episodes)
         return metrics
 
     async def demonstrate(self, seed: int) -> Episode:
         """Let the expert play the task of `seed`."""
         expert = ExpertPolicy(
-            self.session, self.chat_format, context=self.context, window=self.config.window or None
+            self.session,
+            self.opened.chat_format,
+            context=self.context,
+            window=self.config.window or None,
         )
         return await demonstrate(expert, split=self.config.split, seed=seed)
 
-    def try_save(self) -> None:
-        """Write a checkpoint; one that cannot be written is told, and the run goes on.
 
-        Raises:
-            SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.
-        """
-        try:
-            self.save()
-        except SaveFailed as error:
-            self.failed_saves += 1
-            if self.failed_saves >= self.config.run.max_failed_saves:
-                raise
-            logger.warning("%s", error)
+# --- data ----------------------------------------------------------------------------------------
 
-    def save(self) -> Path:
-        """Write a checkpoint, with every line of metrics before it, and return the folder.
 
-        Raises:
-            SaveFailed: the disk is full or failing; the older checkpoints stay.
-        """
-        self.folder.sync()
-        saved = save_checkpoint(
-            self.folder.checkpoints,
-            self.step,
-            SavedModel(self.learner.model, self.tokenizer, images=self.learner.images),
-            self.learner.state(),
-            Retention(self.config.run.keep),
+def _open_data(config: SFTConfig, stack: AsyncExitStack) -> DataRun:
+    def located(folder: RunFolder) -> str:
+        if config.model.path != TINY:
+            return config.model.path
+        return str(write_tiny_policy(folder.path / "model", seed=config.seed))
+
+    opened = open_run(config, folder_of(config), stack, located)
+    examples = load_examples(config, opened.chat_format, config.window or opened.longest())
+    refuse_changed_data(opened.folder.path, examples.digest, config.run)
+    return DataRun(config, opened, examples)
+
+
+def load_examples(
+    config: SFTConfig, chat_format: ChatFormat, max_tokens: int
+) -> ExampleSet[Conversation] | ExampleSet[Trajectory]:
+    """Load conversations or recorded episodes, and encode them.
+
+    Args:
+        config: `data` names the source; `held_out` and `min_reward` choose.
+        chat_format: the chat format of the model.
+        max_tokens: the most tokens of a row; longer examples are left out.
+
+    Raises:
+        ConfigError: the data cannot be read, nothing of it can be used, or recorded ids are of
+            another tokenizer.
+        MissingExtra: a package that reads the data is not installed.
+    """
+    settings = partial(
+        encode_all, source=config.data, max_tokens=max_tokens, held_out=config.held_out
+    )
+    if holds_episodes(config.data):
+        trajectories, digest = without_repetitions(
+            recorded_trajectories(config.data, min_reward=config.min_reward),
+            SameTokenizer(chat_format, config.data),
         )
-        self.failed_saves = 0
-        return saved
+        return settings(trajectories, example_of, digest=digest)
+    if config.min_reward is not None:
+        raise ConfigError(
+            f"min_reward is {config.min_reward:g}, and {config.data!r} holds conversations, which "
+            "have no reward"
+        )
+    loaded = load_items(config.data, ConversationReader(Path(config.data).parent).read)
+    if report := loaded.report():
+        logger.warning("%s", report)
+
+    def encode(conversation: Conversation) -> Example:
+        rows = tuple(rows_of_segments(segments_of(conversation, chat_format, max_tokens)))
+        return Example((rows,), msgspec.msgpack.encode(conversation.prompt))
+
+    return settings(loaded.items, encode, digest=loaded.digest)
+
+
+class DataRun(PolicyRun):
+    """A run on conversations or recorded episodes.
+
+    Args:
+        config: the settings.
+        opened: the folder and the model.
+        examples: what is trained on, and what is held out.
+    """
+
+    def __init__(
+        self,
+        config: SFTConfig,
+        opened: OpenedRun,
+        examples: ExampleSet[Conversation] | ExampleSet[Trajectory],
+    ) -> None:
+        steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
+        super().__init__(opened, steps)
+        self.config, self.examples = config, examples
+        self.held_out = float("inf")
+        """The loss on what is held out, when it was last measured."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether the held-out loss has fallen below the loss that was asked for."""
+        return self.held_out < self.config.stop_loss
+
+    async def learn(self) -> dict[str, float]:
+        """Make an update on the next examples."""
+        size, seed = self.config.batch_size, self.config.seed
+        rows = rows_of_examples(self.examples.batch(self.step, size, seed=seed))
+        return await asyncio.to_thread(
+            self.learner.update, batch_of(rows), torch.arange(len(rows)), negative_log_likelihood
+        )
+
+    async def measure(self) -> dict[str, float]:
+        """Measure the loss on what is held out, every `eval_every` updates and at the end."""
+        every, last = self.config.eval_every, self.step == self.steps
+        if not self.examples.held_out or not (last or (every and self.step % every == 0)):
+            return {}
+        self.held_out = await asyncio.to_thread(self._held_out_loss)
+        return {"held_out/loss": self.held_out}
+
+    def _held_out_loss(self) -> float:
+        held_out, size = self.examples.held_out, self.config.batch_size
+        total = weight = 0.0
+        for start in range(0, len(held_out), size):
+            batch = batch_of(rows_of_examples(held_out[start : start + size]))
+            total -= float((self.learner.score(batch) * batch.mask).sum())
+            weight += float(batch.mask.sum())
+        return total / weight
 
 
 def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:

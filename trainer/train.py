@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 import torch
@@ -34,7 +33,8 @@ from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
 from .run.saver import LearnedPolicy, Saver, shielded
-from .setup import Parts, assemble, open_stream
+from .setup import Parts, assemble, open_stream, take_numbers
+from .stage_runs import TrainResult, run_stages
 from .stream.accounts import FateOf, fates_of_step
 from .stream.watchdog import Watchdog
 
@@ -55,22 +55,8 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """The files and last step of a run."""
-
-    folder: Path
-    checkpoint: Path
-    step: int
-    interrupted: bool
-    stopped: str = ""
-    """Why the run ended before its last step; empty if nothing ended it early."""
-    summary: tuple[str, ...] = ()
-    """How the run stands and why, in three lines at most."""
-
-
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
-    """Train a policy and return the paths of the run's files.
+    """Train a policy, in stages where the settings have some; return the paths of the run's files.
 
     Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` continues from the
     checkpoint.
@@ -83,6 +69,8 @@ async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -
         RunStalled: nothing has moved for `overlap.stall_limit_s`; a checkpoint is written.
         SaveFailed: `run.max_failed_saves` checkpoints in a row, or the last, could not be written.
     """
+    if config.stage:
+        return await run_stages(config, partial(run_training, watcher=watcher))
     parts = await assemble(config)
     try:
         run = _Run(parts, watcher)
@@ -116,10 +104,7 @@ class _Run:
             self.config.run,
             parts.folder,
             LearnedPolicy(parts.learner, parts.tokenizer, parts.config.model.path),
-            lambda: {
-                "stream": self.stream.state().to_plain(),
-                "entropy_coefficient": parts.updater.entropy.coefficient,
-            },
+            self.state,
             self.journal.tell,
         )
         self.evaluations = Evaluations(
@@ -134,6 +119,16 @@ class _Run:
         if self.config.eval.keep_best and not self.config.eval.every:
             every = candidate_steps(steps, run.save_every)
             self.best = BestByReward(steps, every, self.saver, self.journal.diagnosis.history.rows)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps beside the learner."""
+        sampling, numbers = self.parts.sampling, self.parts.numbers
+        return {
+            "stream": self.stream.state().to_plain(),
+            "entropy_coefficient": self.parts.updater.entropy.coefficient,
+            **({} if sampling is None else {"sampling": sampling.state()}),
+            **({"numbers": numbers.state()} if numbers.schedules else {}),
+        }
 
     async def loop(self) -> TrainResult:
         """Run the main loop until the last step or an interruption.
@@ -185,6 +180,8 @@ class _Run:
         self.step += 1
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
+        if self.parts.sampling is not None:
+            self.parts.sampling.learned(groups)
         settled = self.stream.settle(fate_of)
         try:
             with watch("publish"), self.stages.during("the engine to take the weights"):
@@ -206,10 +203,22 @@ class _Run:
         """
         wire, passing = self.parts.source.counters(), self.config.eval.passing
         numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
-        numbers |= {**settled, **engine_numbers(self.parts.engine)}
+        numbers |= {**settled, **engine_numbers(self.parts.engine), **self.move_numbers(numbers)}
         self.journal.record(self.step, groups, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
+
+    def move_numbers(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Move the numbers of the recipe after a step; return those of the step and what the
+        sampling policy remembers.
+        """
+        parts, moving = self.parts, self.parts.numbers
+        used = {f"number/{path}": value for path, value in moving.values.items()}
+        if moving.schedules:
+            for note in moving.learned(self.step, metrics):
+                self.journal.tell(self.step, "bound", note)
+            take_numbers(parts.updater, parts.sampling, moving.values)
+        return used | ({} if parts.sampling is None else parts.sampling.numbers())
 
     def update(self, groups: list[Group]) -> tuple[dict[str, float], FateOf]:
         """Learn from the groups; a step in which every episode failed changes nothing.
@@ -260,7 +269,8 @@ class _Run:
     async def keep(self, groups: list[Group]) -> None:
         """Keep episodes, evaluate and save where the settings ask for this step."""
         run, folder = self.config.run, self.parts.folder
-        if run.episodes_every and self.step % run.episodes_every == 0:
+        is_last = self.step == self.config.steps  # a run shorter than that has one whole step too
+        if run.episodes_every and (is_last or self.step % run.episodes_every == 0):
             episodes = [episode for group in groups for episode in group.episodes]
             folder.keep_episodes(f"step-{self.step:06d}", self.step, episodes)
         elif self.kept:

@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from .curves import LEAST, fit_with_interval
 from .run import RunReader
+from .seeds import GROUP, SeedPlan, more_seeds
 
 Scores = NDArray[np.float64]
 """[runs, tasks]: the score of each run on each task."""
@@ -140,10 +142,12 @@ def _compared(groups: dict[str, list[RunReader]], table: dict[str, Scores]) -> d
             # One run has no spread over seeds: its interval is not known, and not zero.
             "interval": bootstrap([scores], iqm) if len(scores) > 1 else None,
             "profile": profile(scores, levels),
+            "curve": _curve(groups[label]),
         }
         for label, scores in table.items()
     ]
     names = list(table)
+    seeds = _seeds(table)
     pairs = [
         {
             "first": one,
@@ -152,12 +156,36 @@ def _compared(groups: dict[str, list[RunReader]], table: dict[str, Scores]) -> d
             "interval": bootstrap([table[one], table[other]], improvement)
             if min(len(table[one]), len(table[other])) > 1
             else None,
+            **seeds[one, other],
         }
         for place, one in enumerate(names)
         for other in names[place + 1 :]
     ]
     tasks = next(iter(table.values())).shape[1]
     return {"recipes": recipes, "pairs": pairs, "levels": levels, "tasks": tasks, "refused": []}
+
+
+def _seeds(table: dict[str, Scores]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return AdaStop's decision on each pair; see `more_seeds`. With fewer seeds than a group of
+    five, all there are make a group.
+    """
+    if len(table) < 2:
+        return {}
+    means = {label: [float(mean) for mean in scores.mean(1)] for label, scores in table.items()}
+    return more_seeds(means, SeedPlan(group=min(GROUP, *map(len, means.values()))))
+
+
+def _curve(readers: Sequence[RunReader]) -> Any:
+    """Return the fitted sigmoid of held-out reward, or of training reward, against steps; None
+    where the points are too few or the reward has not grown.
+    """
+    for name in ("eval/mean", "reward/mean"):
+        series = [one.columns[name] for one in readers if name in one.columns]
+        runs = [(list(one.steps), list(one.values)) for one in series]
+        if runs and min(sum(step > 0 for step in steps) for steps, _ in runs) >= LEAST:
+            told = fit_with_interval(runs, draws=60)
+            return msgspec.to_builtins(told) | {"column": name}
+    return None
 
 
 def held_out_scores(reader: RunReader) -> dict[str, float]:

@@ -60,6 +60,9 @@ def surrogates() -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
         "decoupled_ppo  old / mu = 1.5": decoupled,
         "cispo  [0, 1.28]": A.cispo_loss,
         "cispo  [0.8, 1.28]": partial(A.cispo_loss, eps_low=0.2),
+        "r2vpo  lambda 1, delta 0.05": lambda logp, old, a, m: A.r2vpo_loss(
+            logp, old, a, m, multiplier=1.0, delta=0.05
+        ),
         "aipo_as_read  cap 2, mu = old": lambda logp, old, a, m: A.aipo_loss_as_read(
             logp, old, a, m, cap=2.0
         ),
@@ -93,7 +96,7 @@ def gradient_weight(loss: Callable[..., tuple[Tensor, Tensor]], sign: float) -> 
 
 def draw_surrogates() -> Figure:
     """Small multiples: ratio on x, gradient weight on y."""
-    figure, panels = _panels(6, 4, "gradient weight of one token over its ratio pi / old")
+    figure, panels = _panels(5, 5, "gradient weight of one token over its ratio pi / old")
     for axes, (name, loss) in zip(panels, surrogates().items(), strict=True):
         axes.plot(RATIOS, RATIOS, color=GREY, lw=0.8, ls=":")
         axes.plot(RATIOS, gradient_weight(loss, 1.0), color=GOOD, lw=1.8, label="A > 0")
@@ -183,7 +186,7 @@ def draw_lengths() -> Figure:
         ),
         "laser  target 500": lambda c: A.laser_rewards(c, lengths, 500.0),
         "curriculum_length  budget 500": lambda _: A.curriculum_length_rewards(lengths, budget=500),
-        "hapo_history_as_read  best 300, w 0.3": lambda c: A.hapo_history_rewards_as_read(
+        "hapo_history  best 300, w 0.3": lambda c: A.hapo_history_rewards(
             c, lengths, torch.full_like(lengths, 300.0), weight=0.3
         ),
     }

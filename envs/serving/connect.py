@@ -9,7 +9,13 @@ from typing import Self, TypeVar
 
 from ludus.errors import ConfigError, LudusError
 from ludus.rewards import Sample
-from ludus.rewards.serving.client import RemoteGroupVerifier, RemoteVerifier, answers_of, batch_of
+from ludus.rewards.serving.client import (
+    RemoteGroupVerifier,
+    RemoteVerifier,
+    answers_of,
+    batch_of,
+    batches_of,
+)
 from ludus.rewards.serving.reward_wire import Score, ScoreBatchReply, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
@@ -114,16 +120,18 @@ class RemoteServer:
         return self._ask("POST", "/v1/score", {"verifier": verifier, "sample": sample}, Verdict)
 
     def score_batch(self, verifier: str, samples: Sequence[Sample]) -> list[Verdict]:
-        """Score many answers in a single request; blocks.
+        """Score many answers in as few requests as the server's limits allow; blocks.
 
         Raises:
             LudusError: the first error among the answers.
         """
         scores = [Score(verifier=verifier, sample=sample) for sample in samples]
         self.traffic.operations += len(scores)
-        body = batch_of(scores)
-        reply = self._ask("POST", "/v1/score_batch", body, ScoreBatchReply)
-        return [_verdict(answer) for answer in answers_of(reply, scores)]
+        verdicts: list[Verdict] = []
+        for batch in batches_of(scores):
+            reply = self._ask("POST", "/v1/score_batch", batch_of(batch), ScoreBatchReply)
+            verdicts += [_verdict(answer) for answer in answers_of(reply, batch)]
+        return verdicts
 
     def _ask(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
         return run_blocking(self._blocking.call(method, path, body, as_type))

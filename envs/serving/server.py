@@ -14,6 +14,7 @@ from ludus.errors import LudusError, UnknownEnv
 from ludus.isolation.group import WorkerLimits
 from ludus.wire.address import refuse_repeated
 from ludus.wire.faults import Fault, Refused, fault_of, status_of
+from ludus.wire.page import PageTable, age
 from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, delete, get, post
@@ -125,6 +126,7 @@ class EnvService:
         here.
         """
         self._instance = context.instance
+        self._refused = context.metrics.refuse
         self._homes = [await self._home(env, context.metrics) for env in self.served]
         self._sessions = Sessions(self._homes, self.limits, context)
         for env in self.served:
@@ -158,6 +160,11 @@ class EnvService:
             await self._sessions.stop(STOP_TIMEOUT_S)
         await asyncio.gather(*(home.stop() for home in self._homes))
 
+    def limit(self, limits: SessionLimits) -> None:
+        """Take other bounds than those of the start: for open sessions too, but for their lease."""
+        self.limits = limits
+        self.sessions.limit(limits)
+
     def drain(self) -> None:
         """Begin no episode from now on; those that have begun go on."""
         if self._sessions is not None:  # the start may have failed
@@ -179,6 +186,24 @@ class EnvService:
             problems.append(f"all {admission.limit} places of the queue are taken")
         problem = "; ".join(problems)
         return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    def tables(self) -> list[PageTable]:
+        """Return what stands on the operator's page: environments, and the oldest sessions."""
+        sessions = self.sessions
+        envs = [
+            (env.id, sessions.counts[env.id], sessions.admission.depths[env.id], home.problem)
+            for env, home in zip(self.served, self._homes, strict=True)
+        ]
+        rows = [
+            (one.name, one.served.id, one.owner, age(one.born), age(one.touched), one.busy)
+            for one in sessions.all()
+        ]
+        return [
+            PageTable("Environments", ("environment", "sessions", "in flight", "problem"), envs),
+            PageTable(
+                "Sessions", ("session", "environment", "principal", "age", "idle", "busy"), rows
+            ),
+        ]
 
     # --- handlers -------------------------------------------------------------------------------
 
@@ -230,6 +255,7 @@ class EnvService:
 
     def _item(self, started_item: asyncio.Future[Outcome] | Fault) -> SentItem:
         if isinstance(started_item, Fault):
+            self._refused(started_item)
             return SentItem(status=status_of(started_item), error=started_item)
         if not started_item.done():
             return SentItem(status=PENDING)

@@ -16,12 +16,14 @@ from functools import cache, partial
 import msgspec
 
 from ludus.errors import SessionGone, UnknownEnv
+from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
-from ludus.wire.codec import asked_format
+from ludus.wire.codec import Encoded, asked_format, convert
 from ludus.wire.faults import Fault, QueueFull, Refused
 from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
+from ludus.wire.tracing import TraceSpan
 
 from .env_wire import Create, Created, Delete, Operation, Outcome, Play, Released, Reset, Step
 from .placement import Home, PlacedSession
@@ -139,18 +141,29 @@ class Sessions:
         # Looking a counter up by its labels costs more than counting.
         self._operations = cache(context.metrics.operations.labels)
         self._seconds = cache(context.metrics.step_seconds.labels)
-        # A session may be released late by a quarter of its lease, and by no more than 5 s.
-        reap_every_s = max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
         self._table: SessionTable[HostedSession] = SessionTable(
             "session",
             most=limits.max_sessions,
             lifetime_s=limits.lifetime_s,
-            reap_every_s=reap_every_s,
+            reap_every_s=_reap_every_s(limits),
             on_overdue=lambda session, overdue: self._release(session, EndedSession(overdue)),
         )
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def all(self) -> list[HostedSession]:
+        """Return every open session, the oldest first."""
+        return self._table.all()
+
+    def limit(self, limits: SessionLimits) -> None:
+        """Take other bounds from now on."""
+        self.limits = limits
+        self.admission.limit, self.admission.per_key = limits.max_queue, limits.max_queue_per_env
+        self._table.most, self._table.lifetime_s = limits.max_sessions, limits.lifetime_s
+        self._table.reap_every_s = _reap_every_s(limits)
+        for home in self.homes.values():
+            home.timeout_s = limits.step_timeout_s
 
     async def start(self) -> None:
         """Start the task that releases expired sessions."""
@@ -224,6 +237,12 @@ class Sessions:
         if self.draining:
             raise Refused("the server is draining: it begins no episode any more", "stopping")
 
+    def touch(self, name: str) -> None:
+        """Let the lease of a session begin anew; harmless where there is none."""
+        session = self._table.find(name)
+        if session is not None:
+            session.touched = time.monotonic()
+
     def _find(self, name: str, instance: str) -> HostedSession:
         """Return an open session.
 
@@ -258,7 +277,6 @@ class Sessions:
         try:
             principal = self.admission.enter(env)
         except QueueFull:
-            self._metrics.refused.labels("envs").inc()
             # The refused create has left no session behind, and may be sent again.
             if isinstance(play, Create):
                 self._release(session, EndedSession.RELEASED, bury=False)
@@ -266,10 +284,25 @@ class Sessions:
         operation, started = type(play).__name__.lower(), time.perf_counter()
         session.busy += 1
         place = session.place or session.take_seat()
+        span = self._begin_span(session, play, seq, principal) if self._context.tracer else None
         future = place.play(play, seq, self._context.instance, asked_format.get())
+        if span is not None:
+            future.add_done_callback(partial(end_span, span))
         session.plays.begun(play, seq, future)
         future.add_done_callback(partial(self._on_ended, session, operation, principal, started))
         return future
+
+    def _begin_span(
+        self, session: HostedSession, play: Play, seq: int, principal: Principal
+    ) -> TraceSpan:
+        assert self._context.tracer is not None
+        attributes: dict[str, str | int] = {
+            "gen_ai.conversation.id": session.name,
+            "ludus.seq": seq,
+            "ludus.principal": principal.name,
+        }
+        operation = "step" if isinstance(play, Step) else "reset"
+        return self._context.tracer.begin(operation, session.served.id, attributes)
 
     def _on_ended(
         self,
@@ -310,3 +343,30 @@ class Sessions:
         if self._table.release(session, text, bury=bury):
             self.counts[session.served.id] -= 1
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()
+
+
+def _reap_every_s(limits: SessionLimits) -> float:
+    """A session may be released late by a quarter of its lease, and by no more than 5 s."""
+    return max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
+
+
+class _Judged(msgspec.Struct):
+    """The part of a step's reply that a span tells."""
+
+    verdict: Verdict | None = None
+
+
+def end_span(span: TraceSpan, future: asyncio.Future[Outcome]) -> None:
+    """End the span of a reset or a step, with the verdict that its reply carries."""
+    if future.cancelled():
+        return span.end("cancelled")
+    outcome = future.result()
+    if isinstance(outcome, Fault):
+        if outcome.verdict is not None:
+            span.judge(outcome.verdict)
+        return span.end(outcome.code)
+    if isinstance(outcome, Encoded):
+        reply = convert(outcome.decoded(), _Judged)
+        if reply.verdict is not None:
+            span.judge(reply.verdict)
+    return span.end()

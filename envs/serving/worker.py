@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ludus.isolation.part import Answer, WorkerPart
-from ludus.wire.codec import Format, encode
+from ludus.wire.codec import Format, encode, trace_parent
 from ludus.wire.faults import Fault
 
 from ..gym import run_sync
@@ -32,13 +32,15 @@ REPLY, REPLY_AS_JSON, BROKEN = 1, 1 | AS_JSON, 2
 """The tags of answers: a reply as msgpack, a reply as JSON, and a fault."""
 
 
-class PlayCall(msgspec.Struct, frozen=True):
+class PlayCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of a PLAY message."""
 
     play: Play
     seq: int
     instance: str
     format: Format
+    trace_parent: str = ""
+    """The trace that calls of the environment belong to; see `ludus.wire.codec`."""
 
 
 READ: dict[Format, Any] = {
@@ -100,6 +102,7 @@ class EnvPart(WorkerPart):
 
     async def _play(self, call: PlayCall, thread_number: int) -> Answer:
         name = call.play.session
+        trace_parent.set(call.trace_parent)
         if self.is_async:
             task = asyncio.current_task()
             assert task is not None

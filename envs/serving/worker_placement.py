@@ -20,7 +20,7 @@ import msgspec
 from ludus.isolation.group import WorkerGroup, WorkerLimits
 from ludus.isolation.part import Answer
 from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
-from ludus.wire.codec import Encoded, Format, encode
+from ludus.wire.codec import Encoded, Format, encode, trace_parent
 from ludus.wire.faults import Fault, Refused, error_of, status_of
 from ludus.wire.prometheus import ServerMetrics
 
@@ -198,7 +198,7 @@ class WorkerSession:
         """Begin an operation, which waits while the thread is busy with another session."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._playing = future, seq
-        call = PlayCall(play=play, seq=seq, instance=instance, format=format)
+        call = PlayCall(play, seq, instance, format, trace_parent.get())
         body, new_state = encode(call, Format.MSGPACK)
         tag = PLAY + (AS_JSON if new_state is Format.JSON else 0)
         self._call(tag, body, self._home.timeout_s, partial(self._on_played, future, seq))

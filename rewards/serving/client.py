@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ludus.errors import LudusError, RemoteError, RequestRejected, Unauthorized
 from ludus.verdict import Verdict
 from ludus.wire.carrier import OperationKind
 from ludus.wire.client import Client, protocol_error
+from ludus.wire.codec import encode
 from ludus.wire.faults import error_of
 from ludus.wire.replicas import Replicas
 
 from ..protocol import Sample
 from .reward_wire import (
+    MAX_BATCH,
     Score,
     ScoreBatchReply,
     ScoreGroupBody,
@@ -21,6 +23,9 @@ from .reward_wire import (
     ScoreItem,
     VerifierList,
 )
+
+MAX_BATCH_BYTES = 8 << 20
+"""The most bytes of samples in one request: half of what a server takes by default."""
 
 
 async def send_one(client: Client, score: Score, timeout_s: float) -> Verdict:
@@ -40,6 +45,21 @@ async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict |
 def batch_of(scores: Sequence[Score]) -> dict[str, object]:
     """Build the body of `/v1/score_batch`."""
     return {"items": [{"verifier": one.verifier, "sample": one.sample} for one in scores]}
+
+
+def batches_of(scores: Sequence[Score]) -> Iterator[Sequence[Score]]:
+    """Yield `scores` in order, in batches that a server takes: at most `MAX_BATCH` of them, and at
+    most `MAX_BATCH_BYTES` together where each is smaller.
+    """
+    first = size = 0
+    for place, score in enumerate(scores):
+        own = len(encode(score)[0])
+        if place - first == MAX_BATCH or (place > first and size + own > MAX_BATCH_BYTES):
+            yield scores[first:place]
+            first, size = place, 0
+        size += own
+    if first < len(scores):
+        yield scores[first:]
 
 
 def answers_of(reply: ScoreBatchReply, scores: Sequence[Score]) -> list[Verdict | LudusError]:

@@ -80,6 +80,8 @@ class VerifierHost(Protocol):
     """A verifier in some process; every failure becomes a verdict without a reward."""
 
     about: About
+    timeout_s: float
+    """The time limit of a verdict."""
 
     async def start(self) -> None:
         """Build the verifier; a verifier that cannot work raises its error here."""
@@ -118,7 +120,7 @@ class OwnProcess:
         self.name = name
         self.about = About("", False)
         self._build = build
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._verifier: Verifier | None = None
 
     async def start(self) -> None:
@@ -175,10 +177,10 @@ class OwnProcess:
 
     async def _awaited(self, scoring: Awaitable[Any]) -> Any:
         waiting = asyncio.ensure_future(scoring)
-        finished, _ = await asyncio.wait({waiting}, timeout=self._timeout_s)
+        finished, _ = await asyncio.wait({waiting}, timeout=self.timeout_s)
         if not finished:
             waiting.cancel()
-            return late(self.name, self._timeout_s)
+            return late(self.name, self.timeout_s)
         return waiting.result()
 
     def _failed(self, error: Exception) -> Verdict:
@@ -210,7 +212,7 @@ class WorkerProcesses:
     ) -> None:
         self.name = name
         self.about = About("", False)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._workers = AnyWorker(
             name, partial(VerifierPart, name, build), limits=limits, metrics=metrics
         )
@@ -251,9 +253,9 @@ class WorkerProcesses:
     async def _call(self, tag: int, request: object, number: int) -> list[Verdict]:
         body, format = encode(request, Format.MSGPACK)
         tag += AS_JSON if format is Format.JSON else 0
-        queue_s = max(QUEUE_S, 2 * self._timeout_s)
+        queue_s = max(QUEUE_S, 2 * self.timeout_s)
         try:
-            answer = await self._workers.call(tag, body, timeout_s=self._timeout_s, queue_s=queue_s)
+            answer = await self._workers.call(tag, body, timeout_s=self.timeout_s, queue_s=queue_s)
             try:
                 reply = msgspec.msgpack.decode(answer[1], type=Judged)
             except (msgspec.DecodeError, ValueError) as error:
@@ -265,7 +267,7 @@ class WorkerProcesses:
                 return [Verdict.error(wrong)] * number
             return reply.verdicts
         except CallLate:
-            verdict = late(self.name, self._timeout_s)
+            verdict = late(self.name, self.timeout_s)
         except CallFailed as error:
             logger.error("verifier %s failed: %s\n%s", self.name, error, error.failure.trace)
             verdict = Verdict.error(f"{self.name}: {error}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 
@@ -19,10 +20,12 @@ from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
 from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
+from ludus.wire.page import MAX_CELL, PageTable
 from ludus.wire.principals import asked_by
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.routes import Begin, Context, Load, Nothing, Path, Route, get, post
 from ludus.wire.strict import read_item
+from ludus.wire.tracing import Tracer, TraceSpan
 
 from ..pool import fates_of
 from ..protocol import BatchVerifier, Sample, Verifier, never_blocks
@@ -40,6 +43,9 @@ from .reward_wire import (
     VerifierList,
 )
 
+LATEST = 20
+"""How many verdicts the operator's page shows."""
+
 
 class ServedVerifier:
     """A verifier on a server, with its queue and metrics.
@@ -49,19 +55,27 @@ class ServedVerifier:
         host: scores the samples, in this process or in a worker process.
         admission: limits the number of samples in flight.
         metrics: the metrics of the server.
+        tracer: is given a span for each verdict; None makes none.
     """
 
     def __init__(
-        self, name: str, host: VerifierHost, admission: Admission, metrics: ServerMetrics
+        self,
+        name: str,
+        host: VerifierHost,
+        admission: Admission,
+        metrics: ServerMetrics,
+        tracer: Tracer | None = None,
     ) -> None:
         self.name = name
         self.host = host
+        self._tracer = tracer
         self._admission = admission
         self._seconds = metrics.score_seconds.labels(name)
-        self._refused = metrics.refused.labels("verifiers")
         # Looking a counter up by its labels costs more than counting.
         self._verdicts = cache(partial(metrics.verdicts.labels, name))
         self._fates = metrics.fates
+        self.latest: deque[tuple[float, str, float | None, str]] = deque(maxlen=LATEST)
+        """When, status, reward and detail of the last verdicts."""
 
     def begin(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
         """Score an answer, without a task where the verdict is ready at once, which halves the cost
@@ -71,10 +85,11 @@ class ServedVerifier:
             Overloaded: the queue is full.
         """
         started = self._enter(1)
+        span = self._tracer.begin("score", self.name, {}) if self._tracer is not None else None
         scoring = self.host.score(sample)
         if not isinstance(scoring, Verdict):
-            return self._finish(scoring, started)
-        self._leave([scoring], 1, started)
+            return self._finish(scoring, started, span)
+        self._leave([scoring], 1, started, span)
         return scoring
 
     async def score(self, sample: Sample) -> Verdict:
@@ -96,19 +111,22 @@ class ServedVerifier:
         if not self.host.about.group:
             raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
         started = self._enter(len(samples))
+        span = self._tracer.begin("score", self.name, {}) if self._tracer is not None else None
         verdicts: list[Verdict] = []
         try:
             verdicts = await self.host.score_group(samples)
         finally:
-            self._leave(verdicts, len(samples), started)
+            self._leave(verdicts, len(samples), started, span)
         return verdicts
 
-    async def _finish(self, scoring: Awaitable[Verdict], started: float) -> Verdict:
+    async def _finish(
+        self, scoring: Awaitable[Verdict], started: float, span: TraceSpan | None
+    ) -> Verdict:
         verdicts: list[Verdict] = []
         try:
             verdicts = [await scoring]
         finally:
-            self._leave(verdicts, 1, started)
+            self._leave(verdicts, 1, started, span)
         return verdicts[0]
 
     def _enter(self, number: int) -> float:
@@ -116,21 +134,32 @@ class ServedVerifier:
             try:
                 self._admission.enter(self.name)
             except QueueFull:
-                self._refused.inc()
                 self._leave([], entered, time.perf_counter())
                 raise
         return time.perf_counter()
 
-    def _leave(self, verdicts: Sequence[Verdict], number: int, started: float) -> None:
+    def _leave(
+        self,
+        verdicts: Sequence[Verdict],
+        number: int,
+        started: float,
+        span: TraceSpan | None = None,
+    ) -> None:
         took_s = time.perf_counter() - started
         for _ in range(number):
             self._admission.leave(self.name, took_s, asked_by.get())
         if verdicts:
             self._seconds.observe(took_s)
         for verdict in verdicts:
+            detail = verdict.detail[:MAX_CELL]
+            self.latest.append((time.time(), verdict.status.value, verdict.reward, detail))
             self._verdicts(verdict.status.value).inc()
             for fate in fates_of(verdict) if verdict.metrics else ():
                 self._fates.labels(self.name, fate).inc()
+        if span is not None:
+            for verdict in verdicts:
+                span.judge(verdict)
+            span.end("" if verdicts else "cancelled")
 
 
 MAX_QUEUE = 8192
@@ -211,6 +240,7 @@ class ScoreService:
             ConfigError: the models do not fit into memory together.
         """
         self._instance = context.instance
+        self._refused = context.metrics.refuse
         models: list[ServedVerifier] = []
         for name, options in self._asked:
             target = find_verifier(name)
@@ -247,11 +277,19 @@ class ScoreService:
                 metrics=context.metrics,
                 timeout_s=self._timeout_s,
             )
-        self._scorers[name] = ServedVerifier(name, host, self._admission, context.metrics)
+        self._scorers[name] = ServedVerifier(
+            name, host, self._admission, context.metrics, context.tracer
+        )
 
     async def stop(self) -> None:
         """Close the verifiers, and end their processes."""
         await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
+
+    def limit(self, *, timeout_s: float, max_queue: int) -> None:
+        """Take other bounds than those of the start."""
+        self._admission.limit = self._admission.per_key = max_queue
+        for scorer in self._scorers.values():
+            scorer.host.timeout_s = timeout_s
 
     def drain(self) -> None:
         """Score nothing new from now on."""
@@ -269,6 +307,25 @@ class ScoreService:
             problems.append(f"all {admission.limit} places of the queue are taken")
         problem = "; ".join(filter(None, problems))
         return Load(queue_depth=admission.depth, limit=admission.limit, problem=problem)
+
+    def tables(self) -> list[PageTable]:
+        """Return what stands on the operator's page: verifiers, and their last verdicts."""
+        scorers = self._scorers.values()
+        rows = [(one.name, self._admission.depths[one.name], one.host.problem) for one in scorers]
+        latest = [
+            (when, one.name, status, reward, detail)
+            for one in scorers
+            for when, status, reward, detail in one.latest
+        ]
+        latest.sort(key=lambda verdict: -verdict[0])
+        verdicts = [
+            (time.strftime("%H:%M:%S", time.gmtime(when)), *rest) for when, *rest in latest[:LATEST]
+        ]
+        columns = ("time (UTC)", "verifier", "status", "reward", "detail")
+        return [
+            PageTable("Verifiers", ("verifier", "in flight", "problem"), rows),
+            PageTable("Last verdicts", columns, verdicts),
+        ]
 
     # --- handlers -------------------------------------------------------------------------------
 
@@ -326,10 +383,21 @@ class ScoreService:
             body = read_item(item, Score)
             verdict = self._scorer(body.verifier).begin(self._heard(body.sample))
         except LudusError as error:
-            return _refusal_item(error)
+            return self._refusal(error)
         if isinstance(verdict, Verdict):
             return ScoreItem(status=200, verdict=verdict)
-        return _waited(verdict)
+        return self._waited(verdict)
+
+    async def _waited(self, verdict: Awaitable[Verdict]) -> ScoreItem:
+        try:
+            return ScoreItem(status=200, verdict=await verdict)
+        except LudusError as error:
+            return self._refusal(error)
+
+    def _refusal(self, error: LudusError) -> ScoreItem:
+        fault = fault_of(error)
+        self._refused(fault)
+        return ScoreItem(status=status_of(fault), error=fault)
 
     def _scorer(self, name: str) -> ServedVerifier:
         if self._draining:
@@ -342,15 +410,3 @@ class ScoreService:
         if not (principal := asked_by.get()).may_all:
             principal.require(f"score:{name}")
         return self._scorers[name]
-
-
-async def _waited(verdict: Awaitable[Verdict]) -> ScoreItem:
-    try:
-        return ScoreItem(status=200, verdict=await verdict)
-    except LudusError as error:
-        return _refusal_item(error)
-
-
-def _refusal_item(error: LudusError) -> ScoreItem:
-    fault = fault_of(error)
-    return ScoreItem(status=status_of(fault), error=fault)

@@ -149,6 +149,7 @@ class Gate:
             retry_after_s,
             depth=self.waiting + self.busy,
             limit=self.max_waiting + self.width,
+            cause="sandbox",
         )
 
 
@@ -157,7 +158,7 @@ class SandboxMetrics:
 
     def __init__(self, server: ServerMetrics) -> None:
         registry = server.registry
-        self.refused = server.refused.labels("sandbox")
+        self.refuse = server.refuse
         self.runs = Counter(
             "ludus_sandbox_runs",
             "Programs, gradings and cells, by how they ended",
@@ -285,9 +286,6 @@ class Runner:
                 execution = await self.sandbox.run(program)
         except UnknownLanguage as error:
             raise Refused(str(error), "unknown_language") from error
-        except QueueFull:
-            self.metrics.refused.inc()
-            raise
         self.metrics.queue_seconds.observe(waited_s)
         self.count(operation, execution.status, started)
         usage = msgspec.structs.replace(execution.usage, queue_s=execution.usage.queue_s + waited_s)
@@ -310,14 +308,10 @@ class Runner:
         self.check_grading_time(longest_s)
         started = time.perf_counter()
         patience_s = body.queue_timeout_s or self.bounds.queue_timeout_s
-        try:
-            async with self.gate.enter(1 if per_case else 2, patience_s=patience_s) as waited_s:
-                grading = await grade_with(
-                    self.sandbox, body.solution, body.tests, kind=body.kind, options=body.options
-                )
-        except QueueFull:
-            self.metrics.refused.inc()
-            raise
+        async with self.gate.enter(1 if per_case else 2, patience_s=patience_s) as waited_s:
+            grading = await grade_with(
+                self.sandbox, body.solution, body.tests, kind=body.kind, options=body.options
+            )
         self.metrics.queue_seconds.observe(waited_s)
         self.count("grade", grading.verdict.status, started)
         return grading

@@ -230,7 +230,9 @@ class SandboxService:
             execution = await self.runner.execute(read_item(item, ExecuteBody))
             room.take(execution)
         except LudusError as error:
-            return _failed(fault_of(error))
+            fault = fault_of(error)
+            self.runner.metrics.refuse(fault)
+            return _failed(fault)
         except Exception as error:  # one item must not spoil the others
             logger.exception("an item of a batch failed")
             return _failed(fault_of(error))

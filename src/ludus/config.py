@@ -76,7 +76,7 @@ def draft(cls: type[Config], table: Mapping[str, Any]) -> Config:
                 value = fill(cast(type[Any], kind), value, [*path, name])
             elif name in values:
                 try:
-                    value = msgspec.convert(value, kind, strict=False, dec_hook=_as_secret)
+                    value = msgspec.convert(value, kind, strict=False, dec_hook=_as_own)
                 except msgspec.ValidationError as error:
                     raise _misfit(cls, table, error, [*path, name]) from None
             object.__setattr__(instance, name, value)
@@ -94,7 +94,7 @@ def build(cls: type[Config], table: Mapping[str, Any]) -> Config:
     _refuse_unknown(cls, table, [])
     try:
         filled = _with_defaults(cls, table)
-        settings = msgspec.convert(filled, cls, strict=False, dec_hook=_as_secret)
+        settings = msgspec.convert(filled, cls, strict=False, dec_hook=_as_own)
     except msgspec.ValidationError as error:
         raise _misfit(cls, table, error, []) from None
     except ValueError as error:
@@ -143,10 +143,12 @@ def _as_mapping(value: object) -> object:
     return [_as_mapping(item) for item in value] if isinstance(value, list) else value
 
 
-def _as_secret(kind: type[Any], value: Any) -> Any:
+def _as_own(kind: type[Any], value: Any) -> Any:
     if kind is Secret and isinstance(value, (str, Secret)):
         return Secret.of(value)
-    raise TypeError(f"expected {'a text' if kind is Secret else kind.__name__}")
+    if kind is Path and isinstance(value, (str, Path)):
+        return Path(value)
+    raise TypeError(f"expected {'a text' if kind in (Secret, Path) else kind.__name__}")
 
 
 def _hidden(value: object) -> object:

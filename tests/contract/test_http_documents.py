@@ -57,7 +57,8 @@ def service() -> list[Any]:
 
 
 async def exchange(http: aiohttp.ClientSession, method: str, path: str, body: Any) -> list[Any]:
-    async with http.request(method, path, json=body) as reply:
+    async with http.request(method, path, json=body, headers={"X-Request-Id": "golden"}) as reply:
+        assert reply.headers["X-Request-Id"] == "golden"
         return [method, path, body, reply.status, await reply.json()]
 
 

@@ -23,7 +23,7 @@ from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
 from ludus.messages import assistant
 from ludus.rewards import Sample
-from ludus.rewards.report import read_rows
+from ludus.rewards.rows import read_rows
 from ludus.rewards.serving.reward_wire import Score
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.fusion.routes import FusionService

@@ -185,7 +185,7 @@ TELLING: dict[str, dict[str, object]] = {
 INERT = {
     ("clip_cov_mask", "eps_low"): "before the first update no ratio is clipped",
     ("clip_cov_mask", "eps_high"): "before the first update no ratio is clipped",
-    ("r2vpo_loss_as_read", "delta"): "a constant of the Lagrangian; its multiplier goes by it",
+    ("r2vpo_loss", "delta"): "a constant of the Lagrangian; its multiplier goes by it",
 }
 """Options that change nothing here, and why."""
 
@@ -270,8 +270,7 @@ REFUSED = {
     "d3s_samples_mask_as_read": "chooses rollouts by one advantage each",
     "entropy_loss": r"put it into \[algorithm.entropy\]",
     "gigpo_advantages_as_read": "step_groups",
-    "guide_weights_as_read": "hinted_old_logp",
-    "hapo_history_rewards_as_read": "shortest",
+    "hapo_history_rewards": "shortest",
     "kl_loss": r"put it into \[algorithm.kl\]",
     "kl_penalised_rewards": "shaping names needs logp, mask, ref_logp, token_rewards",
     "l1_exact_rewards": "target",
@@ -280,7 +279,7 @@ REFUSED = {
     "lp_reg_loss": "proxy_logp",
     "mind_rewards_as_read": "turns",
     "no_positive_resampling_mask": "pass_rates",
-    "pcl_mask_as_read": "values",
+    "pcl_mask": "success",
     "repetition_rewards": "responses",
     "rlpr_rewards": "answer_probabilities",
     "roc_selection_mask": "penalties",

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .masked import blank, masked_mean, row_means
-from .surrogates.ratio import MAX_LOG_RATIO, log_ratio
+from .surrogates.ratio import MAX_LOG_RATIO, clip, log_ratio, policy_ratio
 
 Level = Literal["token", "sequence", "geometric"]
 """The ratio of each token, of the whole sequence (their product), or their geometric mean."""
@@ -136,6 +136,30 @@ def mis_weights(
         old_logp, sampler_logp, mask, level=level, max_log_ratio=max_log_ratio
     )
     return torch.where((weights >= low) & (weights <= high), weights, torch.zeros_like(weights))
+
+
+def guide_weights(
+    logp: Tensor, sampler_logp: Tensor, mask: Tensor, *, eps_low: float, eps_high: float
+) -> Tensor:
+    """Guide: rollouts sampled with a hint but trained without:
+    `clip(pi(y | x) / old(y | x, hint))`, detached.
+
+    A prompt whose rollouts all fail is sampled again with a hint; one that still fails is dropped.
+
+    Args:
+        logp: [B, T], of the prompt without the hint.
+        sampler_logp: [B, T], of the policy that sampled, with the hint.
+        mask: [B, T] in {0, 1}.
+        eps_low: as in PPO; 1 means no lower bound.
+        eps_high: as in PPO.
+
+    Source: Guide, arXiv 2506.13923, as we read the abstract.
+
+    >>> pi, old = torch.tensor([[0.1]]).log(), torch.tensor([[0.4]]).log()
+    >>> guide_weights(pi, old, torch.ones(1, 1), eps_low=1.0, eps_high=0.2)
+    tensor([[0.2500]])
+    """
+    return blank(clip(policy_ratio(logp.detach(), sampler_logp, mask), eps_low, eps_high), mask)
 
 
 def _at_level(difference: Tensor, mask: Tensor, level: Level) -> Tensor:

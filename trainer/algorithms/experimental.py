@@ -16,7 +16,7 @@ from torch import Tensor
 from .advantages.group import grpo_advantages
 from .aggregation import Agg, Sum, aggregate
 from .groups import floating, group_size, group_statistics, group_sum
-from .masked import blank, masked_mean
+from .masked import blank
 from .surrogates.ratio import MAX_LOG_RATIO, clip, policy_ratio
 from .surrogates.sequence import sequence_ratio
 
@@ -144,58 +144,6 @@ def dhpo_loss_as_read(
     return aggregate(weight * of_token + (1 - weight) * of_sequence, mask, agg)
 
 
-def r2vpo_loss_as_read(
-    logp: Tensor,
-    old_logp: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    *,
-    multiplier: float,
-    delta: float,
-    agg: Agg = "token_mean",
-    max_log_ratio: float | None = MAX_LOG_RATIO,
-) -> Sum:
-    """R2VPO: no clip, but a bound on the variance of the ratio:
-    `-rho A + lambda ((rho - 1)^2 - delta)`.
-
-    Args:
-        logp: [B, T].
-        old_logp: [B, T].
-        advantages: [B, T] or [B].
-        mask: [B, T] in {0, 1}.
-        multiplier: lambda, moved by `r2vpo_multiplier_as_read`.
-        delta: the variance allowed.
-        agg: how token losses become one number.
-        max_log_ratio: see `log_ratio`.
-
-    Source: as we read the abstract.
-
-    >>> pi, one = torch.tensor([[1.5]]).log(), torch.ones(1)
-    >>> r2vpo_loss_as_read(pi, torch.zeros(1, 1), one, torch.ones(1, 1), multiplier=1.0, delta=0.05)
-    (tensor(-1.3000), tensor(1.))
-    """
-    ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
-    penalty = multiplier * ((ratio - 1).square() - delta)
-    return aggregate(-ratio * blank(advantages.detach(), mask) + penalty, mask, agg)
-
-
-def r2vpo_multiplier_as_read(
-    multiplier: float, logp: Tensor, old_logp: Tensor, mask: Tensor, *, eta: float, delta: float
-) -> float:
-    """R2VPO's dual step: `max(0, lambda + eta (mean (rho - 1)^2 - delta))`; unchanged when nothing
-    is trained.
-
-    >>> pi = torch.tensor([[1.5, 0.5]]).log()
-    >>> old, mask = torch.zeros(1, 2), torch.ones(1, 2)
-    >>> round(r2vpo_multiplier_as_read(1.0, pi, old, mask, eta=0.1, delta=0.05), 6)
-    1.02
-    """
-    if not bool(mask.any()):
-        return multiplier
-    ratio = policy_ratio(logp.detach(), old_logp, mask)
-    return max(0.0, multiplier + eta * (float(masked_mean((ratio - 1).square(), mask)) - delta))
-
-
 def aipo_loss_as_read(
     logp: Tensor,
     sampler_logp: Tensor,
@@ -295,47 +243,6 @@ def rast_logits_as_read(big: Tensor, tuned: Tensor, base: Tensor, *, lam: float)
     return big + lam * (tuned - base)
 
 
-def hapo_history_rewards_as_read(
-    correct: Tensor, lengths: Tensor, shortest: Tensor, *, weight: float
-) -> Tensor:
-    """HAPO (history-aware): a reward for being shorter than the shortest right answer so far:
-    `1 + w f` for a right answer, `w min(f, 0)` for a wrong one.
-
-    `f = cos(min(pi L / (2 h), pi))`, h the length of the shortest right answer to the problem so
-    far: f is positive up to L = h, negative beyond.
-
-    Args:
-        correct: [B] in {0, 1}.
-        lengths: [B], tokens.
-        shortest: [B], h; NaN where no answer was right yet, and then f = 0.
-        weight: w; the paper's value is not verified.
-
-    Returns:
-        [B]. Update h after the step (`hapo_history_update_as_read`). Not the heterogeneous HAPO of
-        `hapo_advantages`.
-
-    Source: from memory.
-
-    >>> correct, lengths = torch.tensor([1, 0]), torch.tensor([200.0, 200.0])
-    >>> hapo_history_rewards_as_read(correct, lengths, torch.tensor([100.0, 100.0]), weight=0.3)
-    tensor([ 0.7000, -0.3000])
-    """
-    angle = (math.pi * floating(lengths) / (2 * shortest)).clamp(max=math.pi)
-    f = torch.where(torch.isnan(shortest), 0.0, torch.cos(angle))
-    return torch.where(correct.bool(), 1 + weight * f, weight * f.clamp(max=0))
-
-
-def hapo_history_update_as_read(shortest: float, correct: Tensor, lengths: Tensor) -> float:
-    """The length of the shortest right answer after a step; NaN before the first right answer.
-
-    >>> hapo_history_update_as_read(float("nan"), torch.tensor([1, 0]), torch.tensor([90.0, 10.0]))
-    90.0
-    """
-    seen: list[float] = lengths[correct.bool()].tolist()
-    known = [*seen, *([] if math.isnan(shortest) else [shortest])]
-    return min(known) if known else math.nan
-
-
 def concise_r_rewards_as_read(
     correct: Tensor, lengths: Tensor, groups: Tensor, *, lam: float, max_length: float
 ) -> Tensor:
@@ -348,22 +255,6 @@ def concise_r_rewards_as_read(
     """
     solved = group_sum(correct.bool().long(), groups) == group_size(groups)
     return floating(correct) + torch.where(solved, lam * (1 - floating(lengths) / max_length), 0.0)
-
-
-def palu_budget_as_read(
-    correct: Tensor, lengths: Tensor, *, target: float, quantile: float, max_length: float
-) -> float:
-    """PALU: the length budget: a quantile of the right answers' lengths once accuracy meets
-    `target`, else no limit.
-
-    >>> lengths = torch.tensor([100.0, 200.0, 300.0])
-    >>> palu_budget_as_read(torch.ones(3), lengths, target=0.9, quantile=0.5, max_length=1000)
-    200.0
-    """
-    right = correct.bool()
-    if not bool(right.any()) or float(right.double().mean()) < target:
-        return max_length
-    return float(lengths[right].double().quantile(quantile))
 
 
 def mind_rewards_as_read(correct: Tensor, turns: Tensor, *, lam: float) -> Tensor:
@@ -486,89 +377,3 @@ def d3s_tokens_mask_as_read(
     kept = torch.zeros_like(trained).flatten()
     kept[score.flatten().argsort(descending=True, stable=True)[:count]] = True
     return kept.view_as(trained) & trained
-
-
-def pcl_mask_as_read(values: Tensor, *, keep: int) -> Tensor:
-    """PCL: of a large pool, the `keep` prompts whose predicted success is nearest to 1/2.
-
-    Args:
-        values: [N], of a value model, in [0, 1].
-        keep: prompts; all, when the pool is smaller.
-
-    Source: as we read the abstract.
-
-    >>> pcl_mask_as_read(torch.tensor([0.1, 0.45, 0.9, 0.6]), keep=2)
-    tensor([False,  True, False,  True])
-    """
-    kept = torch.zeros_like(values, dtype=torch.bool)
-    kept[(values - 0.5).abs().argsort(stable=True)[:keep]] = True
-    return kept
-
-
-def guide_weights_as_read(
-    logp: Tensor, hinted_old_logp: Tensor, mask: Tensor, *, eps_low: float, eps_high: float
-) -> Tensor:
-    """Guide: rollouts sampled with a hint but trained without:
-    `clip(pi(y | x) / old(y | x, hint))`, detached.
-
-    A prompt whose rollouts all fail is sampled again with a hint; one that still fails is dropped.
-
-    Args:
-        logp: [B, T], of the prompt without the hint.
-        hinted_old_logp: [B, T], of the sampling policy, with it.
-        mask: [B, T] in {0, 1}.
-        eps_low: as in PPO; 1 means no lower bound.
-        eps_high: as in PPO.
-
-    Source: as we read the abstract.
-
-    >>> pi, old = torch.tensor([[0.1]]).log(), torch.tensor([[0.4]]).log()
-    >>> guide_weights_as_read(pi, old, torch.ones(1, 1), eps_low=1.0, eps_high=0.2)
-    tensor([[0.2500]])
-    """
-    return blank(clip(policy_ratio(logp.detach(), hinted_old_logp, mask), eps_low, eps_high), mask)
-
-
-def seele_hint_share_as_read(intercept: float, slope: float) -> float:
-    """SEELE: the share of a solution to give away so that half the rollouts succeed: `-a / b` of
-    `sigmoid(a + b h)`.
-
-    Args:
-        intercept: a of the fit.
-        slope: b; when hints do not help (b <= 0), everything is given away.
-
-    Source: as we read the abstract.
-
-    >>> seele_hint_share_as_read(-2.0, 4.0)
-    0.5
-    """
-    return 1.0 if slope <= 0 else min(max(-intercept / slope, 0.0), 1.0)
-
-
-def interruption_mask_as_read(mask: Tensor, forced: Tensor) -> Tensor:
-    """ScaleRL's interruptions: tokens the system wrote to end the thinking ("time is up ...") are
-    not trained.
-
-    Args:
-        mask: [B, T] in {0, 1}.
-        forced: [B, T] bool, tokens that the system wrote.
-
-    Returns:
-        [B, T] bool.
-
-    Source: arXiv 2510.13786, from memory (the paper interrupts between 10k and 12k tokens).
-
-    >>> interruption_mask_as_read(torch.tensor([[1, 1, 1]]), torch.tensor([[False, True, False]]))
-    tensor([[ True, False,  True]])
-    """
-    return mask.bool() & ~forced.bool()
-
-
-def staleness_gate_as_read(version: int, *, eta: int, batch: int) -> int:
-    """AReaL: how many rollouts may have been issued in all when the trainer stands at `version`:
-    `(version + eta + 1) batch`.
-
-    >>> staleness_gate_as_read(3, eta=2, batch=8)
-    48
-    """
-    return (version + eta + 1) * batch

@@ -8,6 +8,7 @@ group.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -324,6 +325,77 @@ def roc_selection_mask(
     kept = torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
     kept[torch.cat([best, drawn])] = True
     return kept
+
+
+def pcl_mask(success: Tensor, *, keep: int) -> Tensor:
+    """PCL: of a large pool, the `keep` prompts whose predicted success is nearest to 1/2.
+
+    Args:
+        success: [N] in [0, 1], predicted: by a value model, or from a task's past.
+        keep: prompts; all, when the pool is smaller.
+
+    Source: PCL, as we read the abstract.
+
+    >>> pcl_mask(torch.tensor([0.1, 0.45, 0.9, 0.6]), keep=2)
+    tensor([False,  True, False,  True])
+    """
+    kept = torch.zeros_like(success, dtype=torch.bool)
+    kept[(success - 0.5).abs().argsort(stable=True)[:keep]] = True
+    return kept
+
+
+def seele_hint_fit(
+    points: Sequence[tuple[float, float, int]], *, prior: float = 4.0
+) -> tuple[float, float]:
+    """SEELE's item response: the logistic curve `p = sigmoid(a + b h)` of success over the share h
+    of a hint.
+
+    The likelihood of the points, with a Gaussian around (a, b) = (-2, 4) that weighs `prior`
+    squares; that prior, at which half of a solution gives half of the rollouts, is ours.
+
+    Args:
+        points: (share of the solution, share right, rollouts) of a task's rounds.
+        prior: weight of the prior; above 0, so that a single point has a fit.
+
+    Returns:
+        (a, b).
+
+    Source: SEELE, arXiv 2509.06923, as we read the abstract.
+
+    >>> a, b = seele_hint_fit([(0.5, 0.0, 8)])
+    >>> round(seele_hint_share(a, b), 2)  # nothing was right at 0.5: give more away
+    0.71
+    """
+    theta = torch.tensor([-2.0, 4.0], dtype=torch.float64)
+    centre = theta.clone()
+    shares = torch.tensor([share for share, _, _ in points], dtype=torch.float64)
+    rates = torch.tensor([rate for _, rate, _ in points], dtype=torch.float64)
+    counts = torch.tensor([float(count) for _, _, count in points], dtype=torch.float64)
+    design = torch.stack([torch.ones_like(shares), shares], dim=1)
+    for _ in range(50):  # Newton's method; the objective is strictly concave
+        success = torch.sigmoid(design @ theta)
+        gradient = design.T @ (counts * (rates - success)) - prior * (theta - centre)
+        weight = counts * success * (1 - success)
+        curvature = design.T @ (design * weight.unsqueeze(1)) + prior * torch.eye(2).double()
+        step = torch.linalg.solve(curvature, gradient)
+        theta = theta + step * min(1.0, 4.0 / max(float(step.norm()), 1e-12))
+    return float(theta[0]), float(theta[1])
+
+
+def seele_hint_share(intercept: float, slope: float) -> float:
+    """SEELE: the share of a solution to give away so that half the rollouts succeed: `-a / b` of
+    `sigmoid(a + b h)`.
+
+    Args:
+        intercept: a of the fit.
+        slope: b; when hints do not help (b <= 0), everything is given away.
+
+    Source: SEELE, arXiv 2509.06923, as we read the abstract.
+
+    >>> seele_hint_share(-2.0, 4.0)
+    0.5
+    """
+    return 1.0 if slope <= 0 else min(max(-intercept / slope, 0.0), 1.0)
 
 
 def _share(right: int, wrong: int, keep: int, least: int) -> int:

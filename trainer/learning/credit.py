@@ -25,10 +25,10 @@ from ..recipes.algorithm import Algorithm
 from ..recipes.inputs import Inputs, Made, made_by, need, offered
 from ..recipes.recipe import UpdateSettings
 from ..rollout.batch import Batch
+from ..rollout.rules import given_by
 from ..rollout.tracker import SuccessTracker
 from .experience import Experience, played
 from .guard import refuse_broken
-from .reader import PolicyReader
 
 COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
 """Tensors that models and trackers compute; a number that is not finite is refused."""
@@ -56,11 +56,19 @@ class Scores(Protocol):
         ...
 
 
+class PolicyScores(Scores, Protocol):
+    """A policy that is asked more, where a recipe needs it; see `PolicyReader`."""
+
+    def score_values(self, batch: Batch) -> Tensor: ...
+    def score_entropy(self, batch: Batch) -> Tensor: ...
+    def score_norms(self, batch: Batch) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Models:
     """Who is asked about a step before its first update."""
 
-    learner: PolicyReader
+    learner: PolicyScores
     reference: Scores | None = None
     """A frozen policy that the recipe pulls towards."""
     tracker: SuccessTracker | None = None
@@ -152,7 +160,7 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
         Made.ON_DEMAND,
         *([Made.VALUE_HEAD] if values else []),
         *([Made.TRACKER] if tracked else []),
-    )
+    ) | given_by(algorithm.recipe.sampling.rules)
     if missing := sorted(algorithm.needs - available):
         raise ConfigError(
             f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute; a "
@@ -185,7 +193,7 @@ def ask_models(experience: Experience, models: Models, asked: Asked) -> Inputs:
     )
 
 
-def _state_values(experience: Experience, learner: PolicyReader) -> Tensor:
+def _state_values(experience: Experience, learner: PolicyScores) -> Tensor:
     """Return the value [N] of the state in which each trajectory was cut; 0 after an end."""
     values, states = torch.zeros(len(experience.rewards)), experience.states
     if states is not None:  # the value is read at a single token of each row

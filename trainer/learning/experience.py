@@ -6,7 +6,7 @@ Axes: N trajectories, B rows (segments), T tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from ludus.agent.trajectory import TRUNCATED
 from ..recipes.inputs import Inputs
 from ..rollout.batch import Batch, Row, as_row, pad
 from ..rollout.collect import Group
+from ..rollout.mixture import BETWEEN, environment_of
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Stops by a limit, which recipes call truncated."""
@@ -57,6 +58,8 @@ class Experience:
     """N ids: the task of each trajectory."""
     episodes: tuple[Episode, ...] = ()
     """N episodes, one for each trajectory."""
+    asked: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """[N] each: what the sampling policy asked of the trajectories, by name; NaN where nothing."""
     version: int | None = None
     """The version of the weights that learn from the step; None where it is not known."""
 
@@ -103,8 +106,18 @@ def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience
         states_of=torch.tensor(list(states), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
+        asked=_asked([trajectory for _, _, trajectory in kept]),
         version=version,
     )
+
+
+def _asked(trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
+    names = sorted({name for trajectory in trajectories for name in trajectory.asked})
+    nothing = float("nan")
+    return {
+        name: torch.tensor([trajectory.asked.get(name, nothing) for trajectory in trajectories])
+        for name in names
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +198,20 @@ def played(experience: Experience) -> Inputs:
         mask=batch.mask,
         turn_rewards=experience.turn_rewards,
         turns=experience.turns,
+        environments=_environments(experience.tasks),
+        target=experience.asked.get("target"),
+        shortest=experience.asked.get("shortest", torch.full_like(rewards, float("nan"))),
+        granted=experience.asked.get("granted"),
     )
+
+
+def _environments(tasks: Sequence[str]) -> Tensor | None:
+    """Return the number of each task's environment, [N]; None in a run with one environment."""
+    if not any(BETWEEN in task for task in tasks):
+        return None
+    names = [environment_of(task) for task in tasks]
+    known = sorted(set(names))
+    return torch.tensor([known.index(name) for name in names])
 
 
 def _state_after(trajectory: Trajectory) -> Row | None:

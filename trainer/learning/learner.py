@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from ..config import TrainerConfig
 from ..engines.vllm.served import scorer_of
 from ..models.adapters import MergedWeights, has_adapter
 from ..models.checkpoint import WeightsWriter
+from ..models.images import ImageReader
 from ..models.loading import CausalLM
 from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
 from ..rollout.batch import Batch, units
@@ -41,6 +42,39 @@ GROW_AFTER = 200
 """Updates without an overflow after which the factor is doubled."""
 Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 """A function from one pass and the model's outputs to (sum, weight)."""
+
+
+class PolicyLearner(Protocol):
+    """What a run asks of the learner, in this process, in several, or elsewhere.
+
+    `Learner` says what each does.
+    """
+
+    model: CausalLM
+    updates: int
+    steady: SteadyWeights
+
+    @property
+    def images(self) -> ImageReader | None: ...
+    @property
+    def value_head(self) -> torch.nn.Module | None: ...
+    @property
+    def lr(self) -> float: ...
+    def update(
+        self, batch: Batch, rows: Tensor, loss: Loss, how: UpdatePasses | None = None
+    ) -> dict[str, float]: ...
+    def score(self, batch: Batch) -> Tensor: ...
+    def score_values(self, batch: Batch) -> Tensor: ...
+    def score_entropy(self, batch: Batch) -> Tensor: ...
+    def score_norms(self, batch: Batch) -> Tensor: ...
+    def score_ids(self, ids: Sequence[int], temperature: float) -> list[float]: ...
+    def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]: ...
+    def source(self) -> WeightSource: ...
+    def evaluated(self) -> WeightSource: ...
+    def state(self) -> dict[str, Any]: ...
+    def writer(self, tokenizer: object) -> WeightsWriter | None: ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+    def notes(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

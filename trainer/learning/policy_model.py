@@ -14,7 +14,7 @@ from ..config import LoraConfig
 from ..models.adapters import add_adapter, base_of, without_adapter
 from ..models.loading import ADAPTER, CausalLM, load_model
 from ..rollout.batch import Batch
-from .learner import Learner
+from .learner import PolicyLearner
 
 
 class BelowAdapter:
@@ -24,7 +24,7 @@ class BelowAdapter:
         learner: whose model has an adapter.
     """
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: PolicyLearner) -> None:
         self.learner = learner
 
     def score(self, batch: Batch) -> Tensor:

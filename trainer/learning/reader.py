@@ -299,14 +299,18 @@ class PolicyReader:
         kind = torch.device(self.model.device).type
         return torch.autocast(kind, dtype=self.autocast, enabled=self.autocast is not None)
 
-    def _read(self, batch: Batch, hidden: Tensor, reading: Reading) -> Tensor:
-        """Apply `reading` to each trained token, and return [N, K]."""
+    def _read(
+        self, batch: Batch, hidden: Tensor, reading: Reading, targets: Tensor | None = None
+    ) -> Tensor:
+        """Apply `reading` to each trained token, or to `targets` [N, K] in their places, and return
+        [N, K].
+        """
 
         def head(states: Tensor) -> Tensor:
             with self._precision():
                 return self.head(states) / self.temperature
 
-        tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()]
+        tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()] if targets is None else targets
         return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
 
 

@@ -40,7 +40,7 @@ def read_logits(
     Args:
         head: maps hidden states [n, D] to logits [n, V].
         hidden_ND: hidden states.
-        tokens_N: the token chosen after each hidden state.
+        tokens_N: the token chosen after each hidden state; [N, K] for several of each.
         reading: works row by row, so slicing changes nothing.
         at_once: largest number of logits in a slice.
 
@@ -50,7 +50,8 @@ def read_logits(
 
     def read(hidden: Tensor, tokens: Tensor) -> Tensor:
         logp = torch.log_softmax(at_least_float32(head(hidden)), dim=-1)
-        return reading(logp, logp.gather(1, tokens.unsqueeze(1)).squeeze(1))
+        chosen = tokens.unsqueeze(1) if tokens.dim() == 1 else tokens
+        return reading(logp, logp.gather(1, chosen).squeeze(1))
 
     with torch.no_grad():
         width = int(head(hidden_ND[:1]).shape[-1])  # the size of the vocabulary

@@ -5,7 +5,7 @@ Axes: N trajectories, B rows (segments), T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,8 @@ from ludus.errors import UpdateRefused
 from ..algorithms import RatioStatistics, adaptive_entropy_coefficient
 from ..recipes.algorithm import Algorithm
 from ..recipes.inputs import Inputs, need
-from ..recipes.recipe import EntropyBonus, UpdateSettings
+from ..recipes.recipe import EntropyBonus, UpdateSettings, valued
+from ..recipes.resolution import resolve
 from ..rollout.batch import Batch
 from ..rollout.collect import Group
 from ..rollout.tracker import SuccessTracker
@@ -35,7 +36,7 @@ from .credit import (
 from .experience import Experience, gather, played, responses_of
 from .guard import Refusal, StepBound
 from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
-from .learner import Learner, Predicted, UpdatePasses
+from .learner import PolicyLearner, Predicted, UpdatePasses
 
 ONE_UPDATE = UpdateSettings()
 
@@ -130,7 +131,7 @@ class Updater:
     def __init__(
         self,
         algorithm: Algorithm,
-        learner: Learner,
+        learner: PolicyLearner,
         *,
         reference: Scores | None = None,
         tracker: SuccessTracker | None = None,
@@ -146,6 +147,8 @@ class Updater:
         self.max_kl = max_kl
         self.asked = Asked.of(algorithm, updates, tracked=tracker is not None)
         self.entropy = EntropyControl(algorithm.recipe.algorithm.entropy)
+        self.values: dict[str, float] = {}
+        """The numbers that move, by path; see `adopt`."""
         self.refusals: list[Refusal] = []
         """The updates of the last step that were refused."""
         self.watched: frozenset[int] = frozenset()
@@ -153,6 +156,25 @@ class Updater:
         self.learned: list[LearnedEpisode] = []
         self.refused_in_a_row = 0
         """The number of updates refused since an update was last made."""
+
+    def adopt(self, values: Mapping[str, float]) -> None:
+        """Take the numbers of the next step.
+
+        Args:
+            values: by path, as `Recipe.schedules` names them; empty where none moves.
+
+        Raises:
+            ConfigError: the recipe cannot be with these numbers.
+        """
+        if dict(values) == self.values:
+            return
+        self.values = dict(values)
+        recipe = valued(self.algorithm.recipe, values)
+        self.algorithm = resolve(recipe, max_tokens=self.algorithm.max_tokens)
+        self.asked = Asked.of(self.algorithm, self.updates, tracked=self.tracker is not None)
+        kept, self.entropy = self.entropy.coefficient, EntropyControl(recipe.algorithm.entropy)
+        if recipe.algorithm.entropy.target:
+            self.entropy.coefficient = kept
 
     def passing(self, groups: Sequence[Group]) -> list[int]:
         """Return the indices of the groups that pass the recipe's filter."""
@@ -462,7 +484,8 @@ def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
     those of the last update, before which the policy had moved farthest: the first update of a
     step sees no movement, and a mean over few updates hides what the last ones did.
 
-    >>> passes = [(1.0, 0.5, 2.0, 0.0, 0.0, 0.0, 0, 1.0), (2.0, 1.5, 4.0, 0.1, 0.2, 0.5, 1, 3.0)]
+    >>> first = (1.0, 0.5, 2.0, 0.0, 0.0, 0.0, 0.0, 0, 1.0)
+    >>> passes = [first, (2.0, 1.5, 4.0, 0.1, 0.2, 0.5, 1.0, 1, 3.0)]
     >>> numbers = movement_numbers(passes)
     >>> numbers["ratio_mean"], numbers["ratio_max"], numbers["kl"], numbers["kl_last"]
     (1.75, 4.0, 0.375, 0.5)
@@ -474,7 +497,10 @@ def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
     *columns, made, _ = zip(*counted, strict=True)
     of = dict(zip(RatioStatistics._fields, columns, strict=True))
     last = mean_movement([numbers for numbers in counted if numbers[-2] == max(made)])
-    return mean_movement(counted) | {
+    means = mean_movement(counted)
+    return {
+        **{name: value for name, value in means.items() if name != "variance"},
+        "ratio_variance": means["variance"],
         "ratio_min": min(of["ratio_min"]),
         "ratio_max": max(of["ratio_max"]),
         "kl_last": last["kl"],
@@ -489,5 +515,5 @@ def mean_movement(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
     return {
         name: sum(value * count for value, count in zip(of[name], counts, strict=True))
         / sum(counts)
-        for name in ("ratio_mean", "clip_low", "clip_high", "kl")
+        for name in ("ratio_mean", "clip_low", "clip_high", "kl", "variance")
     }

@@ -80,7 +80,9 @@ def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
     return layers
 
 
-def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -> None:
+def add_adapter(
+    model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
+) -> None:
     """Freeze a model and put an adapter into its decoder layers; a new adapter changes nothing, and
     one that `config.adapter` names is loaded.
 
@@ -88,16 +90,27 @@ def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -
         model: a causal LM, changed in place.
         config: rank, alpha and layers.
         base: where the model came from, for `adapter_config.json`.
+        seed: of the random start; the same on every rank and in every run.
 
     Raises:
         MissingExtra: peft is not installed.
         ConfigError: `config.targets` names no layer, or `config.adapter` is of another model.
     """
+    below = AdapterBase(base, fingerprint(model), config.save == "adapter")
+    inject_adapter(model, config, base=base, seed=seed)
+    setattr(model, MARK, below)
+    if config.adapter:
+        load_adapter(model, config.adapter)
+
+
+def inject_adapter(
+    model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
+) -> None:
+    """Freeze a model and put new matrices into its decoder layers; see `add_adapter`."""
     try:
         from peft import LoraConfig as PeftLoraConfig, inject_adapter_in_model  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise MissingExtra.of("lora", needed_for="trainer.lora.rank") from None
-    below = AdapterBase(base, fingerprint(model), config.save == "adapter")
     lora_config = PeftLoraConfig(
         r=config.rank,
         lora_alpha=cast(Any, config.alpha or 2 * config.rank),
@@ -106,16 +119,13 @@ def add_adapter(model: PreTrainedModel, config: LoraConfig, *, base: str = "") -
         base_model_name_or_path=base or None,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # the same start on every rank and in every run
+        torch.manual_seed(seed)
         inject_adapter_in_model(lora_config, model, NAME)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_is_adapter(name))
         # The adapter is trained in float32 also where the frozen weights are in half precision.
         if _is_adapter(name):
             parameter.data = parameter.data.float()
-    setattr(model, MARK, below)
-    if config.adapter:
-        load_adapter(model, config.adapter)
 
 
 def has_adapter(model: PreTrainedModel) -> bool:

@@ -81,6 +81,8 @@ class StepData(msgspec.Struct, frozen=True):
     """The state of the success tracker, where the recipe has one."""
     entropy_coefficient: float
     """The state of the entropy's controller before the step."""
+    numbers: dict[str, float] = {}
+    """The numbers of the recipe that move, by path."""
 
 
 class LeadUpdater(Updater):
@@ -110,6 +112,7 @@ class LeadUpdater(Updater):
             generator=generator.get_state(),
             tracked=tracked,
             entropy_coefficient=self.entropy.coefficient,
+            numbers=self.values,
         )
         with self.ranks.together("step", encode(data)):
             return super().step(experience, generator=generator)
@@ -120,6 +123,7 @@ def follow_step(updater: Updater, payload: bytes) -> None:
     data = decode(payload, StepData)
     if updater.tracker is not None and data.tracked is not None:
         updater.tracker.restore(data.tracked)
+    updater.adopt(data.numbers)
     updater.entropy.coefficient = data.entropy_coefficient
     generator = torch.Generator()
     generator.set_state(data.generator)

@@ -227,7 +227,8 @@ def _divergence(recipe: Recipe) -> Iterator[str]:
             f"kl.place = 'reward' gives every token a reward, which {settings.advantage} cannot "
             "take; use place = 'loss'"
         )
-    if kl.place != "none" and kl.coefficient <= 0:
+    moves = "algorithm.kl.coefficient" in recipe.schedules
+    if kl.place != "none" and kl.coefficient <= 0 and not moves:
         yield f"kl.place = {kl.place!r} with coefficient {kl.coefficient} does nothing"
     if kl.place == "none" and kl.coefficient:
         yield f"kl.coefficient = {kl.coefficient} has no effect with kl.place = 'none'"

@@ -49,6 +49,7 @@ class Made(Enum):
     ON_DEMAND = "computed where a recipe asks for it"
     VALUE_HEAD = "needs a value head"
     TRACKER = "needs success rates tracked per task"
+    POLICY = "needs a rule of sampling that gives it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class Inputs:
         Declared(Axis.ROLLOUT, (Place.SHAPING, Place.FILTER, Place.ADVANTAGE, Place.LOSS)),
     ] = None
     """Int, the group of each rollout."""
+    environments: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
+    """Int, the environment of each rollout, in a run with several; statistics over the batch are
+    taken within each.
+    """
     lengths: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING, Place.ADVANTAGE))] = (
         None
     )
@@ -102,6 +107,20 @@ class Inputs:
     """Successes of the task, as the first parameter of a Beta posterior."""
     beta: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (Place.ADVANTAGE,), Made.TRACKER)] = None
     """Failures of the task, as the second parameter of a Beta posterior."""
+    target: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING, Place.ADVANTAGE), Made.POLICY)
+    ] = None
+    """The length in tokens that was asked of each rollout."""
+    shortest: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING, Place.ADVANTAGE), Made.POLICY)
+    ] = None
+    """The length of the task's shortest right answer before the rollout was issued; NaN where there
+    was none.
+    """
+    granted: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
+    """The advantage of rollouts that stand beside their group and count in no baseline; NaN of all
+    others.
+    """
     greedy_rewards: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (), Made.ON_DEMAND)] = None
     """Rewards of a greedy rollout of the same task."""
 

@@ -23,11 +23,13 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ludus.errors import ConfigError, UnknownName
+
+from .schedules import Schedule, take_schedules
 
 _PACKAGE = "ludus.trainer.recipes"
 
@@ -202,6 +204,10 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Whether tasks with uncertain success are drawn more often; otherwise tasks come in turn."""
     tracker: TrackerSettings | None = None
     """Success rates per task, for single-stream SPO."""
+    rules: tuple[Call, ...] = ()
+    """The sampling policy: rules that decide what each task is given, in order; see
+    `trainer.rollout.sampling`. Without any, every task gets `group_size` equal rollouts.
+    """
 
 
 class UpdateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,6 +242,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     updates: UpdateSettings = UpdateSettings()
     sampling: SamplingSettings = SamplingSettings()
     shaping: tuple[Shaping, ...] = ()
+    schedules: dict[str, Schedule] = {}
+    """The numbers that move, by dotted path (`algorithm.kl.coefficient`, `shaping.0.weight`); the
+    recipe has their first values. A file writes the schedule in the number's place.
+    """
 
     @property
     def clip_rests(self) -> bool:
@@ -272,11 +282,91 @@ def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Rec
         UnknownRecipe: no recipe has this name.
         ConfigError: an unknown key or an invalid value; the message says where.
     """
-    table = merge(_whole(name), overrides or {})
+    table, schedules = take_schedules(merge(_whole(name), overrides or {}), name)
     try:
-        return msgspec.convert(table, Recipe)
+        recipe = msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
         raise ConfigError(f"recipe {name!r}: {error}") from error
+    return msgspec.structs.replace(recipe, schedules={**recipe.schedules, **schedules})
+
+
+def valued(recipe: Recipe, values: Mapping[str, float]) -> Recipe:
+    """Return a recipe with other values of the numbers that move.
+
+    Args:
+        recipe: a recipe.
+        values: numbers by dotted path, as `Recipe.schedules` names them.
+
+    >>> valued(load_recipe("grpo"), {"algorithm.kl.coefficient": 0.5}).algorithm.kl.coefficient
+    0.5
+    """
+    table: Any = msgspec.json.decode(msgspec.json.encode(recipe))
+    for path, value in values.items():
+        *way, last = path.split(".")
+        place: Any = table
+        for name in way:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        place[last] = value
+    return msgspec.convert(table, Recipe)
+
+
+def policy_names() -> list[str]:
+    """Return the names of the sampling policies that ludus ships.
+
+    >>> "dars" in policy_names()
+    True
+    """
+    return sorted(
+        entry.name[:-5]
+        for entry in (files(_PACKAGE) / "policies").iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def load_policies(names: str) -> dict[str, object]:
+    """Return the overrides of sampling policies, which stand beside any recipe.
+
+    A policy is a part of a recipe: rules of sampling, and what reads the numbers they give. Rules
+    and shaping of several policies follow each other.
+
+    Args:
+        names: names of `policy_names()`, or paths of TOML files, separated by commas.
+
+    Raises:
+        UnknownRecipe: there is no such policy.
+        ConfigError: a file is not TOML.
+    """
+    merged: dict[str, object] = {}
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        table = read_policy(name)
+        for described in ("name", "summary", "source"):
+            table.pop(described, None)
+        lists = {
+            key: [*_rows(merged, key), *_rows(table, key)] for key in ("shaping", "sampling.rules")
+        }
+        merged = merge(merged, table)
+        if lists["shaping"]:
+            merged["shaping"] = lists["shaping"]
+        if lists["sampling.rules"]:
+            merged = merge(merged, {"sampling": {"rules": lists["sampling.rules"]}})
+    return merged
+
+
+def read_policy(name: str) -> dict[str, object]:
+    """Return the table of a sampling policy: its summary, its source, and what it overrides.
+
+    Raises:
+        UnknownRecipe: there is no such policy.
+        ConfigError: the file is not TOML.
+    """
+    return _read(name, "policies", policy_names())
+
+
+def _rows(table: Mapping[str, object], path: str) -> list[object]:
+    place: object = table
+    for name in path.split("."):
+        place = place.get(name, []) if isinstance(place, Mapping) else []
+    return list(place) if isinstance(place, list) else []
 
 
 def merge(table: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
@@ -323,19 +413,18 @@ def _whole(name: str) -> dict[str, object]:
     return table
 
 
-def _read(name: str) -> dict[str, object]:
+def _read(name: str, folder: str = "", known: list[str] | None = None) -> dict[str, object]:
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
             raise UnknownRecipe(f"no recipe file at {name!r}")
         text, where = path.read_text(encoding="utf-8"), name
     else:
-        if name not in recipe_names():
-            raise UnknownRecipe.near(name, recipe_names(), hint="ludus recipes")
-        text, where = (
-            (files(_PACKAGE) / f"{name}.toml").read_text(encoding="utf-8"),
-            f"{name}.toml",
-        )
+        known = recipe_names() if known is None else known
+        if name not in known:
+            raise UnknownRecipe.near(name, known, hint="ludus recipes")
+        entry = files(_PACKAGE) / folder / f"{name}.toml"
+        text, where = entry.read_text(encoding="utf-8"), f"{name}.toml"
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

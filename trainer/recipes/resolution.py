@@ -70,6 +70,7 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
             (each, find(each.name, "_rewards", each.options, where="shaping"))
             for each in recipe.shaping
         ),
+        max_tokens=max_tokens,
     )
 
 

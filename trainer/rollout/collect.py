@@ -14,19 +14,24 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
+import torch
 
 from ludus.agent import Episode, EpisodeLimits, Policy, Stop
 from ludus.agent.loop import EpisodeMaker, PolicyMaker
 from ludus.envs import Task
 from ludus.errors import TrainingFailed
 
+from ..algorithms import no_positive_resampling_mask
 from ..config import TrainConfig
+from .issues import Issue, RolloutTerms, Ticket
 from .scoring import EpisodeScorer
 from .source import EnvSource
 from .stages import NOWHERE, StagedSession, Stages
+
+if TYPE_CHECKING:
+    from .hints import AskedMaker
 
 
 class Cut:
@@ -98,20 +103,6 @@ BACKOFF_S = 0.25
 """Half of the wait before the second attempt; each further wait is twice as long."""
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of rollouts that was issued: everything that the group follows from, besides the
-    settings and the weights.
-    """
-
-    ordinal: int
-    """0, 1, 2, ... in the order in which groups are issued. The group's rollouts have the ordinals
-    `ordinal * group_size + index`.
-    """
-    task: Task
-    version: int = 0
-    """The version of the weights when the group was issued; no token of the group is older."""
-
-
 @dataclass(frozen=True, slots=True)
 class Times:
     """When a rollout was played."""
@@ -159,13 +150,28 @@ class PlayBounds:
 DEFAULT_BOUNDS = PlayBounds()
 
 
+class Decides(Protocol):
+    """Decides what a group is given after its first round; see `sampling.SamplingPolicy`."""
+
+    def more(self, ticket: Ticket, rounds: Sequence[Sequence[Episode]]) -> Issue | None:
+        """Return a further round of a group, or None."""
+        ...
+
+    def finish(self, ticket: Ticket, episodes: Sequence[Episode]) -> None:
+        """Mark the rollouts of a group that has all its rewards."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """How many rollouts a group has, and the seed that fixes them."""
 
     group_size: int
+    """The most rollouts of a group."""
     seed: int
     """The seed of the run."""
+    policy: Decides | None = None
+    """Decides about groups whose ticket carries an issue."""
 
 
 class Collector:
@@ -177,6 +183,7 @@ class Collector:
         scorer: verifiers that score each episode besides the environment.
         bounds: how many episodes are played at a time, how often, and how long.
         maker: makes the episodes; by default the policy plays them in the loop of `agent.play`.
+        asked: makes the episodes of a sampling policy.
     """
 
     def __init__(
@@ -187,12 +194,14 @@ class Collector:
         scorer: EpisodeScorer | None = None,
         bounds: PlayBounds = DEFAULT_BOUNDS,
         maker: EpisodeMaker | None = None,
+        asked: AskedMaker | None = None,
     ) -> None:
         self.source = source
         self.policy = policy
         self.scorer = scorer or EpisodeScorer([])
         self.limits = bounds.episode
         self.maker = maker or PolicyMaker(policy, bounds.episode)
+        self.asked = asked
         self.retries = bounds.retries
         self._places = asyncio.Semaphore(bounds.concurrency)
 
@@ -265,24 +274,36 @@ class Collector:
         stages = stages or NOWHERE
         # The rollouts of a group are compared with each other, so all of them begin alike.
         env_seed = ticket.task.rng(0).randrange(1 << 31)
-        playing = [
-            asyncio.create_task(
-                self._rollout(
-                    ticket,
-                    env_seed,
-                    _Rollout(drawing.seed, index, drawing.group_size),
-                    done,
-                    stages,
+        policy = drawing.policy if ticket.issue is not None else None
+        cut = cut or Cut()
+        each = [None] * drawing.group_size if ticket.issue is None else ticket.issue.each
+        rounds, late = list[list[_Played]](), dict[int, float]()
+        first = 0
+        while each:
+            playing = [
+                asyncio.create_task(
+                    self._rollout(
+                        ticket,
+                        env_seed,
+                        _Rollout(drawing.seed, first + n, drawing.group_size, asked),
+                        done,
+                        stages,
+                    )
                 )
-            )
-            for index in range(drawing.group_size)
-        ]
-        try:
-            late = await (cut or Cut()).wait(playing)
-        finally:
-            await cancelled(playing)
-            stages.leave(ticket.ordinal)
-        rollouts = [task.result() for index, task in enumerate(playing) if index not in late]
+                for n, asked in enumerate(each)
+            ]
+            try:
+                cut_off = await cut.wait(playing)
+            finally:
+                await cancelled(playing)
+                stages.leave(ticket.ordinal)
+            late |= {first + n: seconds for n, seconds in cut_off.items()}
+            rounds.append([task.result() for n, task in enumerate(playing) if n not in cut_off])
+            first, each = first + len(each), []
+            if policy is not None and not cut.asked:
+                further = policy.more(ticket, [[one.episode for one in row] for row in rounds])
+                each = [] if further is None else further.each
+        rollouts = [rollout for row in rounds for rollout in row]
         episodes = [rollout.episode for rollout in rollouts]
         longest_s = max((episode.wall_s for episode in episodes), default=0.0)
         left_s = self.limits.episode_timeout_s - longest_s
@@ -291,6 +312,8 @@ class Collector:
             await self.scorer.score_group(episodes, left_s=left_s)
         finally:
             stages.leave(ticket.ordinal)
+        if policy is not None:
+            policy.finish(ticket, episodes)
         return Group(
             ticket.task,
             episodes,
@@ -341,10 +364,19 @@ class Collector:
         self, ticket: Ticket, env_seed: int, rollout: _Rollout, stages: Stages
     ) -> Episode:
         stages.enter(ticket.ordinal, rollout.index, "a session")
-        session = await self.source.open()
+        session = await self.source.open(ticket.task)
+        staged = StagedSession(session, stages, ticket.ordinal, rollout.index)
         try:
+            if rollout.asked is not None and self.asked is not None:
+                return await self.asked.make(
+                    staged,
+                    ticket.task,
+                    rollout.asked,
+                    seed=env_seed,
+                    sampling_seed=rollout.sampling_seed(ticket.ordinal),
+                )
             return await self.maker.make(
-                StagedSession(session, stages, ticket.ordinal, rollout.index),
+                staged,
                 task=ticket.task.id,
                 split=ticket.task.split,
                 seed=env_seed,
@@ -370,6 +402,7 @@ class _Rollout:
     run_seed: int
     index: int
     group_size: int
+    asked: RolloutTerms | None = None
 
     def number(self, ordinal: int) -> int:
         """Return the ordinal of the rollout, for the ordinal of the group."""
@@ -416,9 +449,12 @@ def solved(groups: Sequence[Group], rate: float) -> list[str]:
     count.
     """
     tasks: list[str] = []
+    rates: list[float] = []
     for group in groups:
         verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
         rewards = [verdict.reward for verdict in verdicts if verdict.reward is not None]
-        if rewards and sum(reward > 0 for reward in rewards) >= rate * len(rewards):
+        if rewards:
             tasks.append(group.task.id)
-    return tasks
+            rates.append(sum(reward > 0 for reward in rewards) / len(rewards))
+    kept = no_positive_resampling_mask(torch.tensor(rates, dtype=torch.float64), threshold=rate)
+    return [task for task, stays in zip(tasks, kept.tolist(), strict=True) if not stays]

@@ -29,8 +29,8 @@ class EnvSource(Protocol):
 
     id: str
 
-    async def open(self) -> Playable:
-        """Return a session for an episode; `release` gives the session back."""
+    async def open(self, task: Task | None = None) -> Playable:
+        """Return a session for an episode of a task; `release` gives the session back."""
         ...
 
     async def release(self, session: Playable) -> None:
@@ -84,7 +84,7 @@ class LocalSource:
         self._threads = OwnThreads(THREADS, call_timeout_s=CALL_S)
         self._started = False
 
-    async def open(self) -> Playable:
+    async def open(self, task: Task | None = None) -> Playable:
         """Return a session for an episode; `release` gives the session back."""
         if not self._started:
             await self._threads.start()
@@ -134,7 +134,7 @@ class RemoteSource:
         self._server = server
         self._tasks: dict[tuple[str, int], Task] = {}
 
-    async def open(self) -> Playable:
+    async def open(self, task: Task | None = None) -> Playable:
         """Return a session for an episode; the first reset creates the session on the server."""
         return self._server.make_async(self.id)
 
@@ -189,7 +189,7 @@ class WorkerSource:
         self._starting = asyncio.Lock()
         self._remote: RemoteSource | None = None
 
-    async def open(self) -> Playable:
+    async def open(self, task: Task | None = None) -> Playable:
         """Return a session for an episode; `release` gives the session back."""
         return await (await self._started()).open()
 

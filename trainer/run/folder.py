@@ -11,7 +11,7 @@ episodes/         whole episodes, one in each line, index.jsonl with the place o
 annotations/      what is learned about kept episodes later: learner.jsonl
 refused/          the rows of updates that were not made
 checkpoints/      see `../models/checkpoint.py`
-tensorboard/
+tensorboard/, wandb/  of trackers; see `trackers.py`
 .lock             held by the process that writes here; see `claim.py`
 """
 
@@ -21,7 +21,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import torch
@@ -34,13 +34,9 @@ from ludus.metrics import LineFile, MetricsLog
 from ludus.secret import Secret
 
 from ..learning.guard import Refusal
+from ..settings.run import RunConfig
 from .claim import RunClaim, unwritable
-
-
-class _Writer(Protocol):
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> object: ...
-
-    def close(self) -> object: ...
+from .trackers import close_all, open_trackers
 
 
 class RunFolder:
@@ -51,14 +47,20 @@ class RunFolder:
         config: written to `config.toml`, its secrets as `env:NAME`.
         claim: the run's claim on the folder, which says where the run starts; what an earlier
             process wrote about later steps is removed. None claims the folder for a new run.
-        tensorboard: whether to write TensorBoard files, where tensorboard is installed.
+        settings: names the trackers; None has none.
 
     Raises:
-        ConfigError: the folder cannot be written, holds another run, or is in use.
+        ConfigError: the folder cannot be written, holds another run, or is in use, or a tracker
+            cannot be opened.
     """
 
     def __init__(
-        self, folder: Path, config: object, *, claim: RunClaim | None = None, tensorboard: bool
+        self,
+        folder: Path,
+        config: object,
+        *,
+        claim: RunClaim | None = None,
+        settings: RunConfig | None = None,
     ) -> None:
         self.path = folder
         self.checkpoints = folder / "checkpoints"
@@ -75,22 +77,23 @@ class RunFolder:
         self._lines: dict[str, LineFile] = {"metrics.jsonl": self._metrics.lines}
         self._faults: dict[str, str] = {}
         resumed = self._claim.first_step if self._claim.start else None
-        self._board = _tensorboard(folder / "tensorboard", resumed) if tensorboard else None
+        self._trackers = (
+            open_trackers(settings, folder, referring(config), resumed) if settings else {}
+        )
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
         self._metrics.write(step, numbers)
-        if self._board is None:
-            return
-        try:
-            for name, value in numbers.items():
-                self._board.add_scalar(name, value, step)
-        except OSError as error:
-            self._faults["tensorboard"] = (
-                f"the TensorBoard files cannot be written ({error.strerror}) and end here; "
-                "metrics.jsonl has every number"
-            )
-            self._board = None
+        for name, tracker in list(self._trackers.items()):
+            try:
+                tracker.log(step, numbers)
+            except Exception as error:  # a boundary: a tracker's package may raise anything
+                reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+                self._faults[name] = (
+                    f"{name} cannot be written ({reason}) and ends here; metrics.jsonl has every "
+                    "number"
+                )
+                close_all([self._trackers.pop(name)])
 
     def lines(self, name: str) -> LineFile:
         """Return the file NAME of the run, to which lines are appended."""
@@ -187,8 +190,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Flush buffered lines, close the files, and let another run use the folder."""
-        if self._board is not None:
-            self._board.close()
+        close_all(list(self._trackers.values()))
         self._claim.release()
 
 
@@ -217,16 +219,6 @@ def _reference(name: str, value: Any) -> Any:
         return [_reference("", item) for item in items]
     is_plain = name in VARIABLES and value and not Secret(value).reference
     return f"env:{VARIABLES[name]}" if is_plain else value
-
-
-def _tensorboard(path: Path, resume_at: int | None) -> _Writer | None:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    purge = None if resume_at is None else resume_at + 1
-    writer: _Writer = SummaryWriter(str(path), purge_step=purge)
-    return writer
 
 
 def replace_file(path: Path, content: bytes) -> None:

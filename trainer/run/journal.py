@@ -217,9 +217,15 @@ def numbers_line(metrics: Mapping[str, float]) -> str:
 
 @contextmanager
 def sft_progress(
-    steps: int, console: Console | None = None
+    steps: int, console: Console | None = None, *, title: str = "supervised"
 ) -> Generator[Callable[[int, dict[str, float]], None]]:
-    """Show a progress bar for `run_sft`; yields the function to call after each update."""
+    """Show a progress bar for supervised training; yields the function to call after each update.
+
+    Args:
+        steps: number of updates; 0 where only the data tell.
+        console: the console to draw on.
+        title: what the bar is called.
+    """
     out = console or Console()
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -229,7 +235,7 @@ def sft_progress(
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
-        task = bar.add_task("warm start", total=steps, numbers="")
+        task = bar.add_task(title, total=steps or None, numbers="")
 
         def progress(step: int, metrics: dict[str, float]) -> None:
             line = (
@@ -237,7 +243,7 @@ def sft_progress(
                 f"{metrics['tokens'] / metrics['time/step_s']:,.0f} tok/s"
             )
             bar.update(task, completed=step, numbers=line)
-            if not out.is_terminal and step % max(1, steps // 5) == 0:
-                out.print(f"warm start {step}/{steps}  {line}")
+            if not out.is_terminal and step % max(1, steps // 5 or 20) == 0:
+                out.print(f"{title} {step}{f'/{steps}' if steps else ''}  {line}")
 
         yield progress

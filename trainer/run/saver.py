@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ludus.errors import SaveFailed
 
 from ..config import RunConfig
-from ..learning.learner import Learner
+from ..learning.learner import PolicyLearner
 from ..models.checkpoint import Retention, SavedModel, checkpoints, prune, save_checkpoint, step_of
 from .folder import RunFolder
 
@@ -27,7 +27,7 @@ BEST = "best"
 class LearnedPolicy:
     """The learner of a run, and the tokenizer that is saved beside its model."""
 
-    learner: Learner
+    learner: PolicyLearner
     tokenizer: object
     first: str = ""
     """The folder of the model that the run began with."""

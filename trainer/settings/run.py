@@ -27,6 +27,9 @@ def keep_secret(config: object, name: str) -> None:
     object.__setattr__(config, name, Secret.of(getattr(config, name)))
 
 
+TRACKERS = ("wandb", "trackio")
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Settings of the run folder."""
@@ -48,13 +51,17 @@ class RunConfig:
     ends the run.
     """
     episodes_every: int = 10
-    """Steps between files of all episodes."""
+    """Steps between files of all episodes; the last step's are always kept, unless this is 0."""
     episodes_kept: int = 5
     """Most episodes that every other step keeps: the best, the worst, one that failed, the longest,
     and random ones.
     """
     tensorboard: bool = True
     """Whether the metrics are also written as TensorBoard files, if tensorboard is installed."""
+    trackers: tuple[str, ...] = ()
+    """Further programs that are told the metrics: wandb (offline files in the folder) and trackio
+    (its local database).
+    """
 
     def __post_init__(self) -> None:
         positive("run.keep", self.keep)
@@ -62,3 +69,6 @@ class RunConfig:
         not_negative("run.save_every", self.save_every)
         not_negative("run.episodes_every", self.episodes_every)
         not_negative("run.episodes_kept", self.episodes_kept)
+        for name in self.trackers:
+            if name not in TRACKERS:
+                raise ConfigError(f"run.trackers has {name!r}; trackers: {', '.join(TRACKERS)}")

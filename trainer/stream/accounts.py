@@ -19,7 +19,7 @@ long ones that are still being played bias nothing for a while.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -74,6 +74,10 @@ class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Seconds since 1970, when the rollout was issued; 0 where not known."""
     spans: list[tuple[str, float]] = []
     """What it did in order, with the seconds of each: queue, generate, tool, verify."""
+    of: tuple[int, int] | None = None
+    """The rollouts of its group and the most that a group may have, where these differ; the
+    ordinals between them belong to no rollout.
+    """
 
 
 @dataclass
@@ -82,7 +86,7 @@ class Accounts:
 
     Args:
         lines: the file `rollouts.jsonl`; None keeps no file.
-        group_size: number of rollouts in a group.
+        group_size: the most rollouts of a group: the distance of the ordinals of two groups.
     """
 
     lines: LineFile | None = None
@@ -91,20 +95,33 @@ class Accounts:
     """Number of rollouts that were issued."""
     trained: int = 0
     masked: Counter[str] = field(default_factory=Counter[str])
-    _open: set[int] = field(default_factory=set[int])
-    """The groups whose fate is not final."""
+    varies: bool = False
+    """Whether groups differ in size, as a sampling policy decides."""
+    groups: int = 0
+    """Number of groups that were issued."""
+    _open: dict[int, int] = field(default_factory=dict[int, int])
+    """The groups whose fate is not final, with the rollouts of each."""
 
-    def issue(self, group: int) -> None:
+    def issue(self, group: int, rollouts: int | None = None) -> None:
         """Count a group that is issued.
+
+        Args:
+            group: its ordinal.
+            rollouts: the rollouts of its first round; by default `group_size`.
 
         Raises:
             AccountsBroken: it is not the next ordinal.
         """
-        if group * self.group_size != self.issued:
-            due = self.issued // self.group_size
-            raise AccountsBroken(f"group {group} was issued, but the next ordinal is {due}")
-        self.issued += self.group_size
-        self._open.add(group)
+        if group != self.groups:
+            raise AccountsBroken(f"group {group} was issued, but the next ordinal is {self.groups}")
+        self.groups += 1
+        self._open[group] = self.group_size if rollouts is None else rollouts
+        self.issued += self._open[group]
+
+    def grow(self, group: int, rollouts: int) -> None:
+        """Count the further rounds of an open group, which then has this number of rollouts."""
+        self.issued += rollouts - self._open[group]
+        self._open[group] = rollouts
 
     def close(self, group: int, records: Iterable[RolloutRecord]) -> None:
         """Make the fate of every rollout of a group final.
@@ -115,7 +132,7 @@ class Accounts:
         """
         ordered = sorted(records, key=lambda record: record.ordinal)
         first = group * self.group_size
-        expected = list(range(first, first + self.group_size))
+        expected = list(range(first, first + self._open.get(group, self.group_size)))
         if group not in self._open or [record.ordinal for record in ordered] != expected:
             raise AccountsBroken(
                 f"group {group} was to be closed with rollouts "
@@ -126,7 +143,7 @@ class Accounts:
                     else "it was never issued, or its fate is final already"
                 )
             )
-        self._open.remove(group)
+        del self._open[group]
         for record in ordered:
             if record.fate == "trained":
                 self.trained += 1
@@ -147,10 +164,10 @@ class Accounts:
         """
         playing = list(in_flight)
         here = Counter([*waiting, *playing])
-        flying = len(set(playing))
+        flying = sum(self._open.get(group, 0) for group in set(playing))
         twice = sorted(group for group, times in here.items() if times > 1)
-        closed = sorted(set(here) - self._open)
-        lost = sorted(self._open - set(here))
+        closed = sorted(set(here) - self._open.keys())
+        lost = sorted(self._open.keys() - set(here))
         for what, groups in (
             ("are lost: issued, and neither trained, masked, waiting nor in flight", lost),
             ("are in two places at once", twice),
@@ -162,8 +179,8 @@ class Accounts:
             "issued": self.issued,
             "trained": self.trained,
             "masked": sum(self.masked.values()),
-            "waiting": (len(here) - flying) * self.group_size,
-            "in_flight": flying * self.group_size,
+            "waiting": sum(self._open.get(group, 0) for group in here) - flying,
+            "in_flight": flying,
         }
         # The law: what was issued is the sum of the other terms.
         if terms["issued"] != sum(terms.values()) - terms["issued"]:
@@ -172,7 +189,7 @@ class Accounts:
         return {f"rollouts/{name}": float(count) for name, count in terms.items()}
 
     def restore(
-        self, *, issued: int, trained: int, masked: dict[str, int], unfinished: Iterable[int]
+        self, *, issued: int, trained: int, masked: dict[str, int], unfinished: Mapping[int, int]
     ) -> list[RolloutRecord]:
         """Continue from a checkpoint.
 
@@ -180,7 +197,7 @@ class Accounts:
             issued: number of groups that were issued.
             trained: number of rollouts that were trained.
             masked: number of rollouts that were masked, by reason.
-            unfinished: the groups whose fate is not final.
+            unfinished: the groups whose fate is not final, with the rollouts of each.
 
         Returns:
             The final rollouts by the file. Lines that the checkpoint does not know are removed,
@@ -189,13 +206,18 @@ class Accounts:
         Raises:
             AccountsBroken: the checkpoint's own numbers do not add up.
         """
-        self.issued, self.trained = issued * self.group_size, trained
-        self.masked, self._open = Counter(masked), set(unfinished)
+        self.groups, self.trained = issued, trained
+        self.masked, self._open = Counter(masked), dict(unfinished)
         final = trained + sum(masked.values())
-        if self.issued != final + len(self._open) * self.group_size:
+        self.issued = final + sum(self._open.values())
+        # Every group that is closed has one rollout at least, and none has more than its share.
+        closed = issued - len(self._open)
+        exact = self.varies or final == closed * self.group_size
+        if not exact or not closed <= final <= closed * self.group_size:
             raise AccountsBroken(
-                f"the checkpoint's accounts do not add up: {self.issued} rollouts were issued, "
-                f"{final} are final, and groups {_some(sorted(self._open))} are open"
+                f"the checkpoint's accounts do not add up: {issued} groups of {self.group_size} "
+                f"rollouts were issued, {final} rollouts are final, and groups "
+                f"{_some(sorted(self._open))} are open"
             )
         if self.lines is None or not self.lines.path.exists():
             return []
@@ -237,12 +259,19 @@ def count_rollouts(folder: Path) -> RolloutCount:
     """Recompute the accounting law of a run from its folder."""
     records = read_rollouts(folder / FILE)
     times = Counter(record.ordinal for record in records)
-    issued = max(times, default=-1) + 1
+    varied = next((record.of[1] for record in records if record.of is not None), 0)
+    expected = list(range(max(times, default=-1) + 1))
+    if varied:
+        sizes = {record.group: record.of[0] if record.of else varied for record in records}
+        groups = range(max(sizes) + 1)
+        expected = [
+            group * varied + index for group in groups for index in range(sizes.get(group, 1))
+        ]
     return RolloutCount(
-        issued=issued,
+        issued=len(expected),
         trained=sum(record.fate == "trained" for record in records),
         masked=dict(Counter(record.reason for record in records if record.fate == "masked")),
-        missing=tuple(ordinal for ordinal in range(issued) if ordinal not in times),
+        missing=tuple(ordinal for ordinal in expected if ordinal not in times),
         doubled=tuple(sorted(ordinal for ordinal, count in times.items() if count > 1)),
     )
 
@@ -279,6 +308,8 @@ class LengthBias:
         self._ahead |= {record.ordinal: record for record in records}
         while (record := self._ahead.pop(self._next, None)) is not None:
             self._next += 1
+            if record.of is not None and self._next % record.of[1] == record.of[0] % record.of[1]:
+                self._next += record.of[1] - record.of[0]  # the next group's first
             if record.tokens is None:
                 self._cut += 1
                 self._cut_seconds += record.seconds
@@ -316,6 +347,8 @@ FILTER = "filter"
 """In a group that the recipe's filter dropped."""
 FAILED = "failed"
 """Without a reward; the stop or the verdict's status follows after a colon."""
+UNCHOSEN = "unchosen"
+"""Left out by a rule of the sampling policy, which plays more rollouts than it trains."""
 EXCLUDED, OVERLONG, EMPTY, REFUSED = "excluded", "overlong", "empty", "refused"
 """Excluded from the loss by environment or scorer; left out by the recipe for its length; without a
 trained token; in an update that was refused.
@@ -344,7 +377,7 @@ def fates_of_step(recipe: Recipe, *, passing: Collection[int], refused: Collecti
             trajectory.exclude_from_loss or trajectory.exclude_from_baseline
             for trajectory in episode.trajectories
         ):
-            return EXCLUDED
+            return UNCHOSEN if first.asked.get(UNCHOSEN) else EXCLUDED
         if first.stop in CUT and not recipe.algorithm.overlong.in_loss:
             return OVERLONG
         turns = [turn for trajectory in episode.trajectories for turn in trajectory.turns]
@@ -360,11 +393,13 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
 
     Args:
         group: a group that has finished.
-        group_size: number of rollouts that were issued.
+        group_size: the most rollouts of a group.
         step: the step that the records are for.
         fate_of: the reason for which a finished rollout was masked; empty if trained.
     """
     first, records = group.ordinal * group_size, list[RolloutRecord]()
+    size = len(group.episodes) + len(group.late)
+    of = None if size == group_size else (size, group_size)
     for episode in group.episodes:
         reason, versions = fate_of(group, episode), versions_of(episode)
         times = group.times.get(episode.index)
@@ -384,6 +419,7 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
                 reward=episode.trajectories[0].verdict.reward if episode.trajectories else None,
                 started=times.started if times else 0.0,
                 spans=times.spans if times else [],
+                of=of,
             )
         )
     records += [
@@ -396,6 +432,7 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
             step=step,
             issued=group.version,
             seconds=seconds,
+            of=of,
         )
         for index, seconds in group.late.items()
     ]

@@ -27,7 +27,8 @@ from typing import Literal, Protocol
 
 from ludus.agent import Episode
 
-from ..rollout.collect import Cut, Group, Ticket
+from ..rollout.collect import Cut, Group
+from ..rollout.issues import Ticket
 from ..rollout.stages import Stages
 
 Late = Literal["wait", "mask", "drop"]
@@ -50,6 +51,7 @@ class StreamPlan:
     groups: int
     """B, the groups of a step."""
     group_size: int
+    """The rollouts of a group, or the most of them where a sampling policy decides."""
     steps: int
     """Steps of the whole run."""
     max_staleness: int = 0

@@ -14,7 +14,8 @@ import msgspec
 
 from ludus.agent import Episode
 
-from ..rollout.collect import Cut, Group, Ticket
+from ..rollout.collect import Cut, Group
+from ..rollout.issues import Ticket
 
 
 class FinishedGroup(msgspec.Struct, frozen=True, kw_only=True):

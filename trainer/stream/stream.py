@@ -17,11 +17,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from ludus.agent import Episode
 from ludus.envs import Task
 from ludus.errors import RemoteError, TrainingFailed
 
-from ..rollout.collect import Cut, Group, Ticket, cancelled
+from ..rollout.collect import Cut, Group, cancelled
+from ..rollout.issues import Issue, Ticket
 from ..rollout.stages import Stages
 from ..rollout.tasks import Tasks
 from .accounts import LATE, SMALL_GROUP, Accounts, LengthBias, records_of, staleness_numbers
@@ -46,6 +49,8 @@ class RolloutStream:
             is replaced by another. None keeps every group.
         stages: records what each rollout is waiting for.
         done: called with each finished episode.
+        issue: what the sampling policy gives a task, by the ticket; None gives every group
+            `plan.group_size` equal rollouts.
 
     Two events join the tasks of the stream: `_issue` waits until more groups may be issued, and
     `batch` waits until the groups of a step are there. Whatever changes either sets both.
@@ -62,6 +67,7 @@ class RolloutStream:
         passes: Callable[[Group], bool] | None = None,
         stages: Stages | None = None,
         done: Callable[[Episode], None] | None = None,
+        issue: Callable[[Ticket], Issue] | None = None,
     ) -> None:
         self.plan = plan
         self.accounts = accounts
@@ -72,6 +78,7 @@ class RolloutStream:
         self._tasks = tasks
         self._passes = passes
         self._done = done
+        self._issue_of = issue
         self._rule = IssueRule(plan.max_staleness, plan.groups, plan.steps)
         self._outage = Outage(plan.outage_s)
         self._shelf = Shelf()
@@ -197,8 +204,9 @@ class RolloutStream:
             groups = self._shelf.dropped if finished.dropped else self._shelf.waiting
             groups[finished.ticket.ordinal] = finished.group()
         self._refilled = len(self._shelf.dropped)
-        open_groups = [ticket.ordinal for ticket in self._unfinished]
-        open_groups += [*self._shelf.waiting, *self._shelf.dropped]
+        open_groups = {ticket.ordinal: self._rollouts(ticket) for ticket in self._unfinished}
+        for group in [*self._shelf.waiting.values(), *self._shelf.dropped.values()]:
+            open_groups[group.ordinal] = len(group.episodes) + len(group.late)
         closed_records = self.accounts.restore(
             issued=state.frontier,
             trained=state.trained,
@@ -231,9 +239,12 @@ class RolloutStream:
                     self._start(self._unfinished.pop(0))
                 while count := self._room():
                     for task in await self._take_tasks(count):
-                        self.accounts.issue(self._frontier)
+                        ticket = Ticket(ordinal=self._frontier, task=task)
+                        if self._issue_of is not None:
+                            ticket = replace(ticket, issue=self._issue_of(ticket))
+                        self.accounts.issue(ticket.ordinal, self._rollouts(ticket))
                         self._frontier += 1
-                        self._start(Ticket(ordinal=self._frontier - 1, task=task))
+                        self._start(ticket)
                 self._may_be_ready.set()
                 await _wait_for(self._may_issue_more)
         except Exception as error:
@@ -275,10 +286,10 @@ class RolloutStream:
     def _start(self, ticket: Ticket) -> None:
         """Begin to play a group."""
         # A group of a checkpoint has an older version; its tokens are sampled by today's weights.
-        ticket = Ticket(ordinal=ticket.ordinal, task=ticket.task, version=self.version)
+        ticket = replace(ticket, version=self.version)
         has_deadline = self.plan.deadline_s and self.plan.late != "wait"
         cut = Cut(self.plan.deadline_s if has_deadline else None)
-        running = GroupInFlight(ticket, cut, self.plan.group_size)
+        running = GroupInFlight(ticket, cut, self._rollouts(ticket))
         self._shelf.playing[ticket.ordinal] = running
         self._shelf.flying += running.left
         self._shelf.issued_at[ticket.version] += 1
@@ -309,6 +320,7 @@ class RolloutStream:
                 with self.stages.during("the environment's servers, none of which answers"):
                     await self._outage.wait(reason)
             self._outage.over()
+            self.accounts.grow(group.ordinal, len(group.episodes) + len(group.late))
             del shelf.playing[running.ticket.ordinal]
             shelf.flying -= running.left
             shelf.issued_at[running.ticket.version] -= 1
@@ -347,6 +359,10 @@ class RolloutStream:
         records = records_of(group, self.plan.group_size, self._step, fate_of)
         self.accounts.close(group.ordinal, records)
         self.bias.add(records)
+
+    def _rollouts(self, ticket: Ticket) -> int:
+        """Return the rollouts of a ticket's first round."""
+        return self.plan.group_size if ticket.issue is None else ticket.issue.rollouts
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error

@@ -204,10 +204,10 @@ PAGES.compare = {title: 'Compare', async draw(page, alive) {
   const interval = pair => (pair ? `${number(pair[0])} to ${number(pair[1])}` : 'unknown: one seed');
   const low = Math.min(...told.recipes.flatMap(one => [...one.scores, one.iqm])), high = Math.max(...told.recipes.flatMap(one => [...one.scores, one.iqm]));
   append(page, [el('p', {class: 'dim'}, `Scores of ${told.tasks} held-out task${told.tasks === 1 ? '' : 's'} in the last evaluation. IQM: mean of the middle half of all scores. Intervals: 95 %, by drawing runs anew within each task (arXiv 2108.13264).`),
-    el('table', {class: 'wide'}, el('tr', {}, ['recipe', 'seeds', 'mean', 'IQM', '95 % interval', 'scores of the runs'].map(name => el('th', {}, name))),
-      told.recipes.map(one => el('tr', {}, el('td', {class: 'long'}, el('b', {}, letter(one.recipe)), ' ' + one.recipe), el('td', {}, String(one.runs.length)), el('td', {}, number(one.mean)), el('td', {}, number(one.iqm)), el('td', {}, interval(one.interval)), el('td', {}, strip(one, low, high))))),
-    told.pairs.length ? [el('h3', {}, 'Probability that a run of the first beats a run of the second'), el('table', {}, el('tr', {}, ['first', 'second', 'probability', '95 % interval'].map(name => el('th', {}, name))),
-      told.pairs.map(one => el('tr', {}, [letter(one.first), letter(one.second), number(one.probability), interval(one.interval)].map(cell => el('td', {}, cell)))))] : null]);
+    el('table', {class: 'wide'}, el('tr', {}, ['recipe', 'seeds', 'mean', 'IQM', '95 % interval', 'would reach', 'scores of the runs'].map(name => el('th', {}, name))),
+      told.recipes.map(one => el('tr', {}, el('td', {class: 'long'}, el('b', {}, letter(one.recipe)), ' ' + one.recipe), el('td', {}, String(one.runs.length)), el('td', {}, number(one.mean)), el('td', {}, number(one.iqm)), el('td', {}, interval(one.interval)), el('td', {title: 'the top of a sigmoid of reward against steps (ScaleRL)'}, one.curve && one.curve.bounded ? `${number(one.curve.curve.top)} (${interval(one.curve.top)})` : 'not known'), el('td', {}, strip(one, low, high))))),
+    told.pairs.length ? [el('h3', {}, 'Probability that a run of the first beats a run of the second'), el('table', {}, el('tr', {}, ['first', 'second', 'probability', '95 % interval', 'more seeds (AdaStop)'].map(name => el('th', {}, name))),
+      told.pairs.map(one => el('tr', {}, [letter(one.first), letter(one.second), number(one.probability), interval(one.interval), one.decision === 'open' ? (one.more === null ? 'no number would tell' : `about ${one.more} each`) : `none: ${one.decision}`].map(cell => el('td', {}, cell)))))] : null]);
   const card = el('section', {class: 'card'});
   append(page, [el('h3', {}, 'Performance profile: share of scores above a level'), card]);
   leaving.push(chart(card, told.recipes.map(one => ({name: letter(one.recipe), run: one.recipe, column: 'share', x: told.levels, y: one.profile})), {height: 260}));

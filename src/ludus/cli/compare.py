@@ -56,21 +56,30 @@ def main(arguments: Sequence[str]) -> int:
         for why in told["refused"]:
             print(f"not compared: {why}", file=sys.stderr)
     else:
-        _show(told)
+        show_comparison(told)
     return 1 if told["refused"] else 0
 
 
-def _show(told: dict[str, Any]) -> None:
+def show_comparison(told: dict[str, Any]) -> None:
+    """Print the recipes and their pairs."""
     console = Console()
-    recipes = Table("recipe", "seeds", "mean", "IQM", "95% interval of the IQM", box=None)
+    recipes = Table(
+        "recipe", "seeds", "mean", "IQM", "95% interval of the IQM", "would reach", box=None
+    )
     for one in told["recipes"]:
-        numbers = f"{one['mean']:.3f}", f"{one['iqm']:.3f}", _interval(one["interval"])
+        numbers = (
+            f"{one['mean']:.3f}",
+            f"{one['iqm']:.3f}",
+            _interval(one["interval"]),
+            _top(one["curve"]),
+        )
         recipes.add_row(one["recipe"], str(len(one["runs"])), *numbers)
     console.print(recipes)
-    pairs = Table("", "beats", "probability", "95% interval", box=None)
+    pairs = Table("", "beats", "probability", "95% interval", "seeds (AdaStop)", box=None)
     for pair in told["pairs"]:
         chance = f"{pair['probability']:.3f}"
-        pairs.add_row(pair["first"], pair["second"], chance, _interval(pair["interval"]))
+        row = pair["first"], pair["second"], chance, _interval(pair["interval"]), _seeds(pair)
+        pairs.add_row(*row)
     if told["pairs"]:
         console.print(pairs)
     console.print(f"{told['tasks']} held-out tasks; the picture: ludus watch RUN ..., page Compare")
@@ -78,3 +87,24 @@ def _show(told: dict[str, Any]) -> None:
 
 def _interval(pair: tuple[float, float] | None) -> str:
     return "unknown: one seed" if pair is None else f"{pair[0]:.3f} to {pair[1]:.3f}"
+
+
+def _top(curve: dict[str, Any] | None) -> str:
+    """Return what a recipe would reach by its fitted sigmoid."""
+    if curve is None:
+        return "too few points"
+    if not curve["bounded"]:
+        return "the curve has not bent yet"
+    low, high = curve["top"]
+    return f"{curve['curve']['top']:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _seeds(pair: dict[str, Any]) -> str:
+    if pair["decision"] == "larger":
+        return "enough: the first is better"
+    if pair["decision"] == "smaller":
+        return "enough: the second is better"
+    if pair["decision"] == "equal":
+        return "enough: no difference"
+    more = pair["more"]
+    return "no number up to 25 would tell" if more is None else f"about {more} more each"

@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ludus.agent import (
@@ -42,7 +42,9 @@ from ludus.agent.gateway import (
     agent_of,
 )
 from ludus.agent.images import refuse_unseen
+from ludus.agent.loop import EpisodeMaker, PolicyMaker
 from ludus.agent.rows import PolicyWriter, TokenWriter
+from ludus.agent.scaling import Reviser
 from ludus.envs import AddedTools, EnvSession, Tool
 from ludus.envs.gym import Playable
 from ludus.envs.serving.offload import OwnThreads
@@ -53,6 +55,8 @@ from ludus.llm.limits import TokenBudget
 from ludus.messages import Message
 
 from .arguments import Flag, VerbHelp, parse
+from .progress import progress_bar
+from .scaling import ScalingSettings, measure_scaling, show_scaling, trained_summaries
 from .sessions import named, opener
 from .view import page_of_file, write_page
 
@@ -230,6 +234,12 @@ class EvalOptions:
     """The number of episodes per task."""
     passing: float = 1.0
     """The lowest return with which an episode passes."""
+    verifier: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """A verifier that picks the best of k samples, without the gold: best-of-k, beside maj@k."""
+    rounds: int = 1
+    """How often a model answers one after another, each time shown its last answer; compared with
+    as many tokens spent on samples at once.
+    """
     concurrency: int = 16
     """The number of episodes played at the same time."""
     seed: int = 0
@@ -258,12 +268,19 @@ def main(arguments: Sequence[str]) -> int:
             "--base-url http://127.0.0.1:8000/v1 --model MODEL --tasks 100 --samples 4",
         ),
     )
-    if min(options.tasks, options.samples, options.concurrency) < 1:
-        raise ConfigError("--tasks, --samples and --concurrency must be at least 1")
+    if min(options.tasks, options.samples, options.concurrency, options.rounds) < 1:
+        raise ConfigError("--tasks, --samples, --concurrency and --rounds must be at least 1")
     options = dataclasses.replace(options, policy=who_plays(options))
+    if options.rounds > 1 and options.policy not in ("openai", "local"):
+        raise ConfigError(f"--rounds {options.rounds}: is for a model, not for {options.policy}")
     name = named(options.env, options.url)
-    episodes = asyncio.run(_evaluate(options, name))
+    episodes, chains = asyncio.run(_evaluate(options, name))
     result = summarise(episodes, passing=options.passing)
+    more = measure_scaling(
+        episodes,
+        chains,
+        ScalingSettings(options.passing, options.verifier, trained_summaries(options.model)),
+    )
     if options.html:
         title = f"{options.model or options.policy} on {name}, {options.split}"
         with tempfile.TemporaryDirectory() as folder:
@@ -274,9 +291,10 @@ def main(arguments: Sequence[str]) -> int:
         write_page(page, Path(options.html))
         print(f"page  {options.html}", file=sys.stderr)
     if options.json:
-        print(msgspec.json.encode(result).decode())
+        print(msgspec.json.encode(msgspec.to_builtins(result) | msgspec.to_builtins(more)).decode())
     else:
         _show(name, options, result)
+        show_scaling(more, options.verifier)
     return 1 if result.failed == result.episodes else 0
 
 
@@ -296,7 +314,10 @@ def who_plays(options: EvalOptions) -> Literal["auto", "random", "expert", "open
     return options.policy
 
 
-async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
+async def _evaluate(
+    options: EvalOptions, name: str
+) -> tuple[list[Episode], dict[str, list[list[Episode]]]]:
+    """Play, and return the episodes and each task's chains of revisions."""
     # an episode gives up first; then its thread or process does
     call_timeout_s = options.episode_timeout_s + GRACE_S
     # an expert is asked in the environment's own process
@@ -322,24 +343,34 @@ async def _evaluate(options: EvalOptions, name: str) -> list[Episode]:
                     return model
                 return expert(session) if options.policy == "expert" else RandomPolicy()
 
-            maker = None
+            limits = EpisodeLimits(
+                max_turns=options.max_turns, episode_timeout_s=options.episode_timeout_s
+            )
+            maker: EpisodeMaker | None = None
             if options.agent:
                 maker = await servers.enter_async_context(_agent(options, model))
-            return await evaluate(
+            play = partial(
+                evaluate,
                 open_with_tools,
                 policy_for,
                 split=options.split,
                 tasks=options.tasks,
-                samples=options.samples,
                 concurrency=options.concurrency,
                 seed=options.seed,
-                limits=EpisodeLimits(
-                    max_turns=options.max_turns, episode_timeout_s=options.episode_timeout_s
-                ),
-                maker=maker,
-                on_start=note.expect,
-                on_episode=note.add,
+                limits=limits,
             )
+            episodes = await play(
+                samples=options.samples, maker=maker, on_start=note.expect, on_episode=note.add
+            )
+            if options.rounds == 1 or model is None:
+                return episodes, {}
+            first = {(episode.task, episode.index): episode for episode in episodes}
+            note.expect(len(episodes) + (options.rounds - 1) * len({task for task, _ in first}))
+            reviser = Reviser(
+                maker or PolicyMaker(model, limits), options.rounds, first, on_episode=note.add
+            )
+            await play(samples=1, maker=reviser)
+            return episodes, reviser.chains
 
 
 def _agent(options: EvalOptions, model: ChatPolicy | TokenPolicy | None) -> AgentMaker:
@@ -379,7 +410,7 @@ class _Notes:
                 self._out = stack.enter_context(self._path.open("wb"))
             except OSError as error:
                 raise ConfigError(f"cannot write --out {options.out!r}: {error.strerror}") from None
-        self._progress = stack.enter_context(_progress())
+        self._progress = stack.enter_context(progress_bar())
         self._bar = self._progress.add_task(options.policy, total=None)
 
     def expect(self, total: int) -> None:
@@ -458,14 +489,6 @@ def expert(session: Playable) -> Policy:
         return expert_action(session)
 
     return ScriptedPolicy(act)
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    )
 
 
 def _show(name: str, options: EvalOptions, result: Evaluation) -> None:

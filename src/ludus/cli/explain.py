@@ -14,6 +14,7 @@ from ludus.trainer.findings.diagnosis import diagnose, events_of
 from ludus.trainer.findings.summary import explained
 
 from .arguments import Flag, VerbHelp, parse
+from .gains import measure_gains, show_gains
 from .runs import run_place
 
 
@@ -27,6 +28,14 @@ class ExplainOptions:
     """Print one JSON object instead: `state`, `step`, `steps`, `findings` (the open ones and their
     causes, as in findings.jsonl) and `events`.
     """
+    gains: Flag = False
+    """Say instead what RL did: tasks sharpened and gained, experience that is not used, habits of
+    thought, changed weights; of the first and the last evaluation.
+    """
+    before: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """With --gains, episodes of the first policy (ludus eval --samples 16 --out FILE)."""
+    after: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """With --gains, episodes of the trained policy on the same tasks."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,6 +53,15 @@ def main(arguments: Sequence[str]) -> int:
     folder = run_place(options.run)
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(f"{str(folder)!r} holds no run: there is no metrics.jsonl")
+    if options.gains:
+        told = measure_gains(folder, options.before, options.after)
+        if options.json:
+            print(msgspec.json.encode(told).decode())
+        else:
+            show_gains(told)
+        return 0
+    if options.before or options.after:
+        raise ConfigError("--before and --after are for --gains")
     diagnosis, events = diagnose(folder), events_of(folder)
     if options.json:
         history = diagnosis.history

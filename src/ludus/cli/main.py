@@ -28,6 +28,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "serve verifiers and environments": {
         "serve": "serve environments and verifiers over HTTP",
+        "bench": "load a server, and say what it bears",
         "score": "score answers with a verifier",
         "rescore": "score recorded episodes with another reward, and compare",
         "check-judge": "measure how wrong a judge is, and print its card",
@@ -40,6 +41,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "demo-real": "train released weights by RL, compare before and after",
         "sft": "supervised training on demonstrations",
         "train": "reinforcement learning",
+        "plan": "memory, speed and the best split of GPUs for a run, before it",
+        "sweep": "train recipes over seeds, tuned on other seeds, and compare them",
         "eval": "measure a policy on an environment",
         "gateway": "serve a policy to agents that call it as a model",
         "recipes": "the training recipes, and what each one sets",

@@ -10,12 +10,13 @@ from typing import Annotated
 import tyro
 
 from ludus.errors import MissingExtra
-from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.recipe import load_recipe, policy_names, read_policy, recipe_names
 
 from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus recipes [list]           one line each, with the updates of a step and the source
+       ludus recipes policies         sampling policies, which stand beside any recipe
        ludus recipes show NAME        every setting, defaults included
        ludus recipes diff A B         where two recipes differ
 
@@ -60,6 +61,24 @@ def list_recipes(arguments: Sequence[str]) -> int:
         updates = f"{recipe.updates.splits:>2} x {recipe.updates.epochs}"
         updates += ", never clips" if recipe.clip_rests else ""
         print(f"{recipe.name:<{width}}  {updates:<19}  {recipe.summary}  [{recipe.source}]")
+    return 0
+
+
+def list_policies(arguments: Sequence[str]) -> int:
+    """Print a line for each sampling policy; returns 0."""
+    parse(
+        ListRecipesOptions,
+        arguments,
+        VerbHelp(
+            verb="recipes policies",
+            about="List the sampling policies: ludus train RECIPE --sampling POLICY.",
+            example="ludus recipes policies",
+        ),
+    )
+    policies = {name: read_policy(name) for name in policy_names()}
+    width = max(map(len, policies))
+    for name, table in policies.items():
+        print(f"{name:<{width}}  {table['summary']}  [{table['source']}]")
     return 0
 
 
@@ -146,4 +165,9 @@ def _differences() -> ModuleType:
     return resolution
 
 
-ACTIONS: dict[str, Action] = {"list": list_recipes, "show": show, "diff": diff}
+ACTIONS: dict[str, Action] = {
+    "list": list_recipes,
+    "policies": list_policies,
+    "show": show,
+    "diff": diff,
+}

@@ -1,9 +1,11 @@
-"""The scoring of images by `ludus score NAME --image a.png b.png --prompt "..."`."""
+"""`ludus score`: the verdict of a verifier on an answer, on images, or on a file of answers."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,73 +17,29 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.background import run_on_loop
+from ludus.envs.serving.connect import connect
 from ludus.errors import ConfigError
-from ludus.messages import ImagePart
 from ludus.rewards import Sample, Verdict, Verifier, make_verifier
 from ludus.rewards.maths import check_golds, examples, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
-from ludus.rewards.report import ScoringReport, by_category, read_rows, score_rows
-from ludus.rewards.score import close_verifier, score_sample
+from ludus.rewards.protocol import as_verdict
+from ludus.rewards.rows import image_at
+from ludus.rewards.score import close_verifier
 from ludus.wire.address import parse_served, read_value
 
 from .arguments import Flag, VerbHelp, parse
 from .names import from_file, take_options, with_options
+from .score_file import score_answers, show_report
 
 TIMEOUT_S = 600.0
-
-
-def score_images(
-    name: str, paths: Sequence[Path], prompt: str, settings: dict[str, Any], *, as_json: bool
-) -> int:
-    """Score image files, print rewards and ranks, and return 1 if any image has no reward, else
-    0.
-    """
-    samples: list[Sample] = []
-    for path in paths:
-        try:
-            image = ImagePart(data=path.read_bytes())
-        except OSError as error:
-            raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-        samples.append(Sample(response="", prompt=prompt, images=[image]))
-    verifier = make_verifier(name, **settings)
-    try:
-        verdicts = run_on_loop(_score_all(verifier, samples), timeout_s=TIMEOUT_S)
-    finally:
-        close_verifier(verifier)
-    # Rank the images, 1 for the highest reward; None for an image without a reward.
-    rewards = [verdict.reward for verdict in verdicts]
-    known_rewards = sorted((reward for reward in rewards if reward is not None), reverse=True)
-    ranks = [None if reward is None else known_rewards.index(reward) + 1 for reward in rewards]
-    rows = list(zip(paths, verdicts, ranks, strict=True))
-    if as_json:
-        for path, verdict, rank in rows:
-            fields = {"image": str(path), "status": verdict.status, "reward": verdict.reward}
-            print(json.dumps({**fields, "rank": rank, "detail": verdict.detail}))
-    else:
-        table = Table("image", "reward", "rank")
-        for path, verdict, rank in rows:
-            worth = f"{verdict.reward:.4f}" if verdict.reward is not None else str(verdict.status)
-            table.add_row(str(path), worth, str(rank or verdict.detail))
-        Console().print(table)
-    return 0 if all(verdict.ok for verdict in verdicts) else 1
-
-
-async def _score_all(verifier: Verifier, samples: Sequence[Sample]) -> list[Verdict]:
-    """Score all samples concurrently, so that a verifier that batches sees the whole set."""
-
-    async def score(sample: Sample) -> Verdict:
-        scoring = verifier.score(sample)
-        return scoring if isinstance(scoring, Verdict) else await scoring
-
-    return await asyncio.gather(*map(score, samples))
 
 
 @dataclass(frozen=True)
 class ScoreOptions:
     """The options of `ludus score`: the answers, and the verifier to score with."""
 
-    verifier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="VERIFIER")]
-    """The verifier's name, as ludus list shows it."""
+    verifier: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="VERIFIER|FILE")]
+    """The verifier's name, as ludus list shows it; or a file whose rows each name their own."""
 
     gold: str | None = None
     """The reference answer."""
@@ -96,7 +54,17 @@ class ScoreOptions:
     """What the policy was asked, or what an image should show."""
 
     file: Path | None = None
-    """JSON Lines with gold, response (or prediction), and optionally label and category."""
+    """JSON Lines with gold, response (or prediction), and optionally prompt, info, images,
+    verifier, label and category.
+    """
+
+    out: str = ""
+    """With a file of answers, a file for the verdicts, a line for each row. A file that is there
+    is gone on with: only what has no verdict yet is scored.
+    """
+
+    url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """The server that scores; by default the verifier runs in this process."""
 
     check_golds: Path | None = None
     """List the golds of this file that cannot be read, have several boxes, are approximate,
@@ -131,23 +99,23 @@ def main(arguments: Sequence[str]) -> int:
         VerbHelp(
             verb="score",
             about="Score an answer, or a file of answers, with a verifier.",
-            example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain",
+            example=r"ludus score maths --gold '1/2' --answer '\boxed{\frac{2}{4}}' --explain"
+            "\n  ludus score answers.jsonl --out verdicts.jsonl",
         ),
     )
+    if options.file is None and options.verifier.endswith((".jsonl", ".json")):
+        options = replace(options, verifier="", file=Path(options.verifier))
     (verifier_options,) = from_file([options.verifier], options.options)
     name, settings = parse_served(with_options(verifier_options, _settings(options.set)))
     options = replace(options, verifier=name)
     if options.check_golds is not None:
         return _check_golds(options)
     if options.file is not None:
-        rows = read_rows(options.file)
-        report = score_rows(rows, make_verifier(options.verifier, **settings))
-        _print_report(report, options.wrong, as_json=options.json)
-        return 0
+        return _score_file(options, settings)
+    if options.out:
+        raise ConfigError(f"--out {options.out}: is for a file of answers; name one with --file")
     if options.image:
-        return score_images(
-            options.verifier, options.image, options.prompt, settings, as_json=options.json
-        )
+        return score_images(options, settings)
     if options.gold is None or options.answer is None:
         raise ConfigError("score needs --gold and --answer, or --image, --file or --check-golds")
     if options.explain:
@@ -156,7 +124,28 @@ def main(arguments: Sequence[str]) -> int:
         Console().print(render(explain(options.gold, options.answer, **settings)), soft_wrap=True)
         return 0
     sample = Sample(response=options.answer, gold=options.gold, prompt=options.prompt)
-    return _score_one(sample, make_verifier(options.verifier, **settings), as_json=options.json)
+    (verdict,) = _verdicts(options, [sample], settings)
+    return _show_verdict(verdict, as_json=options.json)
+
+
+def _score_file(options: ScoreOptions, settings: dict[str, Any]) -> int:
+    assert options.file is not None
+    if options.url and settings:
+        raise ConfigError(
+            "--set and --options: a server fixes the options of its verifiers; give them to ludus "
+            "serve, and leave them out here"
+        )
+    try:
+        report = score_answers(
+            options.file, options.verifier, settings, out=options.out, url=options.url
+        )
+    except KeyboardInterrupt:
+        if not options.out:
+            raise
+        print(f"interrupted; the same command goes on with {options.out}", file=sys.stderr)
+        return 130
+    show_report(report, out=options.out, wrong=options.wrong, as_json=options.json)
+    return 0
 
 
 def _settings(items: Sequence[str]) -> dict[str, Any]:
@@ -171,12 +160,8 @@ def _settings(items: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _score_one(sample: Sample, verifier: Verifier, *, as_json: bool) -> int:
-    """Score and print; returns 1 where the answer has no reward, else 0."""
-    try:
-        verdict = score_sample(verifier, sample)
-    finally:
-        close_verifier(verifier)
+def _show_verdict(verdict: Verdict, *, as_json: bool) -> int:
+    """Print a verdict; returns 1 where the answer has no reward, else 0."""
     if as_json:
         fields = {"status": verdict.status, "reward": verdict.reward, "detail": verdict.detail}
         print(json.dumps({**fields, "metrics": verdict.metrics}))
@@ -184,6 +169,67 @@ def _score_one(sample: Sample, verifier: Verifier, *, as_json: bool) -> int:
         worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
         print(f"{worth}: {escaped(verdict.detail)}")
     return 0 if verdict.ok else 1
+
+
+def score_images(options: ScoreOptions, settings: dict[str, Any]) -> int:
+    """Score image files, print rewards and ranks, and return 1 if any image has no reward, else
+    0.
+    """
+    paths = options.image
+    images = [image_at(path) for path in paths]
+    samples = [Sample(response="", prompt=options.prompt, images=[image]) for image in images]
+    verdicts = _verdicts(options, samples, settings)
+    # Rank the images, 1 for the highest reward; None for an image without a reward.
+    rewards = [verdict.reward for verdict in verdicts]
+    known_rewards = sorted((reward for reward in rewards if reward is not None), reverse=True)
+    ranks = [None if reward is None else known_rewards.index(reward) + 1 for reward in rewards]
+    rows = list(zip(paths, verdicts, ranks, strict=True))
+    if options.json:
+        for path, verdict, rank in rows:
+            fields = {"image": str(path), "status": verdict.status, "reward": verdict.reward}
+            print(json.dumps({**fields, "rank": rank, "detail": verdict.detail}))
+    else:
+        table = Table("image", "reward", "rank")
+        for path, verdict, rank in rows:
+            worth = f"{verdict.reward:.4f}" if verdict.reward is not None else str(verdict.status)
+            table.add_row(str(path), worth, str(rank or verdict.detail))
+        Console().print(table)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def _verdicts(
+    options: ScoreOptions, samples: Sequence[Sample], settings: dict[str, Any]
+) -> list[Verdict]:
+    """Score a few samples here, or on the server that is named."""
+    if options.url:
+        if settings:
+            raise ConfigError(
+                f"{options.verifier!r}: a server fixes the options of its verifiers; give them to "
+                "ludus serve, and leave them out here"
+            )
+        with connect(options.url) as server:
+            return server.score_batch(options.verifier, samples)
+    verifier = make_verifier(options.verifier, **settings)
+    try:
+        return run_on_loop(_score_all(options.verifier, verifier, samples))
+    finally:
+        close_verifier(verifier)
+
+
+async def _score_all(name: str, verifier: Verifier, samples: Sequence[Sample]) -> list[Verdict]:
+    """Score all samples concurrently, so that a verifier that batches sees the whole set."""
+
+    async def score(sample: Sample) -> Verdict:
+        scoring = verifier.score(sample.heard_by(verifier))
+        if not inspect.isawaitable(scoring):
+            return as_verdict(scoring, name)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return as_verdict(await scoring, name)
+        except TimeoutError:
+            return Verdict.unavailable(f"no verdict within {TIMEOUT_S:g} s")
+
+    return await asyncio.gather(*map(score, samples))
 
 
 def _check_golds(options: ScoreOptions) -> int:
@@ -240,45 +286,5 @@ def _golds(path: Path) -> Iterator[tuple[int, str | list[str]]]:
         yield number, [str(gold) for gold in row] if isinstance(row, list) else str(row)
 
 
-def _print_report(report: ScoringReport, wrong: int, *, as_json: bool) -> None:
-    counts = report.overall
-    if as_json:
-        fields = {
-            "rows": report.rows, "mean_reward": report.mean_reward,
-            "statuses": report.statuses, "pool_fates": report.fates,
-            "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
-            "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
-            "categories": {name: count.accuracy for name, count in report.categories.items()},
-        }  # fmt: skip
-        print(json.dumps(fields))
-        return
-    statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
-    mean = report.mean_reward
-    worth = "no reward" if mean is None else f"mean reward {mean:.4f}"
-    print(f"{report.rows} answers ({statuses}), {worth}")
-    print(f"{report.per_cpu_second:.0f} per CPU-second, {report.wall_s:.1f} s in all")
-    if report.fates:
-        fates = ", ".join(f"{count} {fate}" for fate, count in sorted(report.fates.items()))
-        print(f"pool workers: {fates}")
-    if not counts.total:
-        return
-    print(
-        f"accuracy {counts.accuracy:.4f}  precision {counts.precision:.4f}  "
-        f"recall {counts.recall:.4f}"
-    )
-    table = Table("category", "cases", "accuracy", "precision", "recall")
-    for name, count in by_category(report):
-        numbers = (f"{x:.3f}" for x in (count.accuracy, count.precision, count.recall))
-        table.add_row(name or "-", str(count.total), *numbers)
-    Console().print(table)
-    for row, verdict in report.wrong[:wrong]:
-        description = (
-            f"{row.id} {row.category} label {row.label}: gold {row.gold!r}, {row.response!r}"
-        )
-        print(f"{escaped(shortened(description))} -> {escaped(verdict.detail)}")
-
-
 if __name__ == "__main__":
-    import sys
-
     sys.exit(main(sys.argv[1:]))

@@ -171,6 +171,11 @@ class HostedEpisode:
             turn=self.turn,
         )
 
+    def touch(self) -> None:
+        """Let the lease of the session begin anew, without playing."""
+        if self._session:
+            self._service.sessions.touch(self._session)
+
     async def close(self) -> None:
         """Release the session; harmless where there is none."""
         name, self._session, self.over = self._session, "", True
@@ -244,7 +249,7 @@ class ClientTable(Generic[C]):
         most = self._limits.max_sessions
         if len(self._clients) >= most:
             message = f"{len(self._clients)} of {most} sessions are open"
-            raise QueueFull(message, depth=len(self._clients), limit=most)
+            raise QueueFull(message, depth=len(self._clients), limit=most, cause="sessions")
         name = secrets.token_urlsafe(16)
         self._clients[name] = client
         return name

@@ -17,7 +17,14 @@ import msgspec
 from ludus.errors import ConfigError, LudusError, RequestRejected, ServerFault, ServerUnreachable
 from ludus.messages import Message
 from ludus.secret import Secret, without_credentials
-from ludus.wire.client import AsyncTransport, HttpRequest, HttpResponse, Retry, RetryPolicy
+from ludus.wire.client import (
+    AsyncTransport,
+    HttpRequest,
+    HttpResponse,
+    Retry,
+    RetryPolicy,
+    trace_headers,
+)
 
 from .chat_wire import Completion, error_of, messages_row, read_models, read_reply
 from .limits import CallLimits, DiskCache, TokenBudget, TokenUsage, shared_limits
@@ -213,6 +220,7 @@ class ChatClient:
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers |= trace_headers()
         return headers | ({"Authorization": f"Bearer {self._key.reveal()}"} if self._key else {})
 
 

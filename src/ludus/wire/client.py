@@ -8,9 +8,11 @@ never wait on an event loop; `run_blocking` runs them on the caller's thread.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import io
 import random
 import ssl
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -31,7 +33,7 @@ from ludus.errors import (
 )
 from ludus.secret import NO_SECRET, Secret, refuse_credentials, without_credentials
 
-from .codec import Format, decode, encode, format_of
+from .codec import Format, decode, encode, format_of, trace_parent
 from .faults import Fault, FaultReply, error_of
 
 T = TypeVar("T")
@@ -318,7 +320,7 @@ class Client:
         Raises:
             ConfigError: something in `body` cannot be sent.
         """
-        headers = {"Accept": self.format.value}
+        headers = {"Accept": self.format.value, **trace_headers()}
         if self.token:
             headers["Authorization"] = f"Bearer {Secret.of(self.token).reveal()}"
         if body is None:
@@ -329,6 +331,19 @@ class Client:
             raise ConfigError(f"this cannot be sent to {self.url}: {error}") from error
         headers["Content-Type"] = format.value
         return HttpRequest(method, self.url + path, headers, data)
+
+
+def trace_headers() -> dict[str, str]:
+    """Return the `traceparent` of what is being done, as a header; none outside a trace.
+
+    It is that of the request which a server is answering here, or else that of OpenTelemetry's
+    current span, where the calling program uses it.
+    """
+    headers = {"traceparent": parent} if (parent := trace_parent.get()) else dict[str, str]()
+    if not headers and "opentelemetry.trace" in sys.modules:
+        propagator = importlib.import_module("opentelemetry.propagate")
+        propagator.inject(headers)
+    return headers
 
 
 def read(response: HttpResponse, as_type: type[T]) -> T:

@@ -40,6 +40,12 @@ encode straight into it, so that the reply is encoded once.
 """
 
 
+request_id: ContextVar[str] = ContextVar("ludus_request_id", default="")
+"""The id of the request that is being answered, which its reply and its errors carry."""
+trace_parent: ContextVar[str] = ContextVar("ludus_trace_parent", default="")
+"""The `traceparent` (W3C Trace Context, level 1) of what is being done; our clients send it on."""
+
+
 class Encoded:
     """A reply that somebody else has encoded already, a worker process for example.
 

@@ -54,8 +54,19 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many places of the full queue are taken; None for other faults."""
     limit: int | None = None
     """How many places the full queue has; None for other faults."""
+    cause: str = ""
+    """Which bound a refusal met, where the code is `overloaded`; a key of `CAUSES`."""
+    request_id: str = ""
+    """The id of the request, also that of its line in the server's access log."""
     verdict: Verdict | None = None
     """The verdict that says why there is no reward, where the code is `reward_unavailable`."""
+
+    def stamp(self, request_id: str) -> None:
+        """Note the request that is answered by this fault. A fault that is kept as the reply of a
+        seq keeps the id of the first, so that it is the same whenever it is sent.
+        """
+        if not self.request_id:
+            msgspec.structs.force_setattr(self, "request_id", request_id)
 
 
 class FaultReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,13 +165,36 @@ class Refused(RequestRejected):
         return str(self.args[0])
 
 
+CAUSES = {
+    "queue": "operations in flight of the whole server, or of a name and principal",
+    "sessions": "open sessions",
+    "requests": "requests in flight",
+    "bytes": "bytes of the bodies in flight",
+    "rate": "the principal's operations a second",
+    "principal_sessions": "the principal's open sessions",
+    "principal_bytes": "bytes of the principal's bodies in flight",
+    "sandbox": "slots of the sandbox",
+}
+"""The cause of a 429 -> the bound that it met; the label of `ludus_refused_total`."""
+
+
 class QueueFull(Overloaded):
-    """A bounded queue is full: `depth` of `limit` places are taken."""
+    """A bounded queue is full: `depth` of `limit` places are taken.
+
+    `cause` is a key of `CAUSES`.
+    """
 
     def __init__(
-        self, message: str, retry_after_s: float = 1.0, *, depth: int = 0, limit: int = 0
+        self,
+        message: str,
+        retry_after_s: float = 1.0,
+        *,
+        depth: int = 0,
+        limit: int = 0,
+        cause: str = "queue",
     ) -> None:
         super().__init__(message, retry_after_s)
+        self.cause = cause
         self.depth = depth
         self.limit = limit
 
@@ -190,6 +224,7 @@ def fault_of(
         retry_after_s=error.retry_after_s if isinstance(error, Overloaded) else None,
         queue_depth=error.depth if isinstance(error, QueueFull) else None,
         limit=error.limit if isinstance(error, QueueFull) else None,
+        cause=error.cause if isinstance(error, QueueFull) else "",
         verdict=error.verdict if isinstance(error, RewardUnavailable) else None,
     )
 

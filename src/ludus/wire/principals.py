@@ -34,7 +34,7 @@ from ludus.secret import Secret
 from .faults import QueueFull, Refused
 
 logger = logging.getLogger(__name__)
-KINDS = ("env", "score", "execute", "admin")
+KINDS = ("env", "score", "execute", "train", "admin")
 BURST_S = 1.0
 """A principal may spend the operations of so many seconds at once."""
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -48,13 +48,16 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sha256: str = ""
     """The SHA-256 of the token, in hexadecimal digits."""
     scopes: list[str]
-    """What the principal may do: `env:` and `score:` with a name or a pattern (`env:ludus/*`),
-    `execute` (programs, gradings, REPLs), `admin` (metrics and the page), `*` (everything).
+    """What the principal may do: `env:`, `score:` and `train:` with a name or a pattern
+    (`env:ludus/*`), `execute` (programs, gradings, REPLs), `admin` (metrics and the page), `*`
+    (everything).
     """
     rate: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Operations a second; 0 for no limit."""
     sessions: _Count = 0
-    """The most sessions, REPLs and snapshots of each kind at a time; 0 for no limit."""
+    """The most sessions, REPLs, snapshots and models in training at a time, of each kind; 0 for no
+    limit.
+    """
     bytes_in_flight: _Count = 0
     """The most bytes of its requests' bodies at a time; 0 for no limit."""
     weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
@@ -107,7 +110,9 @@ class Principal:
         self._counted = now
         if self._left < 0:
             raise QueueFull(
-                f"{self.name!r} may do {rate:g} operations a second", -self._left / rate + 0.05
+                f"{self.name!r} may do {rate:g} operations a second",
+                -self._left / rate + 0.05,
+                cause="rate",
             )
         self._left -= number
 
@@ -120,7 +125,7 @@ class Principal:
         most = self.grant.bytes_in_flight
         if most and number > 0 and self.held_bytes + number > most:
             message = f"the bodies of {self.name!r} hold {self.held_bytes} of {most} bytes"
-            raise QueueFull(message, depth=self.held_bytes, limit=most)
+            raise QueueFull(message, depth=self.held_bytes, limit=most, cause="principal_bytes")
         self.held_bytes += number
 
 
@@ -198,7 +203,7 @@ def _grants(file: Path) -> Mapping[str, Grant]:
             if scope != "*" and scope.partition(":")[0] not in KINDS:
                 raise ConfigError(
                     f"{file}: {name!r} has the scope {scope!r}; scopes are env:NAME, score:NAME, "
-                    "execute, admin and *"
+                    "train:MODEL, execute, admin and *"
                 )
     return grants
 

@@ -16,6 +16,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from .faults import Fault
+
 LATENCY_BUCKETS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
@@ -39,7 +41,7 @@ class ServerMetrics:
             "operations", "Resets and steps, by outcome", "env", "operation", "outcome"
         )
         self.replays = self._counter("replays", "Repeated seqs answered from the kept reply", "env")
-        self.refused = self._counter("refused", "Work refused because a queue was full", "service")
+        self.refused = self._counter("refused", "Work refused (429), by the bound it met", "cause")
         self.verdicts = self._counter("verdicts", "Verdicts by status", "verifier", "status")
         self.fates = self._counter(
             "pool_fates", "Verdicts whose worker met a limit or was lost", "verifier", "fate"
@@ -56,6 +58,11 @@ class ServerMetrics:
         )
         self.score_seconds = self._histogram("score_seconds", "One verdict", "verifier")
         self.lag_seconds = self._histogram("event_loop_lag_seconds", "How late the loop wakes up")
+
+    def refuse(self, fault: Fault) -> None:
+        """Count a fault that is sent to a client, if it is a refusal by a bound."""
+        if fault.cause:
+            self.refused.labels(fault.cause).inc()
 
     def watch(
         self, name: str, documentation: str, read: Callable[[], float], **labels: str

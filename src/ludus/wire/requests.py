@@ -6,20 +6,45 @@ Nothing here runs before a request has shown its token.
 from __future__ import annotations
 
 import asyncio
+import base64
+import re
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Protocol
 
 from aiohttp import web
 
 from .address import check_host
-from .codec import Format, accepted, format_of
+from .codec import Format, accepted, format_of, request_id, trace_parent
 from .faults import QueueFull, Refused
 from .principals import ANYONE, Principal, Principals
 
+REQUEST_ID = "X-Request-Id"
+"""The header of an id that a client or a proxy may choose, and that every reply has."""
+_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-def authorize(request: web.Request, principals: Principals) -> Principal:
-    """Return who asks, by the token; a server without tokens goes by the `Host` header.
+
+def identify(request: web.Request, instance: str, number: int) -> str:
+    """Return the id of a request, and note it with the request's trace for whatever answers it.
+
+    The id is the client's own where that is one of 1 to 128 letters, digits and `_.:/+=-`; a
+    header of another shape is as good as none.
+    """
+    headers = request.headers
+    name = headers.get(REQUEST_ID, "")
+    if not name or not _ID.fullmatch(name):
+        name = f"{instance}-{number:x}"
+    request_id.set(name)
+    parent = headers.get("traceparent", "")
+    trace_parent.set(parent if parent and _TRACE_PARENT.fullmatch(parent) else "")
+    return name
+
+
+def authorize(request: web.Request, principals: Principals, *, is_page: bool = False) -> Principal:
+    """Return who asks, by the token; a server without tokens goes by the `Host` header. A page is
+    also shown to a browser that has the token as its password, whatever the user's name.
 
     Raises:
         Refused: the token is missing or wrong (401), or a server without tokens was addressed by
@@ -29,8 +54,13 @@ def authorize(request: web.Request, principals: Principals) -> Principal:
         check_host(request.host)
         return ANYONE
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
-    shown = shown.strip() if scheme.lower() == "bearer" else ""
-    shown = request.match_info.get("token", shown)  # where the route has it in the path
+    if is_page and scheme.lower() == "basic":
+        shown = _password_in(shown)
+    else:
+        shown = shown.strip() if scheme.lower() == "bearer" else ""
+    # Clients of other projects send a key of their own, or have it in the path.
+    shown = shown or request.headers.get("X-API-Key", "")
+    shown = request.match_info.get("token", shown)
     principal = principals.of(shown)
     if principal is None:
         raise Refused(
@@ -38,6 +68,13 @@ def authorize(request: web.Request, principals: Principals) -> Principal:
             "unauthorized",
         )
     return principal
+
+
+def _password_in(credentials: str) -> str:
+    """Return the password of `Authorization: Basic` (RFC 7617); empty where there is none."""
+    with suppress(ValueError):  # not base64, or not UTF-8
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    return ""
 
 
 def body_format(request: web.Request) -> Format:
@@ -112,7 +149,7 @@ class Bytes:
         """
         if self.held + number > self.limit:
             message = f"the bodies of requests in flight hold {self.held} of {self.limit} bytes"
-            raise QueueFull(message, depth=self.held, limit=self.limit)
+            raise QueueFull(message, depth=self.held, limit=self.limit, cause="bytes")
         self.held += number
 
     def give_back(self, number: int) -> None:

@@ -17,7 +17,9 @@ from aiohttp import web
 
 from .codec import PROTOCOL, Format
 from .faults import FaultReply
+from .page import PageTable, ShownService
 from .prometheus import ServerMetrics
+from .tracing import Tracer
 
 Payload = TypeVar("Payload", bound=msgspec.Struct)
 Path = Mapping[str, str]
@@ -137,6 +139,8 @@ class Context:
     instance: str
     """The random name of this run of the server; a restarted server has another name."""
     metrics: ServerMetrics
+    tracer: Tracer | None = None
+    """Where spans of steps and verdicts go; None for nowhere."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +258,28 @@ def readiness(
         short = ending or ("not ready" if problems else status)
         return not problems, Health(status=short, instance=instance)
     return not problems, Health(status=status, instance=instance, services=loads)
+
+
+def tables_of(services: Sequence[Service], metrics: ServerMetrics) -> list[PageTable]:
+    """Return the tables of the page: the queues and refusals of all, then those of each service."""
+    loads = [(service.name, service.load()) for service in services]
+    queues = [(name, load.queue_depth, load.limit, load.problem) for name, load in loads]
+    refused = [
+        (sample.labels["cause"], int(sample.value))
+        for metric in metrics.refused.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total")
+    ]
+    return [
+        PageTable("Queues", ("service", "in flight", "limit", "problem"), queues),
+        PageTable("Refused (429)", ("cause", "since the start"), refused),
+        *(
+            table
+            for service in services
+            if isinstance(service, ShownService)
+            for table in service.tables()
+        ),
+    ]
 
 
 _PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")

@@ -17,34 +17,36 @@ The server listens when the block begins, and is stopped when the block ends.
 from __future__ import annotations
 
 import asyncio
-import io
-import logging
-import math
+import itertools
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 
+from .access import AccessLog, asked, logged
 from .address import BACKLOG, is_loopback, listen, listen_at
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
-from .client import INSTANCE_HEADER
-from .codec import LARGE_BYTES, PATH, Format, asked_format, convert, decode, encode
-from .faults import Fault, FaultReply, QueueFull, Refused, fault_of, status_of
+from .codec import PATH, Format, asked_format, convert, decode
+from .faults import Fault, QueueFull, Refused, fault_of
+from .page import show
 from .principals import Principal, Principals, asked_by
 from .prometheus import CONTENT_TYPE, ServerMetrics
+from .replies import Replies, no_route
 from .requests import (
+    REQUEST_ID,
     Bytes,
     Held,
     authorize,
@@ -52,6 +54,7 @@ from .requests import (
     cut,
     discard_body,
     expect_later,
+    identify,
     read_body,
     reply_format,
 )
@@ -66,12 +69,13 @@ from .routes import (
     documented,
     endpoints_of,
     readiness,
+    tables_of,
 )
 from .stream_server import ServerStreams, streams_of
 from .strict import decode_request, read_fields, read_query
 from .tls import ServerTls
+from .tracing import Tracer
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEFAULT_PORT = 8765
 MAX_BODY_BYTES = 16 << 20
 """The default limit on a request's body, inflated."""
@@ -113,6 +117,8 @@ class HttpServer:
             has, and begins nothing new; None ends sessions at once, and waits up to five seconds
             for what is in flight.
         chaos: the faults to inject on purpose; none by default.
+        access_log: is given a line for each request and operation; None writes none.
+        tracer: is given a span for each step and verdict; None makes none.
         mounted: ASGI applications of other projects, by path.
 
     Raises:
@@ -136,6 +142,8 @@ class HttpServer:
         stranger_s: float = STRANGER_S,
         drain_s: float | None = None,
         chaos: Chaos | None = None,
+        access_log: AccessLog | None = None,
+        tracer: Tracer | None = None,
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
         self._principals = principals if principals is not None else Principals(token)
@@ -158,6 +166,9 @@ class HttpServer:
         self._mounted = [
             Endpoint("*", path, partial(call_asgi, app)) for path, app in (mounted or {}).items()
         ]
+        self._access_log = access_log
+        self._tracer = tracer
+        self._request_numbers = itertools.count(1)
         self._requests = 0
         self._drain_s = drain_s
         self._draining = self._stopping = self._hurried = False
@@ -202,7 +213,11 @@ class HttpServer:
             listener = listen(self.host, self.port)
             self.port = listener.getsockname()[1]
         try:
-            context = Context(self.instance, self.metrics)
+            context = Context(self.instance, self.metrics, self._tracer)
+            if self._access_log is not None:
+                self._access_log.start(self.metrics)
+            if self._tracer is not None:
+                self._tracer.start()
             for service in self.services:
                 await service.start(context)
                 self._watch(service)
@@ -212,6 +227,8 @@ class HttpServer:
                 max_bytes=self._max_body_bytes,
                 chaos=self._chaos,
                 struck=self._struck,
+                refused=self.metrics.refuse,
+                access_log=self._access_log,
             )
             if streams is not None:
                 self.metrics.watch("streams", "Open streams", lambda: float(len(streams)))
@@ -225,8 +242,9 @@ class HttpServer:
 
     async def _open(self, listener: socket.socket) -> None:
         """Mount every route, and accept connections."""
+        log: list[Middleware] = [logged(self._access_log)] if self._access_log is not None else []
         application = web.Application(
-            client_max_size=self._max_body_bytes, middlewares=[self._unrouted]
+            client_max_size=self._max_body_bytes, middlewares=[*log, self._unrouted]
         )
         router = application.router
         for route in [route for service in self.services for route in service.routes()]:
@@ -237,6 +255,7 @@ class HttpServer:
         router.add_get("/healthz", self._healthz)
         router.add_get("/readyz", self._readyz)
         router.add_get("/metrics", self._metrics)
+        router.add_get("/", self._page)
         router.add_get("/openapi.json", self._openapi)
         self._runner = web.AppRunner(
             application,
@@ -304,12 +323,24 @@ class HttpServer:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        if self._access_log is not None:
+            await asyncio.to_thread(self._access_log.close)
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)
 
     def reload(self) -> None:
-        """Read the tokens and the certificate anew; where one has a mistake, the old one stays."""
+        """Read the tokens and the certificate anew, and open the access log again, which may have
+        been moved; where one has a mistake, the old one stays.
+        """
         self._principals.read_again()
         if self._tls is not None:
             self._tls.read_again()
+        if self._access_log is not None:
+            self._access_log.reopen()
+
+    def limit(self, *, max_body_bytes: int, drain_s: float) -> None:
+        """Take other bounds than those of the start, from now on."""
+        self._max_body_bytes, self._drain_s = max_body_bytes, drain_s
 
     def hurry(self) -> None:
         """Let a `stop` that waits for sessions wait no longer."""
@@ -348,7 +379,10 @@ class HttpServer:
                 return cut(request)
             body = await read_body(request, self._max_body_bytes, held)
             self.metrics.requests.labels(endpoint.path, "-").inc()
-            return await endpoint.handler(request, body)
+            response = await endpoint.handler(request, body)
+            # A WebSocket has answered long ago; of a plain answer the reply may be lost.
+            plain = isinstance(response, web.Response)
+            return cut(request) if plain and self._chaos.after() else response
         except Exception as error:
             await discard_body(request, is_known=held.is_known)
             return self._replies.failure(error, Format.JSON)
@@ -373,6 +407,7 @@ class HttpServer:
             if await self._chaos.before(self._struck):
                 return cut(request)
             payload = await self._payload(route, request, held)
+            asked.set(payload)
             reply = await route.handler(request.match_info, payload)
             if isinstance(reply, Fault):
                 response = self._replies.fault(reply, format, route=route)
@@ -397,6 +432,7 @@ class HttpServer:
         if self._requests > self._max_requests:  # the count includes this request
             raise QueueFull(
                 f"{self._max_requests} requests are in flight",
+                cause="requests",
                 depth=self._requests,
                 limit=self._max_requests,
             )
@@ -417,20 +453,26 @@ class HttpServer:
 
     @web.middleware
     async def _unrouted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer unknown paths, unknown methods and missing tokens with faults of our own."""
+        """Give each request an id, and answer unknown paths, unknown methods and missing tokens
+        with faults of our own.
+        """
+        name = identify(request, self.instance, next(self._request_numbers))
         try:
-            return await handler(request)
+            response = await handler(request)
         except Refused as error:
-            fault = fault_of(error)
-        except web.HTTPNotFound:
-            served = " and ".join(service.name for service in self.services) or "nothing"
-            message = f"no route {request.path!r}; served here: {served} (/openapi.json)"
-            fault = Fault(code="not_found", message=message)
-        except web.HTTPMethodNotAllowed as error:
-            allowed = ", ".join(sorted(error.allowed_methods))
-            message = f"{request.path} takes {allowed}, not {request.method}"
-            fault = Fault(code="method_not_allowed", message=message)
-        return self._replies.fault(fault, Format.JSON)
+            response = self._replies.fault(fault_of(error), Format.JSON)
+        except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
+            response = self._replies.fault(self._no_route(request, error), Format.JSON)
+        if not response.prepared:  # else it is a stream
+            response.headers[REQUEST_ID] = name
+        return response
+
+    def _no_route(self, request: web.Request, error: web.HTTPException) -> Fault:
+        try:
+            authorize(request, self._principals)
+        except Refused as refusal:  # what is served here is not for strangers
+            return fault_of(refusal)
+        return no_route(request, error, [service.name for service in self.services])
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Answer `/v1/stream`: check the request as any other, then turn the connection into a
@@ -468,6 +510,15 @@ class HttpServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         authorize(request, self._principals).require("admin")
         return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _page(self, request: web.Request) -> web.Response:
+        try:
+            authorize(request, self._principals, is_page=True).require("admin")
+        except Refused as error:
+            return self._replies.ask_password(fault_of(error))
+        tables = tables_of(self.services, self.metrics)
+        _, health = readiness(self.services, self.instance, ending=self._ending, is_stranger=False)
+        return show(tables, instance=self.instance, status=health.status)
 
     async def _openapi(self, request: web.Request) -> web.Response:
         authorize(request, self._principals)
@@ -550,53 +601,3 @@ class BackgroundServer:
         async with self.server:
             self._ready.set()
             await self._stop.wait()
-
-
-logger = logging.getLogger(__name__)
-
-
-class Replies:
-    """Builds the HTTP responses of a server, and counts each by route and status.
-
-    Args:
-        metrics: metrics of the server.
-        instance: name of the running server, sent in every response, so that clients notice a
-            restart.
-    """
-
-    def __init__(self, metrics: ServerMetrics, instance: str) -> None:
-        self._metrics = metrics
-        self._instance = instance
-
-    def answer(
-        self, reply: object, format: Format, *, route: Route | None = None, status: int = 200
-    ) -> web.Response:
-        """Encode a reply; `route` is None for a request that no route took."""
-        data, became = encode(reply, format)
-        self._metrics.requests.labels(route.path if route else "-", str(status)).inc()
-        headers = {"Content-Type": became.value, INSTANCE_HEADER: self._instance}
-        # a large body is written piece by piece, so that it does not hold up the event loop
-        body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
-        return web.Response(status=status, body=body, headers=headers)
-
-    def failure(
-        self, error: Exception, format: Format, *, route: Route | None = None
-    ) -> web.Response:
-        """Encode an error; an error of no known kind is a bug, whose traceback goes to the log."""
-        fault = fault_of(error)
-        if fault.code == "internal":
-            logger.error("request failed", exc_info=error)
-        return self.fault(fault, format, route=route)
-
-    def fault(self, fault: Fault, format: Format, *, route: Route | None = None) -> web.Response:
-        """Encode a fault, with the status and headers that tell a client what to do."""
-        status = status_of(fault)
-        if route is not None and route.retry_status and fault.retryable:
-            status = route.retry_status
-        response = self.answer(FaultReply(error=fault), format, route=route, status=status)
-        if fault.retry_after_s is not None:
-            response.headers["Retry-After"] = str(math.ceil(fault.retry_after_s))
-        if fault.code == "unauthorized":
-            response.headers["WWW-Authenticate"] = "Bearer"
-            response.force_close()  # the next guess costs a connection
-        return response

@@ -89,9 +89,9 @@ class SessionTable(Generic[L]):
         on_overdue: Callable[[L, Overdue], object],
     ) -> None:
         self._what = what
-        self._most = most
-        self._lifetime_s = lifetime_s
-        self._reap_every_s = reap_every_s
+        self.most = most
+        self.lifetime_s = lifetime_s
+        self.reap_every_s = reap_every_s
         self._on_overdue = on_overdue
         self._open: dict[str, L] = {}
         self.owned: Counter[str] = Counter()
@@ -158,12 +158,13 @@ class SessionTable(Generic[L]):
                 f"{principal.grant.sessions} {self._what}s open",
                 depth=self.owned[principal.name],
                 limit=principal.grant.sessions,
+                cause="principal_sessions",
             )
-        if len(self._open) >= self._most:
+        if len(self._open) >= self.most:
             self.sweep()
-        if len(self._open) >= self._most:
-            message = f"{len(self._open)} of {self._most} {self._what}s are open"
-            raise QueueFull(message, 1.0, depth=len(self._open), limit=self._most)
+        if len(self._open) >= self.most:
+            message = f"{len(self._open)} of {self.most} {self._what}s are open"
+            raise QueueFull(message, 1.0, depth=len(self._open), limit=self.most, cause="sessions")
 
     def add(self, lease: L) -> None:
         """Keep a lease; see `check_new`."""
@@ -210,14 +211,14 @@ class SessionTable(Generic[L]):
         """End the leases whose time is over."""
         now = time.monotonic()
         for lease in self.all():
-            if now - lease.born > self._lifetime_s:
+            if now - lease.born > self.lifetime_s:
                 self._on_overdue(lease, Overdue.TOO_OLD)
             elif not lease.busy and now - lease.touched > lease.ttl_s:
                 self._on_overdue(lease, Overdue.EXPIRED)
 
     async def _reap(self) -> None:
         while True:
-            await asyncio.sleep(self._reap_every_s)
+            await asyncio.sleep(self.reap_every_s)
             self.sweep()
 
     async def _close(self, lease: L) -> None:

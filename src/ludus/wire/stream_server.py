@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
@@ -19,20 +20,24 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from ludus.background import end_task
 from ludus.errors import LudusError
 
+from .access import AccessLine, AccessLog, cause_in, operation_in, session_in
 from .chaos import Chaos
 from .codec import (
     FRAME_BYTES,
     LARGE_BYTES,
     MAX_ITEMS,
     SEE_OTHER,
+    Encoded,
     Format,
     Hello,
     asked_format,
     decode,
     encode,
+    request_id,
 )
 from .faults import Fault, Refused, fault_of, status_of
 from .principals import asked_by
+from .requests import REQUEST_ID
 from .routes import Begin, StreamedService
 from .strict import open_words, read_item
 
@@ -62,6 +67,8 @@ class ServerStreams:
         max_bytes: the largest frame of a client in bytes, at most `MAX_BYTES`.
         chaos: the faults to inject on purpose.
         struck: is called with the name of each fault injected.
+        refused: is called with each fault that is answered.
+        access_log: is given a line for each operation; None writes none.
     """
 
     def __init__(
@@ -72,8 +79,12 @@ class ServerStreams:
         max_bytes: int,
         chaos: Chaos,
         struck: Callable[[str], None],
+        refused: Callable[[Fault], None],
+        access_log: AccessLog | None,
     ) -> None:
         self.handlers = dict(handlers)
+        self.refused = refused
+        self.access_log = access_log
         self.hello = Hello(instance=instance, max_bytes=min(MAX_BYTES, max_bytes))
         self.chaos = chaos
         self.has_chaos = chaos.any
@@ -100,8 +111,9 @@ class ServerStreams:
         socket = web.WebSocketResponse(
             compress=False, max_msg_size=self.hello.max_bytes, timeout=CLOSE_S
         )
+        socket.headers[REQUEST_ID] = request_id.get()
         await socket.prepare(request)
-        stream = _Stream(self, socket, request)
+        stream = (_Stream if self.access_log is None else _LoggedStream)(self, socket, request)
         self._open.add(stream)
         try:
             await stream.run()
@@ -130,6 +142,7 @@ class _Stream:
         self._socket = socket
         self._request = request
         self._principal = asked_by.get()
+        self._id = request_id.get()
         self._format = Format.MSGPACK
         self._answers: deque[tuple[Format, Answer]] = deque()
         self._unsent_bytes = 0
@@ -249,7 +262,11 @@ class _Stream:
         becomes `SEE_OTHER`: the client fetches it from the operation's own route.
         """
         format = self._format
-        status = status_of(outcome) if isinstance(outcome, Fault) else 200
+        status = 200
+        if isinstance(outcome, Fault):
+            status = status_of(outcome)
+            self._streams.refused(outcome)
+            outcome.stamp(f"{self._id}/{number}")
         body, became = encode(outcome, format)
         if became is not format or len(body) > LARGE_BYTES:
             status, body = SEE_OTHER, _NOTHING[format]
@@ -332,6 +349,39 @@ class _Stream:
             self._request.transport.abort()
 
 
+class _LoggedStream(_Stream):
+    """A stream whose operations each have a line in the access log."""
+
+    def __init__(
+        self, streams: ServerStreams, socket: web.WebSocketResponse, request: web.Request
+    ) -> None:
+        super().__init__(streams, socket, request)
+        self._begun: dict[int, tuple[float, object]] = {}
+
+    def _begin(self, frame: list[tuple[int, object]]) -> None:
+        now = time.perf_counter()
+        self._begun.update({number: (now, item) for number, item in frame})
+        super()._begin(frame)
+
+    def _answer(self, number: int, outcome: object) -> None:
+        super()._answer(number, outcome)
+        began, item = self._begun.pop(number, (time.perf_counter(), None))
+        assert self._streams.access_log is not None
+        self._streams.access_log.write(
+            AccessLine(
+                request_id=f"{self._id}/{number}",
+                principal=self._principal.name,
+                session=session_in(item),
+                method="STREAM",
+                route=operation_in(item),
+                status=status_of(outcome) if isinstance(outcome, Fault) else 200,
+                ms=(time.perf_counter() - began) * 1000,
+                bytes=len(outcome.data) if isinstance(outcome, Encoded) else 0,
+                cause=cause_in(outcome) if isinstance(outcome, Fault) else "",
+            )
+        )
+
+
 def streams_of(
     services: Iterable[object],
     *,
@@ -339,6 +389,8 @@ def streams_of(
     max_bytes: int,
     chaos: Chaos,
     struck: Callable[[str], None],
+    refused: Callable[[Fault], None],
+    access_log: AccessLog | None,
 ) -> ServerStreams | None:
     """Build the streams of a server of `services`; None if no service has operations for a
     stream.
@@ -350,5 +402,11 @@ def streams_of(
     if not handlers:
         return None
     return ServerStreams(
-        handlers, instance=instance, max_bytes=max_bytes, chaos=chaos, struck=struck
+        handlers,
+        instance=instance,
+        max_bytes=max_bytes,
+        chaos=chaos,
+        struck=struck,
+        refused=refused,
+        access_log=access_log,
     )

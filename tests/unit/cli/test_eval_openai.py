@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import ludus
 from ludus.cli.main import main
+from ludus.envs.families.arithmetic import evaluate as evaluate_expression
 
 Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
 
@@ -152,6 +154,41 @@ def test_a_model_that_cannot_answer_is_a_failure_and_no_zero(
     assert "mean reward" not in said
 
 
+def reviser(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Is right only where it is shown an earlier answer of its own; even seeds say more."""
+    asked = request["messages"][-1]["content"]
+    expression, _, shown = asked.partition("\n\n")
+    text = str(evaluate_expression(expression)) if shown else f"no{'o' * (request['seed'] % 3)}"
+    return 200, says(text)
+
+
+@ludus.verifier("eval-openai/longest")
+def longest(sample: ludus.Sample) -> float:
+    """The longer, the better; needs no gold."""
+    assert sample.gold is None
+    return float(len(sample.text))
+
+
+def test_samples_rounds_and_the_best_by_a_verifier_are_compared_at_equal_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "e.jsonl"
+    more = ("--tasks", "3", "--samples", "2", "--rounds", "2", "--out", str(out))
+    with model_server(reviser) as (url, requests):
+        figures = evaluated(url, *more, "--verifier", "eval-openai/longest", capsys=capsys)
+        model = ["--policy", "openai", "--base-url", url, "--model", "tiny", "--tasks", "1"]
+        assert main(["eval", "ludus/arithmetic-v0", *model, "--verifier", "exact"]) == 2
+        assert "picked without the gold" in " ".join(capsys.readouterr().err.split())
+    first, second = figures["scaling"]
+    assert (first["tokens"], second["tokens"]) == (5.0, 10.0)
+    assert [second[name]["value"] for name in ("passed", "majority", "best")] == [0.0, 0.0, 0.0]
+    assert (first["sequential"]["value"], first["rounds"]) == (0.0, 1.0)
+    assert (second["sequential"]["value"], second["rounds"]) == (1.0, 2.0)
+    assert len(out.read_text().splitlines()) == 9  # six samples, three revisions
+    shown = [one["messages"][-1]["content"] for one in requests[6:9]]
+    assert all("You have been asked this before, and answered:\n\nno" in text for text in shown)
+
+
 ADDRESS = ["--base-url", "http://127.0.0.1:9/v1"]
 OPENAI = ["eval", "ludus/arithmetic-v0", "--policy", "openai", "--model", "m", *ADDRESS]
 
@@ -165,6 +202,7 @@ OPENAI = ["eval", "ludus/arithmetic-v0", "--policy", "openai", "--model", "m", *
         (["view", "e.jsonl", "--tokenizer", "."], "no tokenizer at 'tokenizer.json'"),
         ([*OPENAI, "--sampling", "[1]"], "--sampling '[1]' is not a JSON object"),
         ([*OPENAI, "--sampling", '{"seed": 3}'], "cannot set seed"),
+        (["eval", "ludus/arithmetic-v0", "--rounds", "2"], "--rounds 2: is for a model"),
     ],
 )
 def test_mistakes_are_one_line(

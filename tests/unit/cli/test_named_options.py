@@ -9,7 +9,7 @@ import pytest
 from ludus.cli.arguments import VerbHelp, parse, parse_settings
 from ludus.cli.names import from_file, take_options
 from ludus.cli.score import ScoreOptions
-from ludus.cli.serve import ServeOptions
+from ludus.cli.serve_options import ServeOptions
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainConfig
 from ludus.wire.address import parse_served

@@ -36,7 +36,7 @@ class Run:
         model = build_model(len(tokenizer), hidden=16, layers=1, heads=2)
         claim = RunClaim(path, resume=done > 0)
         config = TrainConfig(env="a-v0")
-        self.folder = RunFolder(path, config, claim=claim, tensorboard=False)
+        self.folder = RunFolder(path, config, claim=claim)
         self.rewards = dict(enumerate(rewards, 1))
         self.saver = Saver(
             RunConfig(keep=1),

@@ -53,7 +53,7 @@ class Played:
         self.gate.set()
         self.prepared: list[int] = []
         self.heard: list[tuple[int, float | None]] = []
-        self.folder = RunFolder(path, TrainConfig(env="a-v0"), tensorboard=False)
+        self.folder = RunFolder(path, TrainConfig(env="a-v0"))
         self.told: dict[str, str] = {}
 
         def tell(step: int, name: str, text: str) -> None:

@@ -57,7 +57,7 @@ class Kept:
     def __init__(self, path: Path, most: int = 3) -> None:
         tokenizer = build_tokenizer()
         model = build_model(len(tokenizer), hidden=64, layers=1, heads=2)
-        self.folder = RunFolder(path / "run", TrainConfig(env="a-v0"), tensorboard=False)
+        self.folder = RunFolder(path / "run", TrainConfig(env="a-v0"))
         self.told: list[tuple[int, str, str]] = []
         self.saver = Saver(
             RunConfig(max_failed_saves=most),

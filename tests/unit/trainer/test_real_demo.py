@@ -46,7 +46,7 @@ def episode(task: str, said: str, reward: float | None, kind: str = "after") -> 
 
 
 def kept(folder: Path, first: list[Episode], last: list[Episode]) -> Path:
-    run = RunFolder(folder / "rl", TrainConfig(), tensorboard=False)
+    run = RunFolder(folder / "rl", TrainConfig())
     run.log(0, {"eval/mean": 0.0})
     run.keep_episodes("eval-000000", 0, first)
     run.keep_episodes("eval-000036", 36, last)

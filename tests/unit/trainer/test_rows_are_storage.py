@@ -229,7 +229,7 @@ LOSSES: Settings = {
     "minpro_loss": {},
     "pacs_loss": {},
     "ppo_clip_loss": {},
-    "r2vpo_loss_as_read": {"multiplier": 0.1, "delta": 0.1},
+    "r2vpo_loss": {"multiplier": 0.1, "delta": 0.1},
     "reinforce_loss": {},
     "rover_loss": {"temperature": 1.0},
     "sapo_loss": {},

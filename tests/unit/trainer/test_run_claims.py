@@ -96,13 +96,13 @@ def test_a_worker_that_outlives_a_killed_run_does_not_keep_its_folder(tmp_path: 
 
 
 def test_two_runs_of_one_process_are_refused_too(tmp_path: Path) -> None:
-    first = RunFolder(tmp_path / "run", TrainConfig(env="a-v0"), tensorboard=False)
+    first = RunFolder(tmp_path / "run", TrainConfig(env="a-v0"))
     (tmp_path / "other name").symlink_to(tmp_path / "run")
     with pytest.raises(ConfigError, match="in use by another run of this process"):
-        RunFolder(tmp_path / "other name", TrainConfig(env="a-v0"), tensorboard=False)
+        RunFolder(tmp_path / "other name", TrainConfig(env="a-v0"))
     first.close()
     first.close()
-    RunFolder(tmp_path / "run", TrainConfig(env="a-v0"), tensorboard=False).close()
+    RunFolder(tmp_path / "run", TrainConfig(env="a-v0")).close()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_run_that_failed_before_its_first_step_leaves_a_folder_that_starts_ove
     for name, rows in {**left, "config.toml": []}.items():
         lines(tmp_path / name, *rows)
     (tmp_path / "mine.txt").write_text("kept")
-    run = RunFolder(tmp_path, TrainConfig(env="a-v0"), tensorboard=False)
+    run = RunFolder(tmp_path, TrainConfig(env="a-v0"))
     assert checkpoints(tmp_path / "checkpoints") == []
     assert not list(tmp_path.glob("episodes/*.jsonl"))
     for name in ("metrics.jsonl", "findings.jsonl", "rollouts.jsonl"):
@@ -162,7 +162,7 @@ def test_a_run_killed_before_its_first_checkpoint_is_resumed_from_the_beginning(
     claim = RunClaim(tmp_path, resume=True)
     assert (claim.start, claim.first_step) == (None, 0)
     assert "stopped before its first checkpoint" in claim.note
-    RunFolder(tmp_path, TrainConfig(env="a-v0"), claim=claim, tensorboard=False).close()
+    RunFolder(tmp_path, TrainConfig(env="a-v0"), claim=claim).close()
     assert (tmp_path / "metrics.jsonl").read_bytes() == b""
 
 
@@ -184,7 +184,7 @@ def test_what_was_written_after_the_checkpoint_is_cut_back(tmp_path: Path) -> No
         lines(tmp_path / "refused" / f"step-{step:06d}.pt")
     claim = RunClaim(tmp_path, resume=True)
     assert (claim.start, claim.first_step, claim.note) == (start, 2, "")
-    RunFolder(tmp_path, TrainConfig(env="a-v0"), claim=claim, tensorboard=False).close()
+    RunFolder(tmp_path, TrainConfig(env="a-v0"), claim=claim).close()
     for name in ("metrics.jsonl", "findings.jsonl"):
         assert (tmp_path / name).read_text() == '{"step": 1}\n{"step": 2}\n{"step": 2}\n'
     assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["step-000002.jsonl"]
@@ -315,7 +315,7 @@ def test_settings_that_an_older_version_did_not_have_count_as_their_defaults(
 def test_settings_are_written_whole_however_they_were_given(tmp_path: Path) -> None:
     """A default that is written down stays what it was when a later version changes it."""
     given = build(TrainConfig, {"env": "a-v0", "run": {"folder": str(tmp_path)}})
-    RunFolder(tmp_path, given, tensorboard=False).close()
+    RunFolder(tmp_path, given).close()
     table = read_toml(tmp_path / "config.toml")
     assert table["trainer"]["lr"] == 1e-6
     assert table["run"]["save_every"] == 50

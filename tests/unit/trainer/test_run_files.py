@@ -59,7 +59,7 @@ def lost(task: str) -> Any:
 
 
 def folder(path: Path) -> Any:
-    return RunFolder(path / "run", TrainConfig(env="a-v0"), tensorboard=False)
+    return RunFolder(path / "run", TrainConfig(env="a-v0"))
 
 
 def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:

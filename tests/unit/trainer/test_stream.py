@@ -17,7 +17,8 @@ from ludus.agent import Episode, Segment, Stop, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ServerUnreachable, TrainingFailed
 from ludus.metrics import LineFile
-from ludus.trainer.rollout.collect import Cut, Group, Ticket
+from ludus.trainer.rollout.collect import Cut, Group
+from ludus.trainer.rollout.issues import Ticket
 from ludus.trainer.rollout.stages import Stages
 from ludus.trainer.stream.accounts import (
     FILE,

@@ -371,6 +371,63 @@ def dot_truncation_lengths(
     return torch.where(cut, limit, size).long()
 
 
+def hapo_history_rewards(
+    correct: Tensor, lengths: Tensor, shortest: Tensor, *, weight: float
+) -> Tensor:
+    """HAPO (history-aware): a reward for being shorter than the shortest right answer so far:
+    `1 + w f` for a right answer, `w min(f, 0)` for a wrong one.
+
+    `f = cos(min(pi L / (2 h), pi))`, h the length of the shortest right answer to the problem so
+    far: f is positive up to L = h, negative beyond.
+
+    Args:
+        correct: [B] in {0, 1}.
+        lengths: [B], tokens.
+        shortest: [B], h; NaN where no answer was right yet, and then f = 0.
+        weight: w; the paper's value is not verified.
+
+    Returns:
+        [B]. Update h after the step (`hapo_history_update`). Not the heterogeneous HAPO of
+        `hapo_advantages`.
+
+    Source: HAPO, arXiv 2505.11225, from memory.
+
+    >>> correct, lengths = torch.tensor([1, 0]), torch.tensor([200.0, 200.0])
+    >>> hapo_history_rewards(correct, lengths, torch.tensor([100.0, 100.0]), weight=0.3)
+    tensor([ 0.7000, -0.3000])
+    """
+    angle = (math.pi * floating(lengths) / (2 * shortest)).clamp(max=math.pi)
+    f = torch.where(torch.isnan(shortest), 0.0, torch.cos(angle))
+    return torch.where(correct.bool(), 1 + weight * f, weight * f.clamp(max=0))
+
+
+def hapo_history_update(shortest: float, correct: Tensor, lengths: Tensor) -> float:
+    """The length of the shortest right answer after a step; NaN before the first right answer.
+
+    >>> hapo_history_update(float("nan"), torch.tensor([1, 0]), torch.tensor([90.0, 10.0]))
+    90.0
+    """
+    seen: list[float] = lengths[correct.bool()].tolist()
+    known = [*seen, *([] if math.isnan(shortest) else [shortest])]
+    return min(known) if known else math.nan
+
+
+def palu_budget(
+    correct: Tensor, lengths: Tensor, *, target: float, quantile: float, max_length: float
+) -> float:
+    """PALU: the length budget: a quantile of the right answers' lengths once accuracy meets
+    `target`, else no limit.
+
+    >>> lengths = torch.tensor([100.0, 200.0, 300.0])
+    >>> palu_budget(torch.ones(3), lengths, target=0.9, quantile=0.5, max_length=1000)
+    200.0
+    """
+    right = correct.bool()
+    if not bool(right.any()) or float(right.double().mean()) < target:
+        return max_length
+    return float(lengths[right].double().quantile(quantile))
+
+
 def _over_right(size: Tensor, right: Tensor, groups: Tensor, ddof: int) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of lengths over the right answers of each row's group."""
     weight = right.to(size.dtype)

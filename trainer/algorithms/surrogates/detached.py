@@ -277,7 +277,7 @@ def _bounds(eps_low: float, eps_high: float, bounds: str) -> tuple[float, float]
         low, high = eps_low, eps_high
     else:
         raise ValueError(f"bounds is 'relative' or 'absolute', got {bounds!r}")
-    if not low <= high:
+    if not torch.as_tensor(low <= high).all():  # bounds of each token are tensors
         raise ValueError(f"the ratio cannot be held in [{low}, {high}] ({bounds} bounds)")
     return low, high
 

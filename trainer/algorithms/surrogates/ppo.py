@@ -227,5 +227,40 @@ def two_sided_clip_loss(
     return aggregate(losses, mask, agg, weights=weights)
 
 
+def r2vpo_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    multiplier: float,
+    delta: float,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """R2VPO: no clip, but a bound on the variance of the ratio:
+    `-rho A + lambda ((rho - 1)^2 - delta)`.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        multiplier: lambda, moved by dual ascent (a `dual` schedule on update/ratio_variance).
+        delta: the variance allowed.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: as we read the abstract.
+
+    >>> pi, one = torch.tensor([[1.5]]).log(), torch.ones(1)
+    >>> r2vpo_loss(pi, torch.zeros(1, 1), one, torch.ones(1, 1), multiplier=1.0, delta=0.05)
+    (tensor(-1.3000), tensor(1.))
+    """
+    ratio = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    penalty = multiplier * ((ratio - 1).square() - delta)
+    return aggregate(-ratio * blank(advantages.detach(), mask) + penalty, mask, agg)
+
+
 def _clipped(ratio: Tensor, advantages: Tensor, eps_low: float, eps_high: float) -> Tensor:
     return torch.maximum(-advantages * ratio, -advantages * clip(ratio, eps_low, eps_high))

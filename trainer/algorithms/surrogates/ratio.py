@@ -69,6 +69,8 @@ class RatioStatistics(NamedTuple):
     """Share of tokens whose gradient PPO drops above 1 + eps_high (A > 0)."""
     kl: Tensor
     """Estimate (k3) of KL(old || pi), nats per token."""
+    variance: Tensor
+    """Mean of (ratio - 1)^2, which R2VPO bounds."""
 
 
 def ratio_statistics(
@@ -108,4 +110,5 @@ def ratio_statistics(
         clip_low=masked_mean(((ratio < 1 - eps_low) & (signs < 0)).to(ratio.dtype), mask),
         clip_high=masked_mean(((ratio > 1 + eps_high) & (signs > 0)).to(ratio.dtype), mask),
         kl=masked_mean(torch.expm1(difference) - difference, mask),
+        variance=masked_mean((ratio - 1).square(), mask),
     )

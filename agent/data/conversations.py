@@ -1,0 +1,302 @@
+"""Conversations as rows of data sets have them, as messages.
+
+    {"messages": [{"role": "user", "content": ...}, ...], "tools": [...]}     OpenAI, TRL, axolotl
+    {"conversations": [{"from": "human", "value": ...}, ...], "system": ...}  sharegpt
+    {"prompt": ..., "completion": ...}                                        TRL, text or messages
+    {"instruction": ..., "input": ..., "output": ...}                         alpaca
+
+What cannot be learned from as it stands is refused row by row, with the reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.envs import ToolSpec
+from ludus.envs.problem_files import UnusableRow
+from ludus.llm.chat_wire import decoder, read_arguments
+from ludus.messages import ImagePart, Message, Part, Role, TextPart, ToolCall
+from ludus.thoughts import apart
+
+ROLES = {
+    "system": Role.SYSTEM, "developer": Role.SYSTEM,
+    "user": Role.USER, "human": Role.USER,
+    "assistant": Role.ASSISTANT, "gpt": Role.ASSISTANT, "chatgpt": Role.ASSISTANT,
+    "bot": Role.ASSISTANT, "model": Role.ASSISTANT, "function_call": Role.ASSISTANT,
+    "tool": Role.TOOL, "function": Role.TOOL, "observation": Role.TOOL,
+    "function_response": Role.TOOL, "ipython": Role.TOOL,
+}  # fmt: skip
+"""The names that data sets have for roles."""
+_TURN_MARKS = re.compile(
+    r"<\|(?:im_start|im_end|start_header_id|end_header_id|eot_id|user|assistant|system|channel)\|>"
+    r"|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<｜(?:User|Assistant)｜>"  # noqa: RUF001
+)
+"""Marks of turns that templates write, and nobody says."""
+_PLACEHOLDER = re.compile(r"<image>\n?")
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation to learn from."""
+
+    messages: list[Message]
+    tools: list[ToolSpec] = []
+    first: int = 0
+    """The index from which the assistant's turns are learned; those before are given."""
+
+    @property
+    def prompt(self) -> list[Message]:
+        """The messages before the first turn that is learned."""
+        places = [
+            place
+            for place, message in enumerate(self.messages)
+            if place >= self.first and message.role is Role.ASSISTANT
+        ]
+        return self.messages[: places[0]]
+
+
+class ConversationReader:
+    """Reads rows of a data set.
+
+    Args:
+        folder: the folder that paths of images are relative to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, row: Mapping[str, Any]) -> Conversation:
+        """Return the conversation of a row.
+
+        Raises:
+            UnusableRow: the row has none, or one that nothing can be learned from.
+        """
+        tools = tools_of(row.get("tools"))
+        if row.get("messages") is not None:
+            messages, first = self.messages(row["messages"], row), 0
+        elif row.get("conversations") is not None:
+            messages, first = self.messages(row["conversations"], row), 0
+            if isinstance(row.get("system"), str) and row["system"]:
+                messages = [Message(role=Role.SYSTEM, content=row["system"]), *messages]
+        elif "completion" in row:
+            given = self.messages(row.get("prompt"), row)
+            messages, first = [*given, *self.answer(row["completion"], row)], len(given)
+        elif isinstance(row.get("output"), str) and "instruction" in row:
+            asked = "\n\n".join(str(row[key]) for key in ("instruction", "input") if row.get(key))
+            messages, first = [_said(Role.USER, asked), _said(Role.ASSISTANT, row["output"])], 0
+        else:
+            raise UnusableRow(f"without a conversation: its columns are {', '.join(map(str, row))}")
+        # What stands behind the last turn of the assistant is answered by nobody.
+        while messages and messages[-1].role is not Role.ASSISTANT:
+            messages.pop()
+        conversation = Conversation(messages=messages, tools=tools, first=first)
+        refuse_unlearnable(conversation)
+        return conversation
+
+    def messages(self, value: object, row: Mapping[str, Any]) -> list[Message]:
+        """Return a text as a user's message, or a list of rows as messages."""
+        if isinstance(value, str):
+            return [_said(Role.USER, value)] if value else []
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise UnusableRow(f"without messages: a {type(value).__name__} in their place")
+        images = self._images(row.get("images"))
+        messages = [self._message(part, images) for part in value]
+        if next(images, None) is not None:
+            raise UnusableRow("with images that no message shows")
+        return messages
+
+    def answer(self, value: object, row: Mapping[str, Any]) -> list[Message]:
+        """Return a text as the assistant's message, or a list of rows as messages."""
+        if isinstance(value, str):
+            return [_said(Role.ASSISTANT, value)]
+        return self.messages(value, {key: row[key] for key in row if key != "images"})
+
+    def _message(self, row: object, images: Iterator[ImagePart]) -> Message:
+        if not isinstance(row, Mapping):
+            raise UnusableRow(f"with a message that is a {type(row).__name__}")
+        named = row.get("role", row.get("from"))
+        role = ROLES.get(str(named))
+        if role is None:
+            raise UnusableRow(f"with an unknown role: {named!r}")
+        content = self._content(row.get("content", row.get("value")), images)
+        calls = [_call(call) for call in row.get("tool_calls") or ()]
+        if str(named) == "function_call":
+            calls, content = _written_calls(content), ""
+        message = Message(
+            role=role,
+            content=content,
+            tool_calls=calls if role is Role.ASSISTANT else [],
+            tool_call_id=str(row.get("tool_call_id") or "") if role is Role.TOOL else "",
+            name=str(row.get("name") or "") if role is Role.TOOL else "",
+            reasoning=str(row.get("reasoning_content") or row.get("thinking") or ""),
+        )
+        return apart(message) if role is Role.ASSISTANT and not message.reasoning else message
+
+    def _content(self, value: object, images: Iterator[ImagePart]) -> str | list[Part]:
+        if value is None:
+            return ""
+        if isinstance(value, str):
+            return _shown(value, images) if "<image>" in value else value
+        if not isinstance(value, Sequence):
+            raise UnusableRow(f"with content that is a {type(value).__name__}")
+        parts: list[Part] = []
+        for part in value:
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+                parts.append(TextPart(part["text"]))
+            elif isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
+                given = part.get("image", part.get("image_url", part.get("path")))
+                image = next(images, None) if given is None else self.image(given)
+                if image is None:
+                    raise UnusableRow("with images that are gone: a message shows more than it has")
+                parts.append(image)
+            else:
+                raise UnusableRow("with a part of a message that is neither text nor an image")
+        if any(isinstance(part, ImagePart) for part in parts):
+            return parts
+        return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+    def _images(self, value: object) -> Iterator[ImagePart]:
+        given = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else []
+        return iter([self.image(image) for image in given])
+
+    def image(self, given: object) -> ImagePart:
+        """Return an image from a path, a `data:` URL, or what a data set holds of a file."""
+        if isinstance(given, Mapping):
+            given = given.get("bytes") or given.get("url") or given.get("path")
+        if isinstance(given, bytes):
+            return ImagePart(data=given)
+        if not isinstance(given, str) or not given:
+            raise UnusableRow("with images that are gone: neither bytes nor a path")
+        if given.startswith("data:"):
+            try:
+                return ImagePart(data=base64.b64decode(given.partition(",")[2], validate=True))
+            except binascii.Error:
+                raise UnusableRow("with images that are gone: a data: URL is not base64") from None
+        if "://" in given:
+            raise UnusableRow(f"with images at an address: nothing is fetched from {given[:40]!r}")
+        path = self.folder / given
+        try:
+            return ImagePart(data=path.read_bytes())
+        except OSError as error:
+            raise UnusableRow(f"with images that are gone: {given!r}, {error.strerror}") from None
+
+
+def refuse_unlearnable(conversation: Conversation) -> None:
+    """Refuse a conversation from which nothing can be learned as it stands.
+
+    Raises:
+        UnusableRow: with the reason.
+    """
+    messages = conversation.messages
+    if not any(message.role is Role.ASSISTANT for message in messages[conversation.first :]):
+        raise UnusableRow("without a turn of the assistant")
+    for place, message in enumerate(messages):
+        before = messages[place - 1] if place else None
+        if message.role is Role.ASSISTANT:
+            if before is not None and before.role is Role.ASSISTANT:
+                raise UnusableRow("with two turns of the assistant in a row")
+            if not message.text.strip() and not message.tool_calls:
+                raise UnusableRow("with an empty turn of the assistant")
+            if mark := _TURN_MARKS.search(message.written):
+                raise UnusableRow(f"already written in a chat template: {mark[0]!r}")
+            if faults := [call.error for call in message.tool_calls if call.error]:
+                raise UnusableRow(f"with a call that cannot be read: {faults[0]}")
+            if message.tool_calls and place + 1 < len(messages):
+                _refuse_unanswered(message, messages[place + 1 :])
+        elif message.role is Role.TOOL and (
+            before is None or (before.role is not Role.TOOL and not before.tool_calls)
+        ):
+            raise UnusableRow("with a result that no call asked for")
+
+
+def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:
+    results = [each for each in after[: len(message.tool_calls)] if each.role is Role.TOOL]
+    named = {call.id for call in message.tool_calls if call.id}
+    answered = {each.tool_call_id for each in results if each.tool_call_id}
+    if len(results) < len(message.tool_calls) or (named and answered and named != answered):
+        name = message.tool_calls[len(results) - len(message.tool_calls)].name
+        raise UnusableRow(f"with a call without a result: {name!r}")
+
+
+def tools_of(value: object) -> list[ToolSpec]:
+    """Return the tools of a row: a list in OpenAI's form, or its JSON.
+
+    Raises:
+        UnusableRow: something else.
+    """
+    if isinstance(value, str):
+        try:
+            value = decoder.decode(value) if value.strip() else []
+        except (ValueError, RecursionError):
+            raise UnusableRow("with tools that are not JSON") from None
+    specs: list[ToolSpec] = []
+    for tool in value if isinstance(value, Sequence) else ():
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+        schema = function.get("parameters") or {"type": "object", "properties": {}}
+        if not isinstance(function.get("name"), str) or not isinstance(schema, Mapping):
+            raise UnusableRow("with a tool that has no name, or a schema that is no object")
+        about = str(function.get("description") or "")
+        specs.append(
+            ToolSpec(name=function["name"], description=about, parameters=_without_null(schema))
+        )
+    return specs
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without the empty columns that tables add to every row."""
+    return {
+        key: _without_null(value) if isinstance(value, Mapping) else value
+        for key, value in schema.items()
+        if value is not None
+    }
+
+
+def _said(role: Role, text: str) -> Message:
+    return (
+        apart(Message(role=role, content=text))
+        if role is Role.ASSISTANT
+        else Message(role=role, content=text)
+    )
+
+
+def _shown(text: str, images: Iterator[ImagePart]) -> str | list[Part]:
+    """Return a text with `<image>` in it as parts."""
+    parts: list[Part] = []
+    end = 0
+    for mark in _PLACEHOLDER.finditer(text):
+        image = next(images, None)
+        if image is None:
+            raise UnusableRow("with images that are gone: a message shows more than it has")
+        parts += [*([TextPart(text[end : mark.start()])] if mark.start() > end else []), image]
+        end = mark.end()
+    return [*parts, *([TextPart(text[end:])] if end < len(text) else [])]
+
+
+def _call(row: object) -> ToolCall:
+    function = row.get("function", row) if isinstance(row, Mapping) else {}
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise UnusableRow("with a call that cannot be read: it has no name")
+    arguments = function.get("arguments")
+    if isinstance(arguments, Mapping):
+        arguments = {key: value for key, value in arguments.items() if value is not None}
+    read, fault = read_arguments(arguments)
+    identity = row.get("id") if isinstance(row, Mapping) else ""
+    return ToolCall(name=function["name"], arguments=read, id=str(identity or ""), error=fault)
+
+
+def _written_calls(content: str | list[Part]) -> list[ToolCall]:
+    """Return the calls that sharegpt writes as JSON in a message of the role function_call."""
+    try:
+        decoded = decoder.decode(content) if isinstance(content, str) else None
+    except (ValueError, RecursionError):
+        decoded = None
+    rows = decoded if isinstance(decoded, list) else [decoded]
+    if not all(isinstance(row, dict) for row in rows):
+        raise UnusableRow("with a call that cannot be read: it is not JSON")
+    return [_call(row) for row in rows]

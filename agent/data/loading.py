@@ -1,0 +1,95 @@
+"""The loading of a source: every row is read, counted and kept once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ludus.envs.problem_files import UnusableRow, rows_of
+from ludus.errors import ConfigError
+
+Item = TypeVar("Item")
+SHOWN = 4
+"""How many reasons a report names."""
+
+
+@dataclass(frozen=True)
+class LoadedItems(Generic[Item]):
+    """The items of a source, with what was left out."""
+
+    source: str
+    items: list[Item]
+    digest: str
+    """SHA-256 of what the items say, in order."""
+    rows: int
+    """Rows that were read."""
+    repeated: int
+    """Rows that say what an earlier one has said."""
+    unusable: dict[str, int]
+    """Rows that hold no item, by reason."""
+
+    def report(self) -> str:
+        """Return what was left out, in a line; empty where nothing was."""
+        parts = [f"{self.repeated} repeated"] if self.repeated else []
+        reasons = sorted(self.unusable.items(), key=lambda pair: -pair[1])
+        parts += [f"{count} {reason}" for reason, count in reasons[:SHOWN]]
+        more = sum(count for _, count in reasons[SHOWN:])
+        parts += [f"{more} for other reasons"] if more else []
+        if not parts:
+            return ""
+        return f"{self.source}: {len(self.items)} of {self.rows} rows; left out {'; '.join(parts)}"
+
+
+def load_items(
+    source: str,
+    read: Callable[[Mapping[str, Any]], Item],
+    *,
+    identity: Callable[[Item], bytes] = msgspec.msgpack.encode,
+) -> LoadedItems[Item]:
+    """Load the items of a source.
+
+    Args:
+        source: see `ludus.envs.problem_files.rows_of`.
+        read: makes an item of a row, or raises UnusableRow with the reason.
+        identity: what an item says; a second item that says the same is dropped.
+
+    Raises:
+        ConfigError: the source cannot be read, or no row can be used; the message says why.
+        MissingExtra: the package that reads the source is not installed.
+    """
+    items: list[Item] = []
+    seen: set[bytes] = set()
+    unusable: Counter[str] = Counter()
+    content = hashlib.sha256()
+    number = repeated = 0
+    last = ""
+    for number, row in enumerate(rows_of(source), 1):
+        try:
+            item = read(row)
+        except UnusableRow as error:
+            reason = str(error)
+            unusable[reason.partition(":")[0]] += 1
+            last = f"row {number}: {reason}"
+            continue
+        key = hashlib.blake2b(identity(item), digest_size=16).digest()
+        if key in seen:
+            repeated += 1
+            continue
+        seen.add(key)
+        content.update(key)
+        items.append(item)
+    if not items:
+        raise ConfigError(f"no row of {source!r} can be used: {last or 'it is empty'}")
+    return LoadedItems(source, items, content.hexdigest(), number, repeated, dict(unusable))
+
+
+def share_of(text: bytes) -> float:
+    """Return a number in [0, 1) that depends on `text` alone: items that say the same about a
+    prompt are on one side of every split.
+    """
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) / 2**64

@@ -1,0 +1,265 @@
+"""Preferences between answers, as rows of data sets have them.
+
+    {"prompt": ..., "chosen": ..., "rejected": ...}             pairs, text or messages (TRL)
+    {"chosen": [...], "rejected": [...]}                        the prompt is what both begin with
+    {"chosen": "\\n\\nHuman: ...", "rejected": ...}                transcripts of HH
+    {"prompt": ..., "completion": ..., "label": true}           answers that are good or bad (KTO)
+    {"prompt": ..., "answers": [...], "ranks": [1, 2, 2]}       rankings; the least rank is the best
+    {"prompt": ..., "answer": ..., "rating": 4}                 ratings
+
+Rows that `ludus label` writes are of these forms. An answer may be a text, messages, or an image.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ludus.envs import ToolSpec
+from ludus.envs.problem_files import UnusableRow
+from ludus.messages import Message, Role
+
+from .conversations import Conversation, ConversationReader, refuse_unlearnable, tools_of
+
+_HH_TURN = re.compile(r"\n\n(Human|Assistant): ?")
+TIES = frozenset({"tie", "both", "equal", "neither"})
+"""What rows say of pairs in which no answer is better."""
+
+
+class RankedAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers to one prompt with their ranks; a pair is a ranking of two."""
+
+    prompt: list[Message]
+    answers: list[list[Message]]
+    ranks: list[float]
+    """The rank of each answer, the least is the best; equal ranks are a tie."""
+    tools: list[ToolSpec] = []
+    margin: float = 0.0
+    """By how much the first answer is better than the last, where the row says so."""
+    annotator: str = ""
+
+    def conversation(self, index: int) -> Conversation:
+        """Return the conversation with one of the answers."""
+        messages = [*self.prompt, *self.answers[index]]
+        return Conversation(messages=messages, tools=self.tools, first=len(self.prompt))
+
+
+class RatedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer with a number: a rating, or 1 for good and 0 for bad."""
+
+    prompt: list[Message]
+    answer: list[Message]
+    rating: float
+    tools: list[ToolSpec] = []
+    annotator: str = ""
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation with the answer."""
+        messages = [*self.prompt, *self.answer]
+        return Conversation(messages=messages, tools=self.tools, first=len(self.prompt))
+
+
+class PreferenceReader:
+    """Reads rows of a data set.
+
+    Args:
+        folder: the folder that paths of images are relative to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._conversations = ConversationReader(folder)
+
+    def pair(self, row: Mapping[str, Any]) -> RankedAnswers:
+        """Return a pair, the chosen answer first.
+
+        Raises:
+            UnusableRow: the row is no pair, a tie, or both answers are the same.
+        """
+        ranking = self.ranking(row)
+        if len(ranking.answers) != 2:
+            raise UnusableRow(f"with {len(ranking.answers)} answers: a pair has two")
+        if ranking.ranks[0] == ranking.ranks[1]:
+            raise UnusableRow("with a tie")
+        if ranking.ranks[0] > ranking.ranks[1]:
+            return msgspec.structs.replace(
+                ranking, answers=ranking.answers[::-1], ranks=ranking.ranks[::-1]
+            )
+        return ranking
+
+    def ranking(self, row: Mapping[str, Any]) -> RankedAnswers:
+        """Return a ranking; a pair is one of two answers.
+
+        Raises:
+            UnusableRow: the row ranks nothing.
+        """
+        if "chosen" in row and "rejected" in row:
+            prompt, answers = self._pair_texts(row)
+            ranks = [1.0, 1.0] if str(row.get("preference", "")).lower() in TIES else [1.0, 2.0]
+        else:
+            prompt, answers, ranks = self._ranked(row)
+        if all(answer == answers[0] for answer in answers):
+            raise UnusableRow("with equal answers")
+        margin = row.get("margin")
+        ranking = RankedAnswers(
+            prompt=prompt,
+            answers=answers,
+            ranks=ranks,
+            tools=tools_of(row.get("tools")),
+            margin=0.0 if margin is None else _number(margin, "margin"),
+            annotator=str(row.get("annotator") or ""),
+        )
+        for index in range(len(answers)):
+            refuse_unlearnable(ranking.conversation(index))
+        return ranking
+
+    def image_ranking(self, row: Mapping[str, Any]) -> RankedAnswers:
+        """Return a ranking of images for a text: `answers` (or `generations`, as ImageReward's data
+        have) with `ranks` (`ranking`), or `chosen` and `rejected`; an image is a path, a data: URL
+        or bytes.
+
+        Raises:
+            UnusableRow: the row ranks nothing, or an image is gone.
+        """
+        prompt = row.get("prompt")
+        if not isinstance(prompt, str) or not prompt:
+            raise UnusableRow("without a prompt")
+        given = row.get("answers", row.get("generations"))
+        ranks = row.get("ranks", row.get("ranking"))
+        if "chosen" in row and "rejected" in row:
+            given, ranks = [row["chosen"], row["rejected"]], [1, 2]
+        if (
+            isinstance(given, str)
+            or not isinstance(given, Sequence)
+            or not isinstance(ranks, Sequence)
+        ):
+            raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
+        if len(given) != len(ranks) or len(given) < 2:
+            raise UnusableRow(f"with {len(given)} answers and {len(ranks)} ranks")
+        images = [self._conversations.image(answer) for answer in given]
+        if all(image == images[0] for image in images):
+            raise UnusableRow("with equal answers")
+        return RankedAnswers(
+            prompt=[Message(role=Role.USER, content=prompt)],
+            answers=[[Message(role=Role.ASSISTANT, content=[image])] for image in images],
+            ranks=[_number(rank, "rank") for rank in ranks],
+            annotator=str(row.get("annotator") or ""),
+        )
+
+    def rating(self, row: Mapping[str, Any]) -> RatedAnswer:
+        """Return an answer with its rating, or with the label of KTO as 1 or 0.
+
+        Raises:
+            UnusableRow: the row rates nothing.
+        """
+        name = next((key for key in ("rating", "score", "label") if row.get(key) is not None), "")
+        place = next((key for key in ("answer", "completion", "response") if key in row), "")
+        if not name or not place:
+            columns = ", ".join(map(str, row))
+            raise UnusableRow(f"without an answer and its rating: its columns are {columns}")
+        rated = RatedAnswer(
+            prompt=self._conversations.messages(row.get("prompt"), row),
+            answer=self._conversations.answer(row[place], row),
+            rating=_number(row[name], name),
+            tools=tools_of(row.get("tools")),
+            annotator=str(row.get("annotator") or ""),
+        )
+        refuse_unlearnable(rated.conversation)
+        return rated
+
+    def _pair_texts(self, row: Mapping[str, Any]) -> tuple[list[Message], list[list[Message]]]:
+        sides = [row["chosen"], row["rejected"]]
+        if all(isinstance(side, str) and _HH_TURN.match(side) for side in sides):
+            whole = [_transcript(side) for side in sides]
+        elif row.get("prompt") is None and all(isinstance(side, str) for side in sides):
+            raise UnusableRow("without a prompt")
+        else:
+            whole = [self._conversations.answer(side, row) for side in sides]
+        # With messages on both sides the prompt may be repeated in each.
+        shared = _common(*whole)
+        if shared:
+            return whole[0][:shared], [side[shared:] for side in whole]
+        return self._conversations.messages(row.get("prompt") or "", row), whole
+
+    def _ranked(
+        self, row: Mapping[str, Any]
+    ) -> tuple[list[Message], list[list[Message]], list[float]]:
+        answers = row.get("answers", row.get("generations"))
+        given, ranks = _listed(row, answers, row.get("ranks", row.get("ranking")))
+        prompt = self._conversations.messages(row.get("prompt"), row)
+        said = [self._conversations.answer(answer, row) for answer in given]
+        return prompt, said, [_number(rank, "rank") for rank in ranks]
+
+
+def _listed(
+    row: Mapping[str, Any], answers: object, ranks: object
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return answers and ranks, which must be lists of one length."""
+    if (
+        not isinstance(answers, Sequence)
+        or not isinstance(ranks, Sequence)
+        or isinstance(answers, str)
+    ):
+        raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
+    if len(answers) != len(ranks) or len(answers) < 2:
+        raise UnusableRow(f"with {len(answers)} answers and {len(ranks)} ranks")
+    return answers, ranks
+
+
+def circles(rankings: Iterable[RankedAnswers]) -> int:
+    """Return the number of prompts whose preferences go round in a circle, such as a > b > c > a.
+
+    A pair that was judged both ways is the smallest circle. Losses take circles for noise; many of
+    them say that the answers cannot be ranked, or that annotators disagree.
+    """
+    edges: dict[bytes, dict[bytes, set[bytes]]] = defaultdict(lambda: defaultdict(set))
+    for ranking in rankings:
+        better = edges[msgspec.msgpack.encode(ranking.prompt)]
+        keys = [msgspec.msgpack.encode(answer) for answer in ranking.answers]
+        for i, one in enumerate(keys):
+            for j, other in enumerate(keys):
+                if ranking.ranks[i] < ranking.ranks[j] and one != other:
+                    better[one].add(other)
+    return sum(_has_circle(better) for better in edges.values())
+
+
+def _has_circle(better: Mapping[bytes, set[bytes]]) -> bool:
+    """Whether a graph has a circle: nodes without an edge to what is left are removed in turn."""
+    left = {node: set(below) for node, below in better.items()}
+    while left:
+        ends = [node for node, below in left.items() if not below & left.keys()]
+        if not ends:
+            return True
+        for node in ends:
+            del left[node]
+    return False
+
+
+def _transcript(text: str) -> list[Message]:
+    """Return a transcript of HH as messages."""
+    parts = _HH_TURN.split(text)[1:]
+    roles = {"Human": Role.USER, "Assistant": Role.ASSISTANT}
+    turns = zip(parts[::2], parts[1::2], strict=True)
+    return [Message(role=roles[role], content=said.strip()) for role, said in turns]
+
+
+def _common(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """Return how many messages two conversations begin with, all of an answer excepted."""
+    shared = 0
+    for mine, theirs in zip(one[:-1], other[:-1], strict=False):
+        if mine != theirs:
+            break
+        shared += 1
+    return shared
+
+
+def _number(value: object, name: str) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise UnusableRow(f"with a {name} that is no number: {value!r}")
+    return float(value)

@@ -1,0 +1,115 @@
+"""What RL did to a policy, as `ludus explain RUN --gains` prints it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from ludus.agent.episodes import read_episodes
+from ludus.agent.viewer import RunReader
+from ludus.agent.viewer.gains import ExperienceGap, Gains, evaluations_of, experience, gains
+from ludus.errors import ConfigError
+
+SHOWN = 8
+"""Tasks that are listed of each kind."""
+
+
+class RunGains(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ludus explain --gains --json` prints."""
+
+    gains: Gains
+    experience: ExperienceGap | None
+    weights: dict[str, Any] | None
+    """See `ChangedWeights`; None with the reason in `no_weights`."""
+    no_weights: str = ""
+
+
+def measure_gains(folder: Path, before: str, after: str) -> RunGains:
+    """Compare a run's first and last evaluation, or two files of episodes.
+
+    Raises:
+        ConfigError: there are no two sets of episodes on the same tasks.
+    """
+    reader = RunReader(folder, folder.name, None)
+    reader.refresh()
+    pair = evaluations_of(reader)
+    if bool(before) is not bool(after):
+        raise ConfigError("--before and --after are files of ludus eval --out; name both")
+    if before:
+        pair = read_episodes(Path(before)), read_episodes(Path(after))
+    if pair is None:
+        raise ConfigError(
+            f"{str(folder)!r} has no two evaluations: train with --eval.every, or name files of "
+            "ludus eval --samples 16 --out FILE by --before and --after"
+        )
+    passing = reader.settings.get("eval", {}).get("passing", 1.0)
+    try:
+        told = gains(*pair, passing=float(passing))
+    except ValueError as error:
+        raise ConfigError(f"{error}; play the same split and seed") from None
+    weights, why = _weights(reader)
+    return RunGains(gains=told, experience=experience(reader), weights=weights, no_weights=why)
+
+
+def _weights(reader: RunReader) -> tuple[dict[str, Any] | None, str]:
+    model = reader.settings.get("model", {})
+    first = Path(str(model.get("path", ""))) if isinstance(model, dict) else Path()
+    last = sorted((reader.path / "checkpoints").glob("step-*"))
+    if not last or not any(first.glob("*.safetensors")):
+        return None, "the model before or the checkpoint after is not there"
+    try:
+        from ludus.trainer.models.changed import changed_weights
+    except ImportError:
+        return None, "needs the extra train"
+    try:
+        return msgspec.to_builtins(changed_weights(first, last[-1])), ""
+    except ConfigError as error:
+        return None, str(error)
+
+
+def show_gains(told: RunGains) -> None:
+    """Print what was measured."""
+    console = Console(highlight=False, soft_wrap=True)
+    one = told.gains
+    console.print(
+        f"{one.tasks} tasks, up to {one.before_samples} samples of each before and "
+        f"{one.after_samples} after"
+    )
+    kinds = {
+        "sharpened": one.sharpened, "gained": one.gained, "dulled": one.dulled, "lost": one.lost
+    }  # fmt: skip
+    for name, tasks in kinds.items():
+        note = f" ({one.by_chance:.1f} expected by chance)" if name == "gained" else ""
+        some = ", ".join(tasks[:SHOWN]) + (" ..." if len(tasks) > SHOWN else "")
+        console.print(f"  {name:<10} {len(tasks):>4}{note}  {some}", markup=False)
+    console.print(f"  always     {one.always:>4}\n  never      {one.never:>4}")
+    table = Table("", "before", "after", "change, 95% interval", box=None)
+    for k in sorted(one.before_pass.keys() & one.after_pass.keys()):
+        was, now = one.before_pass[k], one.after_pass[k]
+        table.add_row(f"pass@{k}", f"{was.value:.3f}", f"{now.value:.3f}", "")
+    for habit in one.habits:
+        value, interval = habit.change.cells()
+        change = f"{value} ({interval})"
+        table.add_row(
+            f"{habit.habit} an episode", f"{habit.before:.2f}", f"{habit.after:.2f}", change
+        )
+    console.print(table)
+    if told.experience is not None:
+        seen = told.experience
+        value, interval = seen.gap.cells()
+        console.print(
+            f"best experience {seen.best:.3f}, policy {seen.policy:.3f} on {seen.tasks} training "
+            f"tasks: {value} ({interval}) was experienced and is not done"
+        )
+    if told.weights is None:
+        console.print(f"changed weights: not known, {told.no_weights}", markup=False)
+    else:
+        share, rounded = told.weights["share"], told.weights["share_bfloat16"]
+        console.print(
+            f"{share:.1%} of {told.weights['weights']} weights changed by more than 1e-5 "
+            f"({rounded:.1%} in bfloat16), by {told.weights['norm']:.2%} of their norm"
+        )

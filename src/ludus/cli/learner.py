@@ -1,0 +1,136 @@
+"""`ludus serve learner`: the Tinker API over a model of this machine; protocol: docs/tinker.md."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from ludus.errors import ConfigError, MissingExtra
+from ludus.secret import NO_SECRET
+from ludus.wire.chaos import Chaos
+from ludus.wire.principals import Principals
+from ludus.wire.server import DEFAULT_PORT, HttpServer
+from ludus.wire.tls import ServerTls
+
+from .arguments import Token, VerbHelp, parse
+from .signals import listening
+
+if TYPE_CHECKING:
+    from ludus.trainer.tinker.service import TinkerService
+
+EXAMPLE = """\
+ludus serve learner runs/sft/checkpoints/step-000100 --name demo
+  LUDUS_TOKEN=tml-secret ludus serve learner smollm2 --host 0.0.0.0 --tls-cert cert.pem"""
+KEY_PREFIX = "tml-"
+"""What the SDK's keys begin with; it refuses others itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerOptions:
+    """The options of `ludus serve learner`: the model, the address, and the bounds."""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The base model: a folder, a checkpoint, a .gguf file, or smollm2."""
+    name: str = ""
+    """What clients call it (`base_model`); by default MODEL as it is written."""
+    folder: Path = Path("runs/served")
+    """Where checkpoints are written."""
+    host: str = "127.0.0.1"
+    """The address to bind. Off loopback a token is required."""
+    port: int = DEFAULT_PORT
+    """The port to bind; 0 picks a free one."""
+    token: Token = NO_SECRET
+    """The key that clients must send (X-API-Key, or a bearer token), best given as LUDUS_TOKEN or
+    env:NAME. The SDK takes keys that begin with tml- alone.
+    """
+    tokens: Path | None = None
+    """A TOML file with a table for each principal; scopes are train:NAME. See ludus serve."""
+    tls_cert: Path | None = None
+    """A PEM file with the server's certificate."""
+    tls_key: Path | None = None
+    """A PEM file with its key, where the certificate's file has none."""
+    models: int = 8
+    """The most models in training at a time; a further one is refused (429)."""
+    engines: int = 8
+    """The most sets of weights that are sampled from at a time; of snapshots without a name the
+    oldest are dropped.
+    """
+    rows: int = 64
+    """The most answers that an engine samples together."""
+    device: str = "auto"
+    """The model's device; auto takes CUDA where there is a CUDA device."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """The type that passes compute in; weights are float32."""
+    max_body_mb: float = 16.0
+    """The largest request body, in MiB; the SDK cuts passes into pieces of 5 MB."""
+    chaos: str = ""
+    """Faults to inject on purpose, to test a client: drop=0.1,delay=0.2:0.5,error=0.1."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM; returns 0."""
+    options = parse(
+        LearnerOptions,
+        arguments,
+        VerbHelp(
+            verb="serve learner",
+            about="Serve a learner and its samplers: the Tinker API; see docs/tinker.md.",
+            example=EXAMPLE,
+        ),
+    )
+    for bound in ("models", "engines", "rows", "max_body_mb"):
+        if getattr(options, bound) <= 0:
+            raise ConfigError(f"--{bound.replace('_', '-')} must be more than 0")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    principals = Principals(
+        options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
+    )
+    return asyncio.run(serve(options, principals))
+
+
+async def serve(options: LearnerOptions, principals: Principals) -> int:
+    """Load the model, and serve in this process until SIGINT or SIGTERM; returns 0."""
+    tls = None if options.tls_cert is None else ServerTls(options.tls_cert, options.tls_key)
+    server = HttpServer(
+        [build_service(options)],
+        host=options.host,
+        port=options.port,
+        tls=tls,
+        principals=principals,
+        max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        chaos=Chaos.parse(options.chaos),
+    )
+    async with listening(server, options.host, options.port) as stop:
+        print(f"serving learner {options.name or options.model} at {server.url}", flush=True)
+        await stop.wait()
+        print("stopping", flush=True)
+    return 0
+
+
+def build_service(options: LearnerOptions) -> TinkerService:
+    """Load the model, and build the service.
+
+    Raises:
+        MissingExtra: torch is not installed.
+        ConfigError: the model cannot be loaded.
+    """
+    try:
+        from ludus.trainer.config import ModelConfig
+        from ludus.trainer.tinker.models import BaseModel, ModelHouse, ServedLimits
+        from ludus.trainer.tinker.service import TinkerService
+        from ludus.trainer.tinker.store import CheckpointStore
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus serve learner") from error
+    settings = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)
+    limits = ServedLimits(models=options.models, engines=options.engines, rows=options.rows)
+    house = ModelHouse(BaseModel.load(settings, options.name or options.model), limits)
+    return TinkerService(house, CheckpointStore(options.folder))

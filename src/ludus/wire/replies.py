@@ -1,0 +1,93 @@
+"""The replies of a server: encoded, counted by route and status, and known by the request's id."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from .access import faulted
+from .client import INSTANCE_HEADER
+from .codec import LARGE_BYTES, Format, encode, request_id
+from .faults import Fault, FaultReply, fault_of, status_of
+from .prometheus import ServerMetrics
+from .routes import Route
+
+logger = logging.getLogger(__name__)
+
+
+def no_route(request: web.Request, error: web.HTTPException, served: Sequence[str]) -> Fault:
+    """Build the fault for a path or a method that nothing here takes.
+
+    Args:
+        request: what was asked.
+        error: what the router raised.
+        served: the names of the services.
+    """
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        message = f"{request.path} takes {allowed}, not {request.method}"
+        return Fault(code="method_not_allowed", message=message)
+    names = " and ".join(served) or "nothing"
+    message = f"no route {request.path!r}; served here: {names} (/openapi.json)"
+    return Fault(code="not_found", message=message)
+
+
+class Replies:
+    """Builds the HTTP responses of a server, and counts each by route and status.
+
+    Args:
+        metrics: metrics of the server.
+        instance: name of the running server, sent in every response, so that clients notice a
+            restart.
+    """
+
+    def __init__(self, metrics: ServerMetrics, instance: str) -> None:
+        self._metrics = metrics
+        self._instance = instance
+
+    def answer(
+        self, reply: object, format: Format, *, route: Route | None = None, status: int = 200
+    ) -> web.Response:
+        """Encode a reply; `route` is None for a request that no route took."""
+        data, became = encode(reply, format)
+        self._metrics.requests.labels(route.path if route else "-", str(status)).inc()
+        headers = {"Content-Type": became.value, INSTANCE_HEADER: self._instance}
+        # a large body is written piece by piece, so that it does not hold up the event loop
+        body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
+        return web.Response(status=status, body=body, headers=headers)
+
+    def failure(
+        self, error: Exception, format: Format, *, route: Route | None = None
+    ) -> web.Response:
+        """Encode an error; an error of no known kind is a bug, whose traceback goes to the log."""
+        fault = fault_of(error)
+        if fault.code == "internal":
+            logger.error("request failed", exc_info=error)
+        return self.fault(fault, format, route=route)
+
+    def fault(self, fault: Fault, format: Format, *, route: Route | None = None) -> web.Response:
+        """Encode a fault, with the status and headers that tell a client what to do."""
+        self._metrics.refuse(fault)
+        fault.stamp(request_id.get())
+        status = status_of(fault)
+        if route is not None and route.retry_status and fault.retryable:
+            status = route.retry_status
+        response = self.answer(FaultReply(error=fault), format, route=route, status=status)
+        faulted.set(fault)
+        if fault.retry_after_s is not None:
+            response.headers["Retry-After"] = str(math.ceil(fault.retry_after_s))
+        if fault.code == "unauthorized":
+            response.headers["WWW-Authenticate"] = "Bearer"
+            response.force_close()  # the next guess costs a connection
+        return response
+
+    def ask_password(self, fault: Fault) -> web.Response:
+        """Encode a fault for a browser, which then asks its user for the token."""
+        response = self.fault(fault, Format.JSON)
+        if fault.code == "unauthorized":
+            response.headers["WWW-Authenticate"] = 'Basic realm="ludus", charset="UTF-8"'
+        return response

@@ -1,0 +1,257 @@
+"""Sampling policies in real runs: what each task is given, remembered, resumed and refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ludus.agent import Episode
+from ludus.agent.episodes import read_episodes
+from ludus.errors import ConfigError, TrainingFailed
+from ludus.metrics import read_metrics
+from ludus.trainer.config import (
+    EvalConfig,
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    TrainConfig,
+    TrainerConfig,
+)
+from ludus.trainer.models.checkpoint import checkpoints, load_state
+from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
+from ludus.trainer.train import TrainResult, run_training
+
+ENV = "ludus/arithmetic-v0?max_operations=1&max_number=3"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=32, layers=2, heads=2)
+
+
+def config(model: Path, folder: Path, **changes: Any) -> Any:
+    settings: dict[str, Any] = {
+        "env": ENV,
+        "steps": 2,
+        "model": ModelConfig(path=str(model)),
+        "rollout": RolloutConfig(tasks_per_step=3, group_size=4, max_tokens=6, max_turns=2),
+        "trainer": TrainerConfig(lr=1e-3),
+        "eval": EvalConfig(tasks=1),
+        "run": RunConfig(folder=str(folder), tensorboard=False, save_every=1, episodes_every=1),
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+def recipe(folder: Path, text: str, base: str = "grpo") -> str:
+    path = folder / "recipe.toml"
+    path.write_text(f'base = "{base}"\n{text}')
+    return str(path)
+
+
+def groups_of(result: TrainResult, step: int) -> dict[str, list[Episode]]:
+    groups: dict[str, list[Episode]] = {}
+    for episode in read_episodes(result.folder / "episodes" / f"step-{step:06d}.jsonl"):
+        groups.setdefault(episode.group, []).append(episode)
+    return groups
+
+
+def asked_of(result: TrainResult, step: int = 1) -> list[dict[str, float]]:
+    groups = groups_of(result, step).values()
+    return [each.trajectories[0].asked for group in groups for each in group]
+
+
+def rows_of(result: TrainResult) -> list[dict[str, Any]]:
+    rows = read_metrics(result.folder / "metrics.jsonl")
+    return [row for row in rows if "reward/mean" in row]
+
+
+async def test_hard_tasks_get_more_rollouts_and_every_one_is_accounted_for(
+    model: Path, tmp_path: Path
+) -> None:
+    """DARS: with all wrong the accuracy counts as .5 / N, and the bound is reached."""
+    name = recipe(tmp_path, '[[sampling.rules]]\nname = "dars"\noptions = { max_rollouts = 7 }\n')
+    result = await run_training(config(model, tmp_path / "run", recipe=name, control="random"))
+    sizes = Counter(len(group) for step in (1, 2) for group in groups_of(result, step).values())
+    assert set(sizes) == {7}, "no random word is a right answer, whatever the control says later"
+    count = count_rollouts(result.folder)
+    assert count.holds
+    assert count.issued == 2 * 3 * 7
+    assert rows_of(result)[-1]["rollouts/issued"] == 42
+
+
+async def test_memory_and_numbers_of_a_resumed_run_are_those_of_one_that_never_stopped(
+    model: Path, tmp_path: Path
+) -> None:
+    """To the last bit of the weights, with a policy that remembers and numbers that move."""
+    text = """
+        [algorithm.kl]
+        place = "loss"
+        coefficient = { schedule = "dual", metric = "reward/mean", at_most = 0.2, rate = 0.5 }
+        [[sampling.rules]]
+        name = "history"
+        [[sampling.rules]]
+        name = "dars"
+        options = { max_rollouts = 6 }
+        [[sampling.rules]]
+        name = "tempered"
+        options = { entropy = 3.0, rollouts = 1 }
+        [[sampling.rules]]
+        name = "budget"
+        options = { tokens = { schedule = "stairs", start = 6.0, gamma = 0.5, every = 2 } }
+        """
+    name = recipe(tmp_path, text)
+    given = {"recipe": name, "control": "random"}
+    whole = await run_training(config(model, tmp_path / "whole", steps=4, **given))
+    await run_training(config(model, tmp_path / "cut", steps=2, **given))
+    run = RunConfig(
+        folder=str(tmp_path / "cut"), tensorboard=False, save_every=1, episodes_every=1, resume=True
+    )
+    again = await run_training(config(model, tmp_path / "cut", steps=4, run=run, **given))
+    one, two = (load_state(checkpoints(each.folder / "checkpoints")[-1]) for each in (whole, again))
+    assert one["sampling"] == two["sampling"]
+    assert one["numbers"] == two["numbers"]
+    assert one["sampling"]["memory"]
+    first, second = one["learner"]["optimizer"], two["learner"]["optimizer"]
+    for key, state in first["state"].items():
+        for part, value in state.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(second["state"][key][part]))
+    budgets = [{each["budget"] for each in asked_of(again, step)} for step in (1, 2, 3, 4)]
+    assert budgets == [{6.0}, {6.0}, {3.0}, {3.0}]
+    moved = [row["number/algorithm.kl.coefficient"] for row in rows_of(again)]
+    measured = [row["reward/mean"] for row in rows_of(again)]
+    for before, reward, after in zip(moved, measured, moved[1:], strict=False):
+        assert after == pytest.approx(max(0.0, before + 0.5 * (reward - 0.2)))
+
+
+POLICIES = {
+    "grpo_roc": {"excluded"},
+    "guide": {"hint"},
+    "seele": {"hint"},
+    "roll_in": {"hint"},
+    "pcl": set[str](),
+    "hapo_history": set[str](),
+    "l1_exact": {"target"},
+    "l1_max": {"target"},
+    "laser_d": {"target"},
+    "palu": {"target"},
+    "think_short": {"budget"},
+    "aepo": {"granted"},
+    "dars": set[str](),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(POLICIES))
+async def test_every_policy_trains(model: Path, tmp_path: Path, name: str) -> None:
+    rollout = RolloutConfig(tasks_per_step=3, group_size=4, max_tokens=6, max_turns=3)
+    settings = config(model, tmp_path / "run", sampling=name, control="random", rollout=rollout)
+    result = await run_training(settings)
+    row = rows_of(result)[-1]
+    assert row["update/updates"] >= 1
+    assert row["sampling/tasks"] >= 3
+    assert count_rollouts(result.folder).holds
+    given = {key for each in asked_of(result) for key in each}
+    assert POLICIES[name] - {"excluded"} <= given
+    if name == "grpo_roc":
+        records = read_rollouts(result.folder / FILE)
+        assert Counter(each.reason for each in records) == {"unchosen": 2 * 3 * 12, "": 2 * 3 * 4}
+
+
+async def test_hints_come_after_failures_and_leave_the_row(model: Path, tmp_path: Path) -> None:
+    settings = config(model, tmp_path / "run", sampling="guide", steps=1)
+    result = await run_training(settings)
+    for group in groups_of(result, 1).values():
+        hinted = [each for each in group if each.trajectories[0].asked.get("hint")]
+        assert [each.index for each in hinted] == [4, 5, 6, 7], (
+            "a second round, as nothing was right"
+        )
+        prompts = {tuple(each.trajectories[0].segments[0].prompt_ids) for each in group}
+        assert len(prompts) == 1, "the row begins with the task alone"
+
+
+async def test_steps_of_the_expert_are_read_and_not_trained(model: Path, tmp_path: Path) -> None:
+    text = '[[sampling.rules]]\nname = "hint"\noptions = { kind = "played", share = 0.5 }\n'
+    settings = config(model, tmp_path / "run", recipe=recipe(tmp_path, text), steps=1)
+    result = await run_training(settings)
+    plain = await run_training(config(model, tmp_path / "plain", steps=1))
+    lengths = [
+        {
+            len(each.trajectories[0].segments[0].prompt_ids)
+            for group in groups_of(run, 1).values()
+            for each in group
+        }
+        for run in (result, plain)
+    ]
+    assert min(lengths[0]) > max(lengths[1]), "the expert's call and its result stand in the prompt"
+    turns = [t for g in groups_of(result, 1).values() for e in g for t in e.trajectories[0].turns]
+    assert all(len(turn.logprobs) == len(turn.out_ids) for turn in turns)
+
+
+async def test_a_reset_option_rises_with_the_steps(model: Path, tmp_path: Path) -> None:
+    noise = '{ schedule = "exponential", start = 0.0, end = 1.0, steps = 2 }'
+    text = f'[[sampling.rules]]\nname = "reset"\noptions = {{ noise = {noise} }}\n'
+    settings = config(
+        model, tmp_path / "run", env="ludus/search-v0", recipe=recipe(tmp_path, text), steps=2
+    )
+    rows = rows_of(await run_training(settings))
+    path = "number/sampling.rules.0.options.noise"
+    assert [row[path] for row in rows] == [0.0, pytest.approx(1 / 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[sampling.rules]]\nname = "darz"\n', "no rule named 'darz'; did you mean 'dars'"),
+        ('[[sampling.rules]]\nname = "dars"\noptions = { max_rollouts = 2 }\n', "has 4 anyhow"),
+        ('[[sampling.rules]]\nname = "roc"\noptions = { rollout = 9 }\n', "rollout"),
+        ('[[sampling.rules]]\nname = "hint"\noptions = { share = 1.5 }\n', r"in \[0, 1\]"),
+        (
+            '[[sampling.rules]]\nname = "hint"\noptions = { trained_at = "plain" }\n',
+            "does not correct for it",
+        ),
+        ('[[shaping]]\nname = "l1_exact_rewards"\n', "needs target"),
+    ],
+)
+async def test_a_policy_that_cannot_be_is_refused_before_the_run(
+    model: Path, tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        await run_training(config(model, tmp_path / "run", recipe=recipe(tmp_path, text)))
+
+
+async def test_a_hint_longer_than_the_window_ends_the_run_in_one_line(
+    model: Path, tmp_path: Path
+) -> None:
+    text = '[[sampling.rules]]\nname = "hint"\noptions = { share = 1.0 }\n'
+    plain = await run_training(config(model, tmp_path / "plain", steps=1))
+    prompts = [
+        len(each.trajectories[0].segments[0].prompt_ids)
+        for group in groups_of(plain, 1).values()
+        for each in group
+    ]
+    window = max(prompts) + 8  # the task fits, and the hint does not
+    rollout = RolloutConfig(
+        tasks_per_step=3, group_size=4, max_tokens=6, max_turns=2, window=window
+    )
+    settings = config(
+        model, tmp_path / "run", recipe=recipe(tmp_path, text), rollout=rollout, steps=1
+    )
+    with pytest.raises(TrainingFailed, match="leaves no 4 tokens of the window"):
+        await run_training(settings)
+
+
+async def test_a_schedule_over_a_metric_that_nothing_measures_says_so(
+    model: Path, tmp_path: Path
+) -> None:
+    text = (
+        '[algorithm.kl]\nplace = "loss"\n'
+        'coefficient = { schedule = "dual", metric = "reward/men", at_most = 0.2, rate = 0.5 }\n'
+    )
+    settings = config(model, tmp_path / "run", recipe=recipe(tmp_path, text), control="random")
+    with pytest.raises(ConfigError, match="'reward/men', which no step measures; did you mean"):
+        await run_training(settings)

@@ -1,0 +1,133 @@
+"""`ludus score FILE`: a verdict a row, gone on with where it was left, here or on a server."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ludus
+from ludus.cli.main import main
+from ludus.rewards.serving.reward_wire import MAX_BATCH
+from ludus.rewards.serving.server import ScoreService
+from ludus.wire.server import HttpServer
+
+ROWS = [
+    {"gold": "1/2", "response": "\\boxed{0.5}", "verifier": "maths", "id": "half", "label": True},
+    {"gold": "salve", "prediction": "Salve ", "label": True},
+    {"gold": "vale", "response": "salve", "verifier": "exact", "label": False},
+    {"gold": "", "response": "\\boxed{1}", "verifier": "maths"},
+]
+judged: list[str] = []
+
+
+@ludus.verifier("score-rows/seen")
+def seen(sample: ludus.Sample) -> bool:
+    """Right if the response is the gold; keeps what it was given."""
+    judged.append(sample.text)
+    return sample.text == sample.gold
+
+
+def written(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of two verifiers, on a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    server = HttpServer([ScoreService(["exact", "maths"])])
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+    yield server.url
+    asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_every_row_gets_a_verdict_by_its_own_verifier(
+    tmp_path: Path, url: str, remote: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = written(tmp_path / "rows.jsonl", ROWS), tmp_path / "deep" / "verdicts.jsonl"
+    place = ["--url", url] if remote else []
+    assert main(["score", "exact", "--file", str(file), "--out", str(out), "--json", *place]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["statuses"] == {"ok": 3, "invalid": 1}
+    assert (told["accuracy"], told["out"]) == (1.0, str(out))
+    verdicts = lines(out)
+    assert [one["row"] for one in verdicts] == [1, 2, 3, 4]
+    assert [one["id"] for one in verdicts] == ["half", "2", "3", "4"]
+    assert [one["verifier"] for one in verdicts] == ["maths", "exact", "exact", "maths"]
+    assert [one["reward"] for one in verdicts] == [1.0, 1.0, 0.0, None]
+
+
+def test_a_file_of_verdicts_is_gone_on_with_where_it_was_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"gold": "a", "response": f"{n}", "verifier": "score-rows/seen"} for n in range(6)]
+    file, out = written(tmp_path / "rows.jsonl", rows), tmp_path / "verdicts.jsonl"
+    judged.clear()
+    assert main(["score", str(file), "--out", str(out)]) == 0
+    assert sorted(judged) == ["0", "1", "2", "3", "4", "5"]
+    whole = out.read_bytes()
+    first, second, third, rest = whole.split(b"\n", 3)
+    lost = json.loads(third) | {"status": "unavailable", "reward": None}
+    out.write_bytes(b"\n".join([first, second, json.dumps(lost).encode(), rest[:40]]))
+    judged.clear()
+    assert main(["score", str(file), "--out", str(out)]) == 0
+    assert judged == ["2", "3", "4", "5"]  # what was lost is asked again
+    assert out.read_bytes() == whole
+    capsys.readouterr()
+    written(file, [rows[1], *rows[1:]])
+    assert main(["score", str(file), "--out", str(out)]) == 2
+    assert "verdicts.jsonl:1: the verdict is on another answer" in capsys.readouterr().err
+    assert out.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("row", "flags", "words"),
+    [
+        ({"gold": "1", "response": "1"}, [], "rows.jsonl:1: the row names no verifier"),
+        ({"gold": "1", "response": "1", "verifier": "exakt"}, [], "did you mean 'exact'"),
+        ({"response": "1", "verifier": "exact"}, [], "a row needs 'gold' (or 'prompt' or 'info')"),
+        ({"gold": "1", "response": 1, "verifier": "exact"}, [], "rows.jsonl:1: Expected"),
+        ({"images": ["no.png"], "verifier": "exact"}, [], "cannot read"),
+        ({"gold": "1", "response": "1", "verifier": "exact"}, ["--out", "/proc/x"], "--out"),
+        ({"gold": "1", "response": "1", "verifier": "exakt"}, ["URL"], "did you mean 'exact'"),
+        ({"gold": "1", "response": "1", "verifier": "maths?a=1"}, ["URL"], "a server fixes"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, url: str, row: dict[str, object], flags: list[str], words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    place = ["--url", url] if flags == ["URL"] else flags
+    assert main(["score", str(written(tmp_path / "rows.jsonl", [row])), *place]) == 2
+    said = capsys.readouterr().err.strip()
+    assert words in said
+    assert "\n" not in said
+
+
+def test_a_batch_beyond_the_servers_limits_is_split(url: str) -> None:
+    samples = [ludus.Sample(response=f"{n}", gold=f"{n % 7}") for n in range(MAX_BATCH + 9)]
+    large = [ludus.Sample(response="x" * (3 << 20), gold="x") for _ in range(6)]  # 18 MiB
+    with ludus.connect(url) as server:
+        verdicts = server.score_batch("exact", samples)
+        assert [one.reward for one in verdicts] == [float(n < 7) for n in range(len(samples))]
+        assert [one.reward for one in server.score_batch("exact", large)] == [0.0] * 6
+        assert server.score_batch("exact", []) == []
+
+
+def test_one_answer_is_scored_on_a_server(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["score", "maths", "--gold", "1/2", "--answer", "\\boxed{0.5}", "--url", url]
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith("reward 1")

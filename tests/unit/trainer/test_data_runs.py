@@ -1,0 +1,304 @@
+"""Supervised runs on data: `ludus sft --data` and `ludus train dpo|ipo|kto|simpo|orpo`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ludus.agent.data.conversations import Conversation
+from ludus.agent.episodes import write_episodes
+from ludus.agent.trajectory import Episode
+from ludus.cli.main import main
+from ludus.envs import make_async
+from ludus.errors import ConfigError
+from ludus.metrics import read_metrics
+from ludus.trainer.config import ModelConfig, PreferenceConfig, RunConfig, SFTConfig, TrainerConfig
+from ludus.trainer.data.encoding import rows_of_segments, segments_of
+from ludus.trainer.data.preferences import run_preferences
+from ludus.trainer.models.loading import load_model, load_tokenizer, open_chat, save_model
+from ludus.trainer.models.tiny import build_model, build_tokenizer, write_tiny_policy
+from ludus.trainer.rollout.batch import as_row
+from ludus.trainer.rollout.demonstrations import ExpertPolicy, demonstrate
+from ludus.trainer.sft import load_examples, run_sft
+from ludus.wire.address import parse_served
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=16, layers=1, heads=2)
+
+
+def lines(path: Path, rows: list[Any]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def talk(count: int) -> list[Any]:
+    return [{"prompt": f"say {n}", "completion": f"{n % 7} it is"} for n in range(count)]
+
+
+def config(model: Path, folder: Path, data: str, *, steps: int = 6, **run: Any) -> SFTConfig:
+    return SFTConfig(
+        data=data,
+        steps=steps,
+        batch_size=8,
+        held_out=0.2,
+        eval_every=3,
+        model=ModelConfig(path=str(model)),
+        trainer=TrainerConfig(lr=1e-2, warmup_steps=0),
+        run=RunConfig(folder=str(folder), tensorboard=False, save_every=2, **run),
+    )
+
+
+async def expert_episode(model: Path, env: str, seed: int = 0) -> tuple[Episode, Any, Any]:
+    tokenizer = load_tokenizer(model)
+    chat = open_chat(ModelConfig(path=str(model)), str(model), tokenizer)
+    name, arguments = parse_served(env)
+    session = make_async(name, **arguments)
+    episode = await demonstrate(ExpertPolicy(session, chat.chat_format), split="train", seed=seed)
+    tools = session.env.briefing().tools
+    await session.close()
+    return episode, tools, chat.chat_format
+
+
+@pytest.mark.parametrize("env", ["ludus/arithmetic-v0", "ludus/ledger-v0", "ludus/functions-v0"])
+async def test_a_conversation_has_the_ids_and_masks_of_the_episode_that_said_it(
+    model: Path, env: str
+) -> None:
+    episode, tools, chat_format = await expert_episode(model, env)
+    (segment,) = episode.trajectories[0].segments
+    messages = [
+        message
+        for turn in segment.turns
+        for message in [*turn.observation, *([turn.message] if turn.message else [])]
+    ]
+    said = segments_of(Conversation(messages=messages, tools=list(tools)), chat_format, 4096)
+    played = as_row(segment)
+    assert played is not None
+    (row,) = rows_of_segments(said)
+    assert row.ids.tolist() == played.ids
+    assert row.mask.astype(int).tolist() == played.mask
+
+
+@pytest.mark.slow
+async def test_it_learns_resumes_as_if_not_cut_and_tells_the_held_out_loss(
+    model: Path, tmp_path: Path
+) -> None:
+    data = lines(tmp_path / "talk.jsonl", talk(60))
+    whole = await run_sft(config(model, tmp_path / "whole", data))
+    rows = read_metrics(tmp_path / "whole" / "metrics.jsonl")
+    held_out = [row["held_out/loss"] for row in rows if "held_out/loss" in row]
+    assert len(held_out) == 2
+    assert held_out[1] < held_out[0]
+
+    def cut(step: int, metrics: dict[str, float]) -> None:
+        task = asyncio.current_task()
+        if step == 3 and task is not None:
+            task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(run_sft(config(model, tmp_path / "cut", data), progress=cut))
+    resumed = await run_sft(config(model, tmp_path / "cut", data, resume=True))
+    expected = load_model(whole).state_dict()
+    for name, value in load_model(resumed).state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+    lines(tmp_path / "talk.jsonl", talk(61))
+    with pytest.raises(ConfigError, match=r"the data of the run .* have changed"):
+        await run_sft(config(model, tmp_path / "cut", data, steps=8, resume=True))
+
+
+@pytest.mark.slow
+async def test_passes_count_every_conversation_as_often(model: Path, tmp_path: Path) -> None:
+    data = lines(tmp_path / "talk.jsonl", talk(20))
+    settings = replace(config(model, tmp_path / "run", data), epochs=2.0, held_out=0.0)
+    last = await run_sft(settings)
+    assert last.name == "step-000005"  # 2 * 20 / 8
+
+
+async def test_a_long_message_is_left_out_and_nothing_left_is_told(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = {"prompt": "x" * (1 << 20), "completion": "y"}
+    data = lines(tmp_path / "talk.jsonl", [long, *talk(20)])
+    await run_sft(config(model, tmp_path / "run", data, steps=1))
+    assert "left out 1 longer than 1024 tokens" in caplog.text
+    alone = lines(tmp_path / "long.jsonl", [long])
+    with pytest.raises(ConfigError, match="is left to train on: left out 1 longer than 1024"):
+        await run_sft(config(model, tmp_path / "none", alone))
+
+
+@pytest.mark.slow
+async def test_recorded_episodes_keep_their_ids_and_are_chosen_by_reward(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    episodes = [(await expert_episode(model, "ludus/arithmetic-v0", n))[0] for n in range(4)]
+    poor = (await expert_episode(model, "ludus/arithmetic-v0?demo_fault=wrong-operator", 9))[0]
+    folder = tmp_path / "run" / "episodes"
+    folder.mkdir(parents=True)
+    write_episodes(folder / "step-000001.jsonl", [*episodes, episodes[0], poor])
+    chat = open_chat(ModelConfig(path=str(model)), str(model), load_tokenizer(model)).chat_format
+    settings = replace(config(model, tmp_path, str(tmp_path / "run")), held_out=0.0)
+    examples = load_examples(replace(settings, min_reward=1.0), chat, 1024)
+    ids = {tuple(row.ids.tolist()) for each in examples.train for row in each.rows[0]}
+    assert ids == {tuple(each.trajectories[0].segments[0].ids()) for each in episodes}
+    assert "left out 1 repeated episodes" in caplog.text
+    assert len(load_examples(settings, chat, 1024).train) == 5
+    with pytest.raises(ConfigError, match=r"no episode of .* earned enough"):
+        load_examples(replace(settings, min_reward=2.0), chat, 1024)
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(ConfigError, match="holds no recorded episodes"):
+        load_examples(replace(settings, data=str(tmp_path / "nothing")), chat, 1024)
+
+
+async def test_ids_of_another_tokenizer_are_refused(model: Path, tmp_path: Path) -> None:
+    episode = (await expert_episode(model, "ludus/arithmetic-v0"))[0]
+    write_episodes(tmp_path / "played.jsonl", [episode])
+    other = build_tokenizer(["a phrase", "another"])  # shifts no id of a byte
+    vocabulary = dict(sorted(other.get_vocab().items(), key=lambda pair: pair[1]))
+    strange = build_tokenizer(marks=[f"<|{n}|>" for n in range(5)])  # shifts all ids by five
+    assert len(strange) != len(vocabulary)
+    folder = tmp_path / "strange"
+    save_model(build_model(len(strange), hidden=16, layers=1, heads=2), strange, folder)
+    data = str(tmp_path / "played.jsonl")
+    with pytest.raises(ConfigError, match="are of another tokenizer: a turn says"):
+        await run_sft(config(folder, tmp_path / "run", data))
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for wrong, why in (
+        ({"env": "ludus/arithmetic-v0", "data": "a.jsonl"}, "learns from one of them"),
+        ({"epochs": 1.0}, "a setting of --data"),
+        ({"min_reward": 1.0}, "a setting of --data"),
+        ({"data": "a.jsonl", "held_out": 1.0}, "held_out is a share"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            SFTConfig(**wrong)  # type: ignore[arg-type]
+    for options, why in (
+        ({"method": "dpo", "gamma": 1.0}, "gamma is a setting of simpo"),
+        ({"method": "kto", "batch_size": 1}, "compares with answers to other prompts"),
+        ({"steps": 3}, "set epochs to 0"),
+        ({"epochs": 0.0}, "both 0"),
+        ({"label_smoothing": 0.5}, "label_smoothing"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            PreferenceConfig(data="a.jsonl", **options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no data named"):
+        PreferenceConfig().require_complete()
+
+
+def test_a_reward_of_conversations_is_refused(model: Path, tmp_path: Path) -> None:
+    data = lines(tmp_path / "talk.jsonl", talk(4))
+    settings = replace(config(model, tmp_path / "run", data), min_reward=1.0)
+    with pytest.raises(ConfigError, match="holds conversations, which have no reward"):
+        asyncio.run(run_sft(settings))
+
+
+# --- preferences ---------------------------------------------------------------------------------
+
+
+def pairs(count: int) -> list[Any]:
+    return [
+        {"prompt": f"choose {n}", "chosen": f"yes, {n % 5}", "rejected": f"no, {n % 3}"}
+        for n in range(count)
+    ]
+
+
+def labelled(count: int) -> list[Any]:
+    return [
+        {"prompt": row["prompt"], "completion": row[side], "label": side == "chosen"}
+        for row in pairs(count)
+        for side in ("chosen", "rejected")
+    ]
+
+
+def preferences(method: Any, model: Path, folder: Path, data: str, **run: Any) -> PreferenceConfig:
+    return PreferenceConfig(
+        method=method,
+        data=data,
+        epochs=0.0,
+        steps=6,
+        batch_size=8,
+        held_out=0.2,
+        eval_every=0,
+        model=ModelConfig(path=str(model)),
+        trainer=TrainerConfig(lr=3e-3, warmup_steps=0),
+        run=RunConfig(folder=str(folder), tensorboard=False, save_every=2, **run),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpo", "ipo", "kto", "simpo", "orpo"])
+async def test_every_method_learns_what_is_chosen(method: str, model: Path, tmp_path: Path) -> None:
+    rows = labelled(40) if method == "kto" else pairs(40)
+    data = lines(tmp_path / "pairs.jsonl", rows)
+    await run_preferences(preferences(method, model, tmp_path / "run", data))
+    metrics = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    if method == "kto":
+        assert metrics[-1]["held_out/chosen"] > metrics[-1]["held_out/rejected"]
+    else:
+        assert metrics[-1]["held_out/accuracy"] > 0.9
+        assert metrics[-1]["preference/margin"] > metrics[0]["preference/margin"]
+    if method in ("dpo", "ipo"):
+        assert metrics[0]["preference/margin"] == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.slow
+async def test_preferences_resume_as_if_not_cut(model: Path, tmp_path: Path) -> None:
+    data = lines(tmp_path / "pairs.jsonl", pairs(40))
+    whole = await run_preferences(preferences("dpo", model, tmp_path / "whole", data))
+    part = replace(preferences("dpo", model, tmp_path / "cut", data), steps=3)
+    await run_preferences(part)
+    again = preferences("dpo", model, tmp_path / "cut", data, resume=True)
+    resumed = await run_preferences(again)
+    expected = load_model(whole).state_dict()
+    for name, value in load_model(resumed).state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.slow
+async def test_groups_of_a_run_are_pairs_and_labels(model: Path, tmp_path: Path) -> None:
+    played = []
+    for seed in range(12):
+        for fault in ("", "?demo_fault=wrong-operator"):
+            episode = (await expert_episode(model, f"ludus/arithmetic-v0{fault}", seed))[0]
+            episode.task, episode.group = f"train/{seed}", f"g{seed}"
+            played.append(episode)
+    folder = tmp_path / "run" / "episodes"
+    folder.mkdir(parents=True)
+    write_episodes(folder / "step-000001.jsonl", played)
+    for method in ("dpo", "kto"):
+        settings = replace(
+            preferences(method, model, tmp_path / method, str(tmp_path / "run")), steps=2
+        )
+        await run_preferences(settings)
+        assert len(read_metrics(tmp_path / method / "metrics.jsonl")) == 2
+    alike = tmp_path / "alike.jsonl"
+    write_episodes(alike, played[:1])
+    with pytest.raises(ConfigError, match="no group of rollouts whose rewards differ"):
+        await run_preferences(preferences("dpo", model, tmp_path / "none", str(alike)))
+
+
+@pytest.mark.slow
+def test_the_command_line_trains_and_resumes(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run = lines(tmp_path / "pairs.jsonl", pairs(20)), tmp_path / "run"
+    words = ["--data", data, "--model.path", str(model), "--batch-size", "8"]
+    words += ["--run.folder", str(run), "--epochs", "1"]
+    assert main(["train", "dpo", *words]) == 0
+    assert "checkpoint" in capsys.readouterr().out
+    assert main(["train", str(run / "config.toml"), "--run.resume", "--epochs", "2"]) == 2
+    assert "epochs was 1.0 and is 2.0" in capsys.readouterr().err
+    assert main(["train", "dpo", *words[2:]]) == 2
+    assert "no data named; add --data FILE" in capsys.readouterr().err
+    bad = lines(tmp_path / "labels.jsonl", [{"prompt": "q", "completion": "a", "label": 3}])
+    words = ["train", "kto", "--data", bad, "--model.path", str(model)]
+    assert main([*words, "--run.folder", str(tmp_path / "kto")]) == 2
+    assert "kto's labels are true and false, and a row has 3" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Losses that learn from preferences between answers."""

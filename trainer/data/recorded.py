@@ -1,0 +1,196 @@
+"""Recorded episodes as examples, with the ids that were sampled.
+
+Ids are never decoded and encoded again, so they must be those of the model that is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ludus.agent import ChatFormat, Episode, Trajectory
+from ludus.agent.episodes import INDEX, read_episodes
+from ludus.errors import ConfigError
+
+from .encoding import rows_of_segments
+from .examples import Example
+
+logger = logging.getLogger(__name__)
+
+CHECKED = 20
+"""How many turns are decoded to see whose ids they are."""
+
+
+def holds_episodes(source: str) -> bool:
+    """Whether a source is a run's folder, or a file of episodes."""
+    path = Path(source)
+    if path.is_dir():
+        return True
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.readline(1 << 16).lstrip().startswith((b'{"task":', b'{"trajectories":'))
+
+
+def recorded_trajectories(source: str, *, min_reward: float | None) -> Iterator[Trajectory]:
+    """Yield the trajectories that a policy played to an end and that earned enough.
+
+    Args:
+        source: a run's folder, or a file of episodes.
+        min_reward: the least reward; None takes every trajectory that has one.
+
+    Raises:
+        ConfigError: there are no episodes, or a file cannot be read.
+    """
+    for path in _files(Path(source)):
+        for episode in read_episodes(path):
+            yield from _earning(episode, min_reward)
+
+
+def recorded_groups(source: str) -> list[list[Trajectory]]:
+    """Return the trajectories with a reward that began alike, group by group.
+
+    Raises:
+        ConfigError: there are no episodes, or a file cannot be read.
+    """
+    groups: dict[tuple[str, str, bytes], list[Trajectory]] = defaultdict(list)
+    for path in _files(Path(source)):
+        for episode in read_episodes(path):
+            for trajectory in _earning(episode, None):
+                if trajectory.segments:
+                    opening = msgspec.msgpack.encode(trajectory.segments[0].prompt_ids)
+                    groups[episode.task, trajectory.role, opening].append(trajectory)
+    return list(groups.values())
+
+
+def _earning(episode: Episode, min_reward: float | None) -> Iterator[Trajectory]:
+    for trajectory in episode.trajectories:
+        reward = trajectory.verdict.reward
+        if reward is None or trajectory.exclude_from_loss:
+            continue
+        if min_reward is None or reward >= min_reward:
+            yield trajectory
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    folder = source / "episodes" if (source / "episodes").is_dir() else source
+    files = sorted(path for path in folder.glob("*.jsonl") if path.name != INDEX)
+    if not files:
+        raise ConfigError(
+            f"{str(source)!r} holds no recorded episodes; name a run's folder, or a file of "
+            "episodes (run.episodes_every says how often a run keeps them)"
+        )
+    return files
+
+
+def without_repetitions(
+    trajectories: Iterable[Trajectory], tokenizer: SameTokenizer
+) -> tuple[list[Trajectory], str]:
+    """Return trajectories once each, and a digest of all. Rollouts of the same ids teach the same.
+
+    Raises:
+        ConfigError: ids are of another tokenizer, or there is no trajectory.
+    """
+    kept: dict[bytes, Trajectory] = {}
+    repeated = 0
+    for trajectory in trajectories:
+        tokenizer.check(trajectory)
+        said = msgspec.msgpack.encode([segment.ids() for segment in trajectory.segments])
+        key = hashlib.blake2b(said, digest_size=16).digest()
+        repeated += key in kept
+        kept.setdefault(key, trajectory)
+    if not kept:
+        raise ConfigError(
+            f"no episode of {tokenizer.source!r} earned enough to learn from; lower min_reward"
+        )
+    if repeated:
+        logger.warning("%s: left out %d repeated episodes", tokenizer.source, repeated)
+    return list(kept.values()), hashlib.sha256(b"".join(kept)).hexdigest()
+
+
+def example_of(trajectory: Trajectory) -> Example:
+    """Return a trajectory as an example; its prompt is that of its first window."""
+    prompt = trajectory.segments[0].prompt_ids if trajectory.segments else []
+    return Example((tuple(rows_of_segments(trajectory.segments)),), msgspec.msgpack.encode(prompt))
+
+
+Check = Callable[[Trajectory], None]
+
+
+def pair_of_rollouts(
+    group: Sequence[Trajectory], passing: float, check: Check
+) -> Iterator[Example]:
+    """Yield the best rollout of a group with the worst, if their rewards differ."""
+    ordered = sorted(group, key=lambda trajectory: trajectory.verdict.reward or 0.0)
+    if ordered and ordered[0].verdict.reward != ordered[-1].verdict.reward:
+        sides = []
+        for trajectory in (ordered[-1], ordered[0]):
+            check(trajectory)
+            sides.append(tuple(rows_of_segments(trajectory.segments)))
+        yield Example(tuple(sides), msgspec.msgpack.encode(ordered[0].segments[0].prompt_ids))
+
+
+def labelled_rollouts(
+    group: Sequence[Trajectory], passing: float, check: Check
+) -> Iterator[Example]:
+    """Yield every rollout of a group, good if its reward is at least `passing`."""
+    for trajectory in group:
+        check(trajectory)
+        rows = tuple(rows_of_segments(trajectory.segments))
+        label = float((trajectory.verdict.reward or 0.0) >= passing)
+        yield Example((rows,), msgspec.msgpack.encode(trajectory.segments[0].prompt_ids), label)
+
+
+def digest_of(examples: Sequence[Example]) -> str:
+    """SHA-256 of the tokens of examples."""
+    content = hashlib.sha256()
+    for example in examples:
+        for row in (row for answer in example.rows for row in answer):
+            content.update(row.ids.tobytes())
+    return content.hexdigest()
+
+
+class SameTokenizer:
+    """Refuses trajectories whose ids are of another tokenizer.
+
+    The first turns are decoded, and must say what their messages say.
+
+    Args:
+        chat_format: the chat format of the model that is trained.
+        source: the data, for messages.
+    """
+
+    def __init__(self, chat_format: ChatFormat, source: str) -> None:
+        self._format, self.source = chat_format, source
+        self._left = CHECKED
+
+    def check(self, trajectory: Trajectory) -> None:
+        """Check a trajectory.
+
+        Raises:
+            ConfigError: its ids say something else than its messages.
+        """
+        for segment in trajectory.segments:
+            for turn in segment.turns:
+                if self._left and turn.message is not None and turn.out_ids:
+                    self._left -= 1
+                    self._compare(turn.out_ids, turn.message.text.strip())
+
+    def _compare(self, ids: list[int], said: str) -> None:
+        try:
+            decoded = self._format.tokenizer.decode(list(ids), skip_special_tokens=False)
+        except (OverflowError, IndexError, TypeError, ValueError):
+            decoded = ""
+        if " ".join(said.split()) not in " ".join(str(decoded).split()):
+            raise ConfigError(
+                f"the ids of {self.source!r} are of another tokenizer: a turn says "
+                f"{said[:60]!r}, and this model reads its ids as {str(decoded)[:60]!r}; train the "
+                "model that played, or export the messages (ludus export) and train on those"
+            )

@@ -1,0 +1,295 @@
+"""What runs of supervised training share: the folder, the model, the loop of updates, checkpoints.
+
+A run that is cut, by Ctrl-C or otherwise, leaves the last whole step, and `run.resume` continues it
+as if it had not been cut.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ludus.agent import ChatFormat
+from ludus.errors import ConfigError, SaveFailed
+
+from ..learning.learner import Learner
+from ..learning.policy_model import load_policy
+from ..learning.reader import ReadingOptions
+from ..models.checkpoint import (
+    Retention,
+    SavedModel,
+    load_state,
+    newest_checkpoint,
+    save_checkpoint,
+)
+from ..models.devices import (
+    DTYPES,
+    autocast_of,
+    pick_device,
+    refuse_unsupported,
+    settled_dtype,
+    slow_precision,
+)
+from ..models.images import ImageReader
+from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
+from ..run.changes import refuse_changes
+from ..run.claim import RunClaim, finished_note
+from ..run.folder import RunFolder
+from ..run.saver import shielded
+from ..settings.learner import ModelConfig, TrainerConfig
+from ..settings.run import RunConfig
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, dict[str, float]], None]
+
+
+class SupervisedSettings(Protocol):
+    """The settings that every supervised run has."""
+
+    @property
+    def model(self) -> ModelConfig: ...
+    @property
+    def trainer(self) -> TrainerConfig: ...
+    @property
+    def run(self) -> RunConfig: ...
+
+
+@dataclass
+class OpenedRun:
+    """A run's folder, and the model that it trains, of which nothing is in memory yet."""
+
+    settings: SupervisedSettings
+    folder: RunFolder
+    path: str
+    """The folder of the model: where the run starts, or its newest checkpoint."""
+    start: Path | None
+    """The checkpoint that the run goes on from."""
+    step: int
+    """Number of finished steps."""
+    tokenizer: Any
+    images: ImageReader | None
+    chat_format: ChatFormat
+
+    def reading(self) -> ReadingOptions:
+        """Return how the model is read."""
+        settings = self.settings.model
+        return ReadingOptions(
+            images=self.images,
+            autocast=autocast_of(settled_dtype(settings.dtype, pick_device(settings.device))),
+            float32_head=settings.float32_head,
+        )
+
+    def longest(self) -> int:
+        """Return the most tokens that the model reads."""
+        config = outline_model(self.path).config.get_text_config()
+        return int(getattr(config, "max_position_embeddings", 0) or 1 << 30)
+
+    def learner(self, planned_updates: int) -> Learner:
+        """Load the model, and go on with the optimizer of the checkpoint.
+
+        Raises:
+            ConfigError: the checkpoint is of another kind of run, or of another model.
+        """
+        model = self.settings.model
+        learner = Learner(
+            load_policy(
+                self.path,
+                self.settings.trainer.lora,
+                dtype=DTYPES[model.weights],
+                device=pick_device(model.device),
+                resumed=self.start is not None,
+            ),
+            self.settings.trainer,
+            self.reading(),
+            planned_updates=planned_updates,
+        )
+        if self.start is not None:
+            state = load_state(self.start)
+            if "optimizer" not in state:
+                raise ConfigError(
+                    f"{str(self.start)!r} was not written by supervised training; start from it "
+                    "with --model.path instead"
+                )
+            learner.restore(state)
+        return learner
+
+
+def claimed_folder(
+    config: SupervisedSettings, path: Path, stack: AsyncExitStack
+) -> tuple[RunFolder, Path | None, int]:
+    """Claim a run's folder; `stack` closes it.
+
+    Returns:
+        The folder, the checkpoint that the run goes on from (None at its start), and the number of
+        finished steps.
+
+    Raises:
+        ConfigError: the folder holds another run, or settings differ from those of the run.
+    """
+    claim = RunClaim(path, resume=config.run.resume is True)
+    stack.callback(claim.release)
+    for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
+        if note:
+            logger.warning("%s", note)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
+    stack.callback(folder.close)
+    return folder, claim.start, claim.first_step
+
+
+def open_run(
+    config: SupervisedSettings,
+    path: Path,
+    stack: AsyncExitStack,
+    located: Callable[[RunFolder], str],
+) -> OpenedRun:
+    """Claim a run's folder and open its chat format; `stack` closes what was opened.
+
+    Args:
+        config: the settings, which are compared with those of a run that goes on.
+        path: the run folder.
+        stack: closes the folder.
+        located: returns the model's folder for a run that starts, once its folder is there.
+
+    Raises:
+        ConfigError: the folder holds another run, settings differ, or the model cannot be trained.
+    """
+    folder, start, step = claimed_folder(config, path, stack)
+    model_path = str(start) if start else located(folder)
+    tokenizer = load_tokenizer(model_path)
+    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
+    chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
+    if chat.report.notice():
+        logger.warning("%s", chat.report.notice())
+    device = pick_device(config.model.device)
+    dtype = settled_dtype(config.model.dtype, device)
+    for note in slow_precision(dtype, device):
+        logger.warning(note)
+    refuse_unsupported(dtype, device)
+    return OpenedRun(config, folder, model_path, start, step, tokenizer, images, chat.chat_format)
+
+
+class SupervisedRun(ABC):
+    """A run that makes an update a step.
+
+    Args:
+        settings: the settings of the run folder.
+        folder: the run folder.
+        steps: the number of updates of the whole run.
+        step: number of finished steps.
+    """
+
+    def __init__(self, settings: RunConfig, folder: RunFolder, steps: int, step: int) -> None:
+        self.settings, self.folder = settings, folder
+        self.steps, self.step = steps, step
+        self.failed_saves = 0
+        """Number of checkpoints in a row that could not be written."""
+
+    @abstractmethod
+    def saved(self) -> SavedModel:
+        """Return what a checkpoint holds."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps besides the model."""
+
+    @abstractmethod
+    async def learn(self) -> dict[str, float]:
+        """Make the update that follows `step` updates, and return its metrics."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether the run may end before its last step."""
+        return False
+
+    async def measure(self) -> dict[str, float]:
+        """Return what is measured after an update, on data that is not trained on."""
+        return {}
+
+    async def update(self) -> dict[str, float]:
+        """Make an update, and write its metrics."""
+        started = time.perf_counter()
+        metrics = await self.learn()
+        self.step += 1
+        metrics["time/step_s"] = time.perf_counter() - started
+        metrics |= await self.measure()
+        self.folder.log(self.step, metrics)
+        return metrics
+
+    async def to_end(self, progress: Progress | None) -> Path:
+        """Make all updates, and return the last checkpoint.
+
+        Cancellation writes a checkpoint first.
+        """
+        every, first_step = self.settings.save_every, self.step
+        if first_step and finished_note(first_step, self.steps):
+            logger.warning("%s", finished_note(first_step, self.steps))
+        try:
+            while self.step < self.steps and not self.learned:
+                metrics = await shielded(self.update())
+                if progress is not None:
+                    progress(self.step, metrics)
+                if every and self.step % every == 0:
+                    self.try_save()
+        finally:
+            if self.step > first_step:  # Ctrl-C and failures leave the last whole step
+                self.save()
+        return newest_checkpoint(self.folder.checkpoints)
+
+    def try_save(self) -> None:
+        """Write a checkpoint; one that cannot be written is told, and the run goes on.
+
+        Raises:
+            SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.
+        """
+        try:
+            self.save()
+        except SaveFailed as error:
+            self.failed_saves += 1
+            if self.failed_saves >= self.settings.max_failed_saves:
+                raise
+            logger.warning("%s", error)
+
+    def save(self) -> Path:
+        """Write a checkpoint, with every line of metrics before it, and return the folder.
+
+        Raises:
+            SaveFailed: the disk is full or failing; the older checkpoints stay.
+        """
+        self.folder.sync()
+        saved = save_checkpoint(
+            self.folder.checkpoints,
+            self.step,
+            self.saved(),
+            self.state(),
+            Retention(self.settings.keep),
+        )
+        self.failed_saves = 0
+        return saved
+
+
+class PolicyRun(SupervisedRun):
+    """A supervised run that trains a policy.
+
+    Args:
+        opened: the folder and the model.
+        steps: the number of updates of the whole run.
+    """
+
+    def __init__(self, opened: OpenedRun, steps: int) -> None:
+        super().__init__(opened.settings.run, opened.folder, steps, opened.step)
+        self.opened, self.learner = opened, opened.learner(steps)
+
+    def saved(self) -> SavedModel:
+        """Return the policy as it is now."""
+        return SavedModel(self.learner.model, self.opened.tokenizer, images=self.learner.images)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the learner."""
+        return self.learner.state()

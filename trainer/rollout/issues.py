@@ -1,0 +1,102 @@
+"""What a group of rollouts was issued with: its task, and what a sampling policy asks besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ludus.envs import Task
+
+
+class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first part of what the environment's expert does."""
+
+    kind: Literal["shown", "played"]
+    """Whether it is text in the prompt, or steps that are taken before the policy begins."""
+    share: float
+    plain: bool = False
+    """Whether the tokens are trained at the prompt without the hint."""
+    told: str = ""
+    """The words before a hint that is shown."""
+
+
+class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rollout is asked for besides its task."""
+
+    max_tokens: int = 0
+    """Tokens a turn; 0 is rollout.max_tokens."""
+    temperature: float = 0.0
+    """0 is rollout.temperature."""
+    note: str = ""
+    """A text at the end of the first observation."""
+    hint: Hint | None = None
+    options: dict[str, Any] = {}
+    """Reset options of the environment."""
+    marks: dict[str, float] = {}
+    """Numbers that shaping reads of the rollout, by the name of the field of `Inputs`."""
+
+
+class Lot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Rollouts of a group that are asked for the same."""
+
+    rollouts: int
+    asked: RolloutTerms = RolloutTerms()
+
+
+class Issue(msgspec.Struct, frozen=True, kw_only=True):
+    """What a round of a group plays."""
+
+    parts: tuple[Lot, ...]
+
+    @property
+    def rollouts(self) -> int:
+        """The rollouts of all parts."""
+        return sum(part.rollouts for part in self.parts)
+
+    @property
+    def each(self) -> list[RolloutTerms]:
+        """What each rollout is asked for, in the order of their indices."""
+        return [part.asked for part in self.parts for _ in range(part.rollouts)]
+
+    def asking(
+        self,
+        *,
+        max_tokens: int = 0,
+        note: str = "",
+        options: Mapping[str, Any] | None = None,
+        marks: Mapping[str, float] | None = None,
+    ) -> Issue:
+        """Return the issue with more asked of every rollout."""
+        parts = tuple(
+            msgspec.structs.replace(
+                part,
+                asked=msgspec.structs.replace(
+                    part.asked,
+                    max_tokens=max_tokens or part.asked.max_tokens,
+                    note="\n".join(filter(None, [part.asked.note, note])),
+                    options={**part.asked.options, **(options or {})},
+                    marks={**part.asked.marks, **(marks or {})},
+                ),
+            )
+            for part in self.parts
+        )
+        return Issue(parts=parts)
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A group of rollouts that was issued: everything that the group follows from, besides the
+    settings and the weights.
+    """
+
+    ordinal: int
+    """0, 1, 2, ... in the order in which groups are issued. The group's rollouts have the ordinals
+    `ordinal * most + index`, with `most` the most rollouts that a group may have: `group_size`,
+    unless a sampling policy gives a task more.
+    """
+    task: Task
+    version: int = 0
+    """The version of the weights when the group was issued; no token of the group is older."""
+    issue: Issue | None = None
+    """What the sampling policy gives the task; None without a policy."""

@@ -1,0 +1,570 @@
+"""The rules of a sampling policy: `[[sampling.rules]]` of a recipe; see `sampling`.
+
+A rule is asked when a group is issued, after each of its rounds, when the group has its rewards,
+and after the step. What it tells shaping about a rollout is a mark in `Trajectory.asked`, so that a
+rollout is judged by what was known when it was issued, also after a resume.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import torch
+from torch import Tensor
+
+from ludus.agent import Episode
+from ludus.envs import Task
+from ludus.errors import ConfigError
+
+from ..algorithms import (
+    aepo_temperature,
+    dars_extra_rollouts,
+    laser_d_level,
+    laser_d_target,
+    palu_budget,
+    roc_penalties,
+    roc_selection_mask,
+    seele_hint_fit,
+    seele_hint_share,
+)
+from ..recipes.recipe import Call
+from .collect import Group
+from .issues import Hint, Issue, Lot, RolloutTerms
+
+UNCHOSEN = "unchosen"
+"""The mark of a rollout that its rule has left out of loss and baseline."""
+
+
+class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a run remembers of a task."""
+
+    visits: int = 0
+    """Steps that learned from the task."""
+    attempts: int = 0
+    """Rollouts without a hint that had a reward."""
+    right: int = 0
+    """Those of them with a reward above 0."""
+    rate: float | None = None
+    """The share of right ones at the last visit."""
+    shortest: float | None = None
+    """Tokens of the shortest right answer."""
+    hints: int = 0
+    """Rollouts that were given a hint."""
+    shares: list[tuple[float, float, int]] = []
+    """(share of the expert's work that was given, share right, rollouts) of the last rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """What a rule may look at."""
+
+    task: Task
+    ordinal: int
+    memory: TaskRecord
+    group_size: int
+    """The rollouts of a task without any rule."""
+    rng: random.Random
+    """Randomness that follows from the run's seed, the group's ordinal and the rule."""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule of a sampling policy; each hook does nothing unless a rule says otherwise."""
+
+    gives: ClassVar[frozenset[str]] = frozenset()
+    """The names of `Inputs` that the rule gives to shaping."""
+    needs_expert: ClassVar[bool] = False
+
+    def check(self, group_size: int) -> str:
+        """Return what is wrong with the options; empty if nothing is."""
+        return ""
+
+    def most(self, group_size: int) -> int:
+        """Return the most rollouts of a group."""
+        return group_size
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Return what the first round of a group plays."""
+        return issue
+
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+        """Return what a further round plays; None for none."""
+        return None
+
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
+        """Mark the rollouts of a group that has all its rewards."""
+
+    def learned(self, groups: Sequence[Group], state: dict[str, Any]) -> None:
+        """Update the rule's own state after a step."""
+
+
+class Dars(Rule, frozen=True):
+    """More rollouts for hard tasks: after the first round `dars_extra_rollouts` of its accuracy."""
+
+    max_rollouts: int = 32
+    aim: Literal["equal_treatment", "hardness_weighted"] = "equal_treatment"
+    spread: Literal["variance", "std"] = "variance"
+
+    def check(self, group_size: int) -> str:
+        """Refuse a bound that leaves nothing to add."""
+        if self.max_rollouts <= group_size:
+            return f"max_rollouts is {self.max_rollouts}, and the group has {group_size} anyhow"
+        return ""
+
+    def most(self, group_size: int) -> int:
+        """Return `max_rollouts`."""
+        return self.max_rollouts
+
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+        """Ask for the further rollouts of a hard task, once."""
+        outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
+        if len(rounds) > 1 or len(outcomes) < 2:
+            return None
+        extra = dars_extra_rollouts(
+            torch.tensor([sum(outcomes) / len(outcomes)], dtype=torch.float64),
+            rollouts=len(rounds[0]),
+            max_rollouts=self.max_rollouts,
+            schedule=self.aim,
+            spread=self.spread,
+        )
+        return Lot(rollouts=int(extra)) if int(extra) else None
+
+
+class Roc(Rule, frozen=True):
+    """GRPO-RoC: play `rollouts`, train as many as the group has: of the failures any, of the
+    successes those with the fewest faulty calls.
+    """
+
+    rollouts: int = 16
+    least: int = 1
+    """The fewest rollouts to keep of each kind that occurs."""
+
+    def check(self, group_size: int) -> str:
+        """Refuse a number that leaves nothing to choose from."""
+        if self.rollouts <= group_size:
+            return f"rollouts is {self.rollouts}; to choose {group_size}, it must be larger"
+        return ""
+
+    def most(self, group_size: int) -> int:
+        """Return `rollouts`."""
+        return max(self.rollouts, group_size)
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Play more."""
+        first, *rest = issue.parts
+        return Issue(parts=(msgspec.structs.replace(first, rollouts=self.rollouts), *rest))
+
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
+        """Choose."""
+        choices = [
+            episode for episode in episodes if scored(episode) and "granted" not in asked(episode)
+        ]
+        if len(choices) <= view.group_size:
+            return
+
+        def counts(name: str) -> Tensor:
+            values = [each.trajectories[0].metrics.get(name, 0.0) for each in choices]
+            return torch.tensor(values, dtype=torch.float64)
+
+        turns = torch.tensor([float(len(each.trajectories[0].turns)) for each in choices])
+        penalties = roc_penalties(
+            counts("tool_calls"),
+            counts("tool_errors") + counts("parse_errors"),
+            torch.ones(len(choices)),  # an episode has one answer: the end that its reward is for
+            turns,
+            counts("parse_errors") > 0,
+        )
+        kept = roc_selection_mask(
+            torch.tensor([reward_of(each) for each in choices]),
+            penalties,
+            keep=view.group_size,
+            least=self.least,
+            generator=torch.Generator().manual_seed(view.rng.randrange(1 << 62)),
+        )
+        for episode, chosen in zip(choices, kept.tolist(), strict=True):
+            if not chosen:
+                leave_out(episode)
+
+
+class HintRule(Rule, frozen=True):
+    """Give the first part of the expert's work: text in the prompt ("shown"), or steps that are
+    taken in the environment before the policy begins ("played").
+
+    With `when = "always"` every rollout of a task has the hint; with "failed" a task is played once
+    more with it where no rollout of the first round was right (Guide); with "half" the group is
+    played in `rounds`, each with the share at which half of the rollouts would be right, by a
+    logistic fit to the task's rounds so far (SEELE).
+    """
+
+    kind: Literal["shown", "played"] = "shown"
+    when: Literal["always", "failed", "half"] = "always"
+    share: float = 0.5
+    """The share of the expert's work; with "half" that of a task's first round."""
+    rounds: int = 2
+    """Rounds of a group, with "half"."""
+    trained_at: Literal["hinted", "plain"] = "hinted"
+    """The prompt at which the tokens are trained. "plain" is the prompt without the hint, and takes
+    a recipe whose ratio is to the sampler: `ratio_to = "sampler"` or a correction.
+    """
+    told: str = "A solution begins like this:"
+
+    needs_expert: ClassVar[bool] = True
+
+    def check(self, group_size: int) -> str:
+        """Refuse shares and rounds that cannot be."""
+        if not 0 <= self.share <= 1:
+            return f"share is a share of the expert's work in [0, 1], got {self.share}"
+        if self.kind == "played" and self.trained_at == "plain":
+            return 'steps that were played cannot leave the prompt: take trained_at = "hinted"'
+        if self.when == "half" and not 1 <= self.rounds <= group_size:
+            return f"rounds must be from 1 to the group's {group_size} rollouts, got {self.rounds}"
+        return ""
+
+    def most(self, group_size: int) -> int:
+        """Return twice the group where failures are played again."""
+        return 2 * group_size if self.when == "failed" else group_size
+
+    def hint(self, share: float) -> Hint | None:
+        """Return the hint of a share; None for nothing."""
+        if share <= 0:
+            return None
+        return Hint(kind=self.kind, share=share, plain=self.trained_at == "plain", told=self.told)
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Hint the first round, unless hints wait for a failure."""
+        if self.when == "failed":
+            return issue
+        share, count = self.share, view.group_size
+        if self.when == "half":
+            share = self._share(view.memory.shares)
+            count = -(-view.group_size // self.rounds)
+        first, *rest = issue.parts
+        first = Lot(
+            rollouts=count if self.when == "half" else first.rollouts,
+            asked=msgspec.structs.replace(first.asked, hint=self.hint(share)),
+        )
+        return Issue(parts=(first, *rest))
+
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+        """Ask for the next round."""
+        if self.when == "always":
+            return None
+        if self.when == "failed":
+            outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
+            if len(rounds) > 1 or not outcomes or any(outcomes):
+                return None
+            return Lot(rollouts=view.group_size, asked=RolloutTerms(hint=self.hint(self.share)))
+        left = view.group_size - sum(len(episodes) for episodes in rounds)
+        if left <= 0:
+            return None
+        points = [*view.memory.shares, *(point for each in rounds for point in shares_of(each))]
+        count = min(left, -(-view.group_size // self.rounds))
+        return Lot(rollouts=count, asked=RolloutTerms(hint=self.hint(self._share(points))))
+
+    def _share(self, points: Sequence[tuple[float, float, int]]) -> float:
+        if not points:
+            return self.share
+        intercept, slope = seele_hint_fit(points)
+        return seele_hint_share(intercept, slope)
+
+
+class PoolRule(Rule, frozen=True):
+    """PCL: of `factor` times as many tasks, take those whose success is nearest to 1/2. The success
+    is that of the task's last visit; 1/2 where it was never played.
+    """
+
+    factor: int = 4
+
+    def check(self, group_size: int) -> str:
+        """Refuse a pool that leaves no choice."""
+        return "" if self.factor > 1 else f"factor must be at least 2, got {self.factor}"
+
+
+class LengthTarget(Rule, frozen=True):
+    """L1: a length in tokens, drawn for each task from [low, high], told to the policy and given to
+    `l1_exact_rewards` or `l1_max_rewards` as `target`.
+    """
+
+    low: int = 100
+    high: int = 4000
+    told: str = "Think for {target} tokens."
+
+    gives: ClassVar[frozenset[str]] = frozenset({"target"})
+
+    def check(self, group_size: int) -> str:
+        """Refuse an empty range and a text without the number."""
+        if not 0 < self.low <= self.high:
+            return f"need 0 < low <= high, got {self.low} and {self.high}"
+        if "{target}" not in self.told:
+            return f"told must have {{target}} in it, got {self.told!r}"
+        return ""
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Draw the length of a task."""
+        target = view.rng.randint(self.low, self.high)
+        note = self.told.replace("{target}", str(target))
+        return issue.asking(note=note, marks={"target": float(target)})
+
+
+class LaserD(Rule, frozen=True):
+    """LASER-D: the target of a group is that of its difficulty now, and the targets follow the
+    lengths of right answers.
+    """
+
+    thresholds: tuple[float, ...]
+    """Lengths in tokens to choose from, ascending."""
+    every: int = 20
+    """Steps between two estimates of the targets."""
+    samples: int = 500
+    """Most right answers of a difficulty that an estimate reads, the newest."""
+
+    gives: ClassVar[frozenset[str]] = frozenset({"target"})
+
+    def check(self, group_size: int) -> str:
+        """Refuse thresholds that do not rise."""
+        rises = list(self.thresholds) == sorted(set(self.thresholds))
+        return "" if self.thresholds and rises else "thresholds must rise"
+
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
+        """Give the group the target of its difficulty."""
+        level = level_of(episodes)
+        target = state.get("targets", [self.thresholds[-1]] * 3)[level]
+        for episode in episodes:
+            asked(episode)["target"] = float(target)
+
+    def learned(self, groups: Sequence[Group], state: dict[str, Any]) -> None:
+        """Keep the lengths of right answers, and estimate the targets every so often."""
+        lengths: list[list[float]] = state.setdefault("lengths", [[], [], []])
+        for group in groups:
+            level = level_of(group.episodes)
+            lengths[level] += [
+                length_of(each) for each in group.episodes if scored(each) and right(each)
+            ]
+            del lengths[level][: -self.samples]
+        state["steps"] = state.get("steps", 0) + 1
+        if state["steps"] % self.every:
+            return
+        limits = torch.tensor(self.thresholds, dtype=torch.float64)
+        size = max((len(group.episodes) for group in groups), default=1)
+        state["targets"] = [
+            laser_d_target(coverage(lengths[level], limits), limits, rollouts=size, level=level)
+            if lengths[level]
+            else self.thresholds[-1]
+            for level in range(3)
+        ]
+
+
+class Palu(Rule, frozen=True):
+    """PALU: the target is a quantile of the lengths of right answers once `accuracy` of a step's
+    rollouts are right; `max_length` before.
+    """
+
+    accuracy: float
+    quantile: float
+    max_length: float
+
+    gives: ClassVar[frozenset[str]] = frozenset({"target"})
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Give the budget of the last step."""
+        return issue.asking(marks={"target": float(state.get("budget", self.max_length))})
+
+    def learned(self, groups: Sequence[Group], state: dict[str, Any]) -> None:
+        """Take the budget of this step."""
+        episodes = [each for group in groups for each in group.episodes if scored(each)]
+        if episodes:
+            state["budget"] = palu_budget(
+                torch.tensor([right(each) for each in episodes]),
+                torch.tensor([length_of(each) for each in episodes]),
+                target=self.accuracy,
+                quantile=self.quantile,
+                max_length=self.max_length,
+            )
+
+
+class HistoryRule(Rule, frozen=True):
+    """HAPO: give the length of the task's shortest right answer to `hapo_history_rewards`."""
+
+    gives: ClassVar[frozenset[str]] = frozenset({"shortest"})
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Give the length that the memory has."""
+        shortest = view.memory.shortest
+        return issue if shortest is None else issue.asking(marks={"shortest": shortest})
+
+
+class Budget(Rule, frozen=True):
+    """Tokens a turn; a schedule makes a curriculum of it."""
+
+    tokens: float
+
+    def check(self, group_size: int) -> str:
+        """Refuse no tokens at all."""
+        return "" if self.tokens >= 1 else f"tokens must be at least 1, got {self.tokens:g}"
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Bound the turns."""
+        return issue.asking(max_tokens=max(1, round(self.tokens)))
+
+
+class Tempered(Rule, frozen=True):
+    """AEPO: `rollouts` of each task beside its group, at a temperature that is high while the
+    entropy of the group's rollouts is at or below `entropy`, and low above. Right ones are trained
+    with advantage 1, others are not; none counts in a baseline.
+    """
+
+    entropy: float
+    """Nats per token."""
+    rollouts: int = 2
+    high: float = 1.2
+    low: float = 0.8
+
+    gives: ClassVar[frozenset[str]] = frozenset({"granted"})
+
+    def most(self, group_size: int) -> int:
+        """Return the group and what stands beside it."""
+        return group_size + self.rollouts
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Add the rollouts."""
+        measured = state.get("entropy", self.entropy)
+        temperature = aepo_temperature(measured, target=self.entropy, high=self.high, low=self.low)
+        beside = RolloutTerms(temperature=temperature, marks={"granted": 1.0})
+        return Issue(parts=(*issue.parts, Lot(rollouts=self.rollouts, asked=beside)))
+
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
+        """Leave out those that are not right."""
+        for episode in episodes:
+            if "granted" in asked(episode) and not (scored(episode) and right(episode)):
+                leave_out(episode)
+
+    def learned(self, groups: Sequence[Group], state: dict[str, Any]) -> None:
+        """Measure the entropy of the rollouts at the usual temperature."""
+        logprobs = [
+            logprob
+            for group in groups
+            for episode in group.episodes
+            if "granted" not in asked(episode)
+            for turn in episode.trajectories[0].turns
+            for logprob in turn.logprobs
+        ]
+        if logprobs:
+            # an engine's numbers differ in the last digits with what it samples beside
+            state["entropy"] = round(-sum(logprobs) / len(logprobs), 4)
+
+
+class ResetRule(Rule, frozen=True):
+    """Reset options of the environment, by name; a schedule makes a number rise or fall."""
+
+    options: dict[str, Any] = {}
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Add the options."""
+        return issue.asking(options=self.options)
+
+
+RULES: dict[str, type[Rule]] = {
+    "dars": Dars,
+    "roc": Roc,
+    "hint": HintRule,
+    "pool": PoolRule,
+    "length_target": LengthTarget,
+    "laser_d": LaserD,
+    "palu": Palu,
+    "history": HistoryRule,
+    "budget": Budget,
+    "tempered": Tempered,
+    "reset": ResetRule,
+}
+
+
+def rule_of(call: Call, group_size: int) -> Rule:
+    """Return the rule that a recipe names, with its options checked.
+
+    Raises:
+        ConfigError: there is no such rule, or its options cannot be.
+    """
+    kind = RULES.get(call.name)
+    if kind is None:
+        near = difflib.get_close_matches(call.name, RULES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(RULES)}"
+        raise ConfigError(f"sampling.rules: no rule named {call.name!r}; {hint}")
+    options = {"options": call.options} if kind is ResetRule else call.options
+    try:
+        rule = msgspec.convert(options, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"sampling.rules: {call.name}: {error}") from None
+    if problem := rule.check(group_size):
+        raise ConfigError(f"sampling.rules: {call.name}: {problem}")
+    return rule
+
+
+def given_by(calls: Iterable[Call]) -> frozenset[str]:
+    """Return the names of `Inputs` that rules give."""
+    kinds = [RULES[call.name] for call in calls if call.name in RULES]
+    return frozenset(name for kind in kinds for name in kind.gives)
+
+
+# --- what rules read of a rollout -----------------------------------------------------------------
+
+
+def asked(episode: Episode) -> dict[str, float]:
+    """Return what was asked of a rollout, to be read and marked."""
+    return episode.trajectories[0].asked
+
+
+def scored(episode: Episode) -> bool:
+    """Return whether a rollout has a reward that counts."""
+    first = episode.trajectories[0]
+    return first.verdict.ok and not first.exclude_from_baseline
+
+
+def reward_of(episode: Episode) -> float:
+    """Return the reward of a rollout that has one."""
+    return episode.trajectories[0].verdict.unwrap()
+
+
+def right(episode: Episode) -> bool:
+    """Return whether a rollout that has a reward earned more than 0."""
+    return reward_of(episode) > 0
+
+
+def length_of(episode: Episode) -> float:
+    """Return the sampled tokens of a rollout."""
+    return float(episode.trajectories[0].sampled_tokens)
+
+
+def leave_out(episode: Episode) -> None:
+    """Take a rollout out of loss and baseline."""
+    for trajectory in episode.trajectories:
+        trajectory.exclude_from_loss = trajectory.exclude_from_baseline = True
+        trajectory.asked[UNCHOSEN] = 1.0
+
+
+def level_of(episodes: Sequence[Episode]) -> int:
+    """Return LASER-D's difficulty of a group: 0 easy, 1 medium, 2 hard."""
+    outcomes = [float(right(each)) for each in episodes if scored(each)]
+    if not outcomes:
+        return 2
+    return int(
+        laser_d_level(torch.tensor(outcomes), torch.zeros(len(outcomes), dtype=torch.long))[0]
+    )
+
+
+def coverage(lengths: Sequence[float], limits: Tensor) -> Tensor:
+    """Return the share of right answers within each limit, [K]."""
+    sizes = torch.tensor(lengths, dtype=torch.float64)
+    return (sizes.unsqueeze(0) <= limits.unsqueeze(1)).double().mean(1)
+
+
+def shares_of(episodes: Sequence[Episode]) -> list[tuple[float, float, int]]:
+    """Return (share, share right, rollouts) for each share of a hint among the rollouts."""
+    by_share: dict[float, list[bool]] = {}
+    for episode in episodes:
+        if scored(episode):
+            by_share.setdefault(asked(episode).get("hint", 0.0), []).append(right(episode))
+    return [(share, sum(each) / len(each), len(each)) for share, each in by_share.items()]

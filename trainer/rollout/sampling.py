@@ -1,0 +1,220 @@
+"""The sampling policy: what each task is given before a recipe makes a gradient of it.
+
+    policy = SamplingPolicy(recipe.sampling.rules, group_size=8, seed=0)
+    issue = policy.issue(ticket)                  # rollouts, budget, hints, temperature, options
+    further = policy.more(ticket, rounds)         # a further round of the group, or None
+    policy.finish(ticket, group)                  # which rollouts are trained, and what they owe
+    policy.learned(groups)                        # the memory of tasks, after the step
+
+A recipe says what a reward does to the weights, and a policy which tasks, how many rollouts, with
+what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a recipe, in order:
+
+| rule | what it does | source |
+|---|---|---|
+| dars | further rollouts for tasks that are hard now | DARS, arXiv 2508.13755 |
+| roc | plays more than it trains: any failures, clean successes | GRPO-RoC, arXiv 2508.20722 |
+| hint | the first part of the expert's work, shown or played | Guide, 2506.13923; SEELE |
+| pool | of a pool of tasks, those whose success is nearest to 1/2 | PCL |
+| length_target | names a length in the prompt | L1, arXiv 2503.04697 |
+| laser_d | a length by difficulty, from the lengths of right answers | LASER-D, arXiv 2505.15612 |
+| palu | a quantile of the lengths of right answers, once enough are right | PALU |
+| history | the task's shortest right answer so far | HAPO, arXiv 2505.11225 |
+| budget | tokens a turn, fixed or by a schedule | Train long, think short, arXiv 2508.08940 |
+| tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
+| reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
+
+Memory is updated after a step, from the groups that were learned from, so that no rollout is judged
+by itself. It is part of a checkpoint. A ticket carries what was issued, so that a group that is
+played again after a resume is the same group.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from ludus.agent import Episode
+from ludus.envs import Task
+from ludus.errors import ConfigError
+
+from ..algorithms import hapo_history_update, pcl_mask
+from ..recipes.recipe import Call
+from .collect import Group
+from .issues import Issue, Lot, Ticket
+from .rules import (
+    PoolRule,
+    RuleView,
+    TaskRecord,
+    asked,
+    length_of,
+    right,
+    rule_of,
+    scored,
+    shares_of,
+)
+from .tasks import Tasks
+
+
+class SamplingPolicy:
+    """Decides what each task is given, and remembers how it went.
+
+    Args:
+        calls: the rules of the recipe.
+        group_size: the rollouts of a task without any rule.
+        seed: the seed of the run.
+
+    Raises:
+        ConfigError: a rule cannot be made.
+    """
+
+    def __init__(self, calls: Sequence[Call], *, group_size: int, seed: int) -> None:
+        self.group_size, self._seed = group_size, seed
+        self.memory: dict[str, TaskRecord] = {}
+        self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
+        self.adopt(calls)
+        if len(self._states) < len(calls):
+            raise ConfigError("sampling.rules: each rule stands once")
+
+    def adopt(self, calls: Sequence[Call]) -> None:
+        """Take the options of the next step, which a schedule has moved."""
+        self.rules = {call.name: rule_of(call, self.group_size) for call in calls}
+
+    @property
+    def most(self) -> int:
+        """The most rollouts of a group: the distance of two groups' ordinals."""
+        extra = sum(rule.most(self.group_size) - self.group_size for rule in self.rules.values())
+        return self.group_size + extra
+
+    @property
+    def needs_expert(self) -> bool:
+        """Whether a rule asks for the work of the environment's expert."""
+        return any(rule.needs_expert for rule in self.rules.values())
+
+    def issue(self, ticket: Ticket) -> Issue:
+        """Return what the first round of a ticket's group plays."""
+        issue = Issue(parts=(Lot(rollouts=self.group_size),))
+        for name, rule in self.rules.items():
+            issue = rule.issue(issue, self._view(ticket, name), self._states[name])
+        return issue
+
+    def more(self, ticket: Ticket, rounds: Sequence[Sequence[Episode]]) -> Issue | None:
+        """Return a further round of a group, or None; the first rule that wants one decides. What
+        the first round was asked for holds for it too, except for hints.
+        """
+        played = sum(len(episodes) for episodes in rounds)
+        for name, rule in self.rules.items():
+            part = rule.more(rounds, self._view(ticket, name))
+            if part is not None and played + part.rollouts <= self.most:
+                assert ticket.issue is not None
+                common = msgspec.structs.replace(ticket.issue.parts[0].asked, hint=part.asked.hint)
+                return Issue(parts=(msgspec.structs.replace(part, asked=common),))
+        return None
+
+    def finish(self, ticket: Ticket, episodes: Sequence[Episode]) -> None:
+        """Mark the rollouts of a group that has all its rewards."""
+        for name, rule in self.rules.items():
+            rule.finish(episodes, self._view(ticket, name), self._states[name])
+
+    def learned(self, groups: Sequence[Group]) -> None:
+        """Remember the groups of a step."""
+        for group in groups:
+            self._remember(group)
+        for name, rule in self.rules.items():
+            rule.learned(groups, self._states[name])
+
+    def numbers(self) -> dict[str, float]:
+        """Return how much is remembered, for the metrics of a step: `sampling/*`."""
+        known = self.memory.values()
+        rates = [memory.rate for memory in known if memory.rate is not None]
+        means = {"sampling/rate": sum(rates) / len(rates)} if rates else {}
+        states = {
+            f"sampling/{name}/{key}": float(value)
+            for name, state in self._states.items()
+            for key, value in state.items()
+            if isinstance(value, (int, float))
+        }
+        return {
+            "sampling/tasks": float(len(self.memory)),
+            "sampling/hinted": float(sum(memory.hints for memory in known)),
+            **means,
+            **states,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return the memory for a checkpoint, in plain lists."""
+        return {
+            "memory": {task: msgspec.to_builtins(each) for task, each in self.memory.items()},
+            "states": msgspec.to_builtins(self._states),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the `state` that a checkpoint has kept; a new rule begins afresh."""
+        self.memory = {
+            task: msgspec.convert(each, TaskRecord) for task, each in state["memory"].items()
+        }
+        self._states |= {
+            name: dict(each) for name, each in state["states"].items() if name in self._states
+        }
+
+    def _view(self, ticket: Ticket, rule: str) -> RuleView:
+        memory = self.memory.get(ticket.task.id) or TaskRecord()
+        rng = random.Random(f"sampling/{self._seed}/{ticket.ordinal}/{rule}")
+        return RuleView(ticket.task, ticket.ordinal, memory, self.group_size, rng)
+
+    def _remember(self, group: Group) -> None:
+        memory = self.memory.setdefault(group.task.id, TaskRecord())
+        known = [each for each in group.episodes if scored(each) and "granted" not in asked(each)]
+        plain = [each for each in known if not asked(each).get("hint")]
+        memory.visits += 1
+        memory.hints += len(known) - len(plain)
+        memory.shares = [*memory.shares, *shares_of(known)][-MOST_SHARES:]
+        if plain:
+            memory.attempts += len(plain)
+            memory.right += sum(right(each) for each in plain)
+            memory.rate = sum(right(each) for each in plain) / len(plain)
+            shortest = hapo_history_update(
+                math.nan if memory.shortest is None else memory.shortest,
+                torch.tensor([right(each) for each in plain]),
+                torch.tensor([length_of(each) for each in plain], dtype=torch.float64),
+            )
+            memory.shortest = None if math.isnan(shortest) else shortest
+
+
+MOST_SHARES = 32
+"""Points that a fit of hints reads, the newest."""
+
+
+class ChosenTasks:
+    """Takes more tasks than are asked for, and keeps those that the rule `pool` prefers; see
+    `Tasks`.
+    """
+
+    def __init__(self, tasks: Tasks, policy: SamplingPolicy) -> None:
+        self.tasks, self.policy = tasks, policy
+
+    async def take(self, count: int) -> list[Task]:
+        """Return `count` tasks of the pool, in the order in which they were taken."""
+        rule = self.policy.rules["pool"]
+        assert isinstance(rule, PoolRule)
+        pool = await self.tasks.take(count * rule.factor)
+        known = [self.policy.memory.get(task.id) or TaskRecord() for task in pool]
+        rates = [0.5 if memory.rate is None else memory.rate for memory in known]
+        kept = pcl_mask(torch.tensor(rates, dtype=torch.float64), keep=count).tolist()
+        return [task for task, chosen in zip(pool, kept, strict=True) if chosen]
+
+    def retire(self, tasks: Iterable[str]) -> None:
+        """Stop playing the tasks with these ids."""
+        self.tasks.retire(tasks)
+
+    def state(self) -> dict[str, Any]:
+        """Return the position for a checkpoint."""
+        return self.tasks.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the `state` that a checkpoint has kept."""
+        self.tasks.restore(state)
