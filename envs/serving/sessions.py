@@ -352,6 +352,12 @@ class Sessions:
         if self.draining:
             raise Refused("the server is draining: it begins no episode any more", "stopping")
 
+    def touch(self, name: str) -> None:
+        """Let the lease of a session begin anew; harmless where there is none."""
+        session = self._table.find(name)
+        if session is not None:
+            session.touched = time.monotonic()
+
     def _find(self, name: str, instance: str) -> HostedSession:
         """Return an open session.
 

@@ -132,7 +132,7 @@ def whole_lines(facts: PlanFacts) -> Lines:
             "checkpoints",
             f"{checkpoints_written(config)} written, {checkpoints_kept(config)} on the disk at "
             "most; "
-            f"{_bytes(size)} each, {_bytes(size * checkpoints_kept(config))} in all",
+            f"{sized(size)} each, {sized(size * checkpoints_kept(config))} in all",
         ),
     ]
 
@@ -140,9 +140,9 @@ def whole_lines(facts: PlanFacts) -> Lines:
 def memory_lines(facts: PlanFacts) -> Lines:
     """List what the run holds in memory."""
     memory = facts.memory
-    lines = [(name, _bytes(count)) for name, count in memory.rows()]
+    lines = [(name, sized(count)) for name, count in memory.rows()]
     whose = f" on rank 0 of {memory.ranks}" if memory.ranks > 1 else ""
-    peak = f"{_bytes(memory.total)}{whose}; {_bytes(memory.free)} are free"
+    peak = f"{sized(memory.total)}{whose}; {sized(memory.free)} are free"
     return [*lines, ("at the peak", peak)]
 
 
@@ -155,7 +155,7 @@ def worries(facts: PlanFacts, path: Path) -> list[str]:
     disk = checkpoint_bytes(config, facts.size) * checkpoints_kept(config)
     if disk > room:
         concerns.append(
-            f"disk: checkpoints take about {_bytes(disk)} and {_bytes(room)} are free at "
+            f"disk: checkpoints take about {sized(disk)} and {sized(room)} are free at "
             f"{str(existing)!r}; lower run.keep, or name another run.folder"
         )
     if facts.tasks is not None and facts.tasks < config.rollout.tasks_per_step:
@@ -177,10 +177,10 @@ def worries(facts: PlanFacts, path: Path) -> list[str]:
     return concerns
 
 
-def _bytes(count: float) -> str:
+def sized(count: float) -> str:
     """Write a number of bytes.
 
-    >>> _bytes(1_500_000)
+    >>> sized(1_500_000)
     '1.5 MB'
     """
     for unit in ("bytes", "kB", "MB", "GB"):
