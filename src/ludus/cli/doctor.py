@@ -54,7 +54,7 @@ class Ability(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class DoctorOptions:
+class MachineOptions:
     """The options of `ludus doctor`."""
 
     json: Flag = False
@@ -64,7 +64,7 @@ class DoctorOptions:
 def main(arguments: Sequence[str]) -> int:
     """Print what works; returns 0, or 1 where one of the three jobs cannot be done here."""
     options = parse(
-        DoctorOptions,
+        MachineOptions,
         arguments,
         VerbHelp(
             verb="doctor",
