@@ -116,6 +116,7 @@ def test_completion_knows_verbs_and_names(shell: str, capsys: pytest.CaptureFixt
     assert "ludus/arithmetic-v0" in script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tools", "game", "judge", "rows", "code"])
 def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_path: Path) -> None:
     assert main(["new", "env", f"me/{kind}-v0", "--kind", kind, "--into", str(tmp_path)]) == 0
