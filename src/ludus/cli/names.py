@@ -53,7 +53,7 @@ def ensure_known(name: str) -> None:
     """
     known_names = [*env_ids(), *verifier_names()]
     bare = name.partition("?")[0]
-    if "://" in name and "#" not in name:
+    if "://" in bare and "#" not in name:
         raise ConfigError(
             f"{name!r} is a server; name what it serves as {name.rstrip('/')}#NAME (its names: "
             f"{name.rstrip('/')}/v1/envs and /v1/verifiers)"
