@@ -165,8 +165,10 @@ class _Stream:
                 # The operations that were begun run before the next frame is read (decision 0201).
                 await asyncio.sleep(0)
         finally:
-            for task in [*self._faulty, *self._unkept]:
+            for task in list(self._faulty):
                 task.cancel()
+            for work in list(self._unkept):
+                work.cancel()
             await end_task(writer)
 
     async def close(self) -> None:
