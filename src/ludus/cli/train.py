@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import Table, read_toml
-from ludus.errors import MissingExtra
+from ludus.errors import ConfigError, MissingExtra
 from ludus.trainer.config import PreferenceConfig, SFTConfig, TrainConfig
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
-from .loading import command_line
+from .loading import command_line, imported
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
@@ -90,6 +90,9 @@ FILE.toml holds settings, and options on the command line win over it. A run is 
 config.toml, metrics.jsonl, episodes, checkpoints. dpo, ipo, kto, simpo and orpo learn from
 preferences in files (ludus train dpo --help).
 
+--cluster auto|local|HOST:PORT lets Ray place the run's processes, as the settings under cluster
+say, and start them again when they die (docs/cluster.md).
+
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
 setting that would have no effect."""
@@ -106,6 +109,7 @@ def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
     if arguments and _learns_from_preferences(arguments[0]):
         return _main_preferences(arguments)
+    arguments = _with_cluster(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -124,6 +128,21 @@ def main(arguments: list[str]) -> int:
     for part in parts or [config]:
         print(run_interruptible(make_plan(part)))
     return 0
+
+
+def _with_cluster(arguments: list[str]) -> list[str]:
+    """Write `--cluster ADDRESS` as the setting that it stands for, `--cluster.address`."""
+    spelled = [
+        f"--cluster.address={word.removeprefix('--cluster=')}"
+        if word.startswith("--cluster=")
+        else "--cluster.address"
+        if word == "--cluster"
+        else word
+        for word in arguments
+    ]
+    if spelled[-1:] == ["--cluster.address"]:
+        raise ConfigError("--cluster needs auto, local, or the HOST:PORT of Ray's head")
+    return spelled
 
 
 def _learns_from_preferences(name: str) -> bool:
@@ -148,6 +167,14 @@ def _run(config: TrainConfig) -> int:
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
+    if config.cluster.address:
+        # The only import of what needs Ray, and only where it was asked for.
+        from ludus.trainer.cluster.run import run_on_cluster
+
+        config.require_complete()
+        code, said = run_on_cluster(config, imported)
+        print(said)
+        return code
     if follows():
         from ludus.trainer.setup import follow_training
 

@@ -25,7 +25,7 @@ from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 
 TOKENS, LENGTH, ROWS = 4096, 256, 64
-ROOM = 130 << 20
+ROOM = 170 << 20
 """Bytes that rank 1 may allocate more; a pass of 4,096 tokens keeps 218 MB."""
 
 
