@@ -8,6 +8,7 @@ is compared with what there is before, and a reservation waits no longer than it
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ PLACED_S = 60.0
 STORE_BYTES = 200 << 20
 """Size of the object store of a cluster that is started here, which holds settings alone."""
 POLL_S = 1.0
+CONNECT_S = 10.0
+"""Seconds in which the head must take a connection."""
 
 Bundle = dict[str, float]
 
@@ -44,6 +47,7 @@ def joined(config: ClusterConfig) -> Generator[None]:
         # Never a cluster of somebody else's, whatever RAY_ADDRESS says.
         options |= {"object_store_memory": STORE_BYTES, "include_dashboard": False}
         options["num_cpus"] = max(os.cpu_count() or 1, _needed(bundles(config))["CPU"])
+    _refuse_silent(os.environ.get("RAY_ADDRESS", "") if config.address == AUTO else config.address)
     try:
         ray.init(namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
@@ -57,6 +61,20 @@ def joined(config: ClusterConfig) -> Generator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse an address at which nothing listens; Ray itself would end this process for it."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot join a Ray cluster at {address}: {error.strerror or error}; start one there "
+            "(ray start --head), or name another HOST:PORT"
+        ) from error
 
 
 def bundles(config: ClusterConfig) -> list[Bundle]:
