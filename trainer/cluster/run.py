@@ -127,8 +127,7 @@ class _Run:
             pause_s = min(MOST_AGAIN_S, AGAIN_S * 2 ** (self.restarts - 1))
             logger.warning("%s; the learner starts again in %g s", lost, pause_s)
             time.sleep(pause_s)
-            if (self.path / "config.toml").exists():
-                config = replace(config, run=replace(config.run, resume=True))
+            config = replace(config, run=replace(config.run, resume="auto"))
 
     def _with_servers(self) -> TrainConfig:
         """Place the servers, and return the settings with their rosters."""
