@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from ludus.envs import ToolSpec
+from ludus.errors import ConfigError
 from ludus.messages import Message, assistant
 
 from .chat import ChatFormat
@@ -104,6 +105,29 @@ class TokenPlayer(WindowPlayer):
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
         """
+
+    def fork(self, seed: int) -> TokenPlayer:
+        """Return a player in the same state that samples by another seed. What was sampled stands
+        in its record as shared.
+
+        Raises:
+            ConfigError: the context manager has a state of its own.
+        """
+        if type(self._context) is not KeepEverything:
+            raise ConfigError(
+                "a tree of rollouts forks contexts, and only context.manager = 'none' has no state "
+                f"of its own, not {type(self._context).__name__}"
+            )
+        twin = copy(self)
+        copied = msgspec.structs.replace
+        twin.segments = [
+            copied(segment, turns=[copied(turn, shared=True) for turn in segment.turns])
+            for segment in self.segments
+        ]
+        for name in ("_ids", "_images", "_base", "_unread", "_actions"):
+            setattr(twin, name, list(getattr(self, name)))
+        twin._seed = seed
+        return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         """Answer the conversation; see `Player.act`."""

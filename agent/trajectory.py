@@ -123,6 +123,12 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
     trained: bool = True
     """Whether the sampled tokens count in the loss."""
+    node: str = ""
+    """The node of its tree, in a rollout that is a leaf of one: `1/0/2` is the third child of the
+    first child of the second root. Turns of a node were sampled once.
+    """
+    shared: bool = False
+    """Whether it was sampled for another rollout, and stands here as the past of this one."""
 
 
 class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -179,6 +185,8 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     terminated: bool = False
     stop: Stop = Stop.TERMINATED
     segments: list[Segment] = []
+    node: str = ""
+    """The leaf's node, in a tree of rollouts; see `Turn.node`."""
     exclude_from_loss: bool = False
     exclude_from_baseline: bool = False
     state_ids: list[int] = []
@@ -219,8 +227,9 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def sampled_tokens(self) -> int:
-        """How many tokens the policy sampled."""
-        return sum(len(turn.out_ids) or turn.tokens for turn in [*self.turns, *self.discarded])
+        """How many tokens the policy sampled, for this trajectory."""
+        turns = [turn for turn in [*self.turns, *self.discarded] if not turn.shared]
+        return sum(len(turn.out_ids) or turn.tokens for turn in turns)
 
 
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):

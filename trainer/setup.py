@@ -65,6 +65,7 @@ from .rollout.source import EnvSource, open_source
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
+from .rollout.trees import TreeMaker
 from .run.changes import keep_recipe, refuse_changes
 from .run.claim import RunClaim
 from .run.folder import RunFolder
@@ -193,6 +194,12 @@ def _refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
             "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
             f"{config.agent!r} plays instead: leave out one of them"
         )
+    trees = any(call.name == "tree" for call in sampling.rules)
+    if trees and (config.context.manager != "none" or config.overlap.late != "wait"):
+        raise ConfigError(
+            "sampling.rules: tree forks contexts and waits for every leaf: it takes "
+            "context.manager = 'none' and overlap.late = 'wait'"
+        )
     plain = any(call.options.get("trained_at") == "plain" for call in sampling.rules)
     if plain and config.context.manager != "none":
         raise ConfigError(
@@ -289,6 +296,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     if sampling is not None:
         collector.asked = AskedMaker(exploring, collector.limits, expert)
+        collector.trees = TreeMaker(source, exploring, collector.limits, collector.places)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(

@@ -22,6 +22,24 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
+class TreeShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the rollouts of a group branch."""
+
+    branch: int
+    """Children of a fork."""
+    levels: int
+    """Forks on the way from a root to a leaf, at the ends of its first turns."""
+    tokens: int
+    """Tokens that may be sampled below a root; each fork shares what is left equally."""
+    least: int
+    """Tokens that a child must have to be worth a fork."""
+
+    @property
+    def leaves(self) -> int:
+        """The most leaves below a root."""
+        return int(self.branch**self.levels)
+
+
 class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rollout is asked for besides its task."""
 
@@ -34,6 +52,8 @@ class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     hint: Hint | None = None
     options: dict[str, Any] = {}
     """Reset options of the environment."""
+    tree: TreeShape | None = None
+    """How the rollout branches; None for a rollout of one line."""
     marks: dict[str, float] = {}
     """Numbers that shaping reads of the rollout, by the name of the field of `Inputs`."""
 

@@ -34,7 +34,7 @@ from ..algorithms import (
 )
 from ..recipes.recipe import Call
 from .collect import Group
-from .issues import Hint, Issue, Lot, RolloutTerms
+from .issues import Hint, Issue, Lot, RolloutTerms, TreeShape
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
@@ -457,6 +457,47 @@ class Tempered(Rule, frozen=True):
             state["entropy"] = round(-sum(logprobs) / len(logprobs), 4)
 
 
+class TreeRule(Rule, frozen=True):
+    """Trees of rollouts: `roots` of a task, each forked into `branch` at the ends of its first
+    `levels` turns, within `tokens` sampled tokens a root. Forks are chosen by what was sampled
+    before them alone, so that they bias no value (SPO-tree, TreePO).
+    """
+
+    branch: int = 2
+    levels: int = 2
+    roots: int = 2
+    tokens: int = 1 << 30
+    least: int = 1
+    """Tokens that a child must have left to be worth a fork."""
+
+    gives: ClassVar[frozenset[str]] = frozenset({"nodes", "leaves", "parents"})
+
+    def check(self, group_size: int) -> str:
+        """Refuse trees that do not branch, or have no baseline."""
+        if self.branch < 2 or self.levels < 1 or self.roots < 1 or self.tokens < 1:
+            return (
+                "need branch >= 2, levels >= 1, roots >= 1 and tokens >= 1, got "
+                f"{self.branch}, {self.levels}, {self.roots} and {self.tokens}"
+            )
+        return ""
+
+    def shape(self) -> TreeShape:
+        """Return the shape of a root's tree."""
+        return TreeShape(
+            branch=self.branch, levels=self.levels, tokens=self.tokens, least=self.least
+        )
+
+    def most(self, group_size: int) -> int:
+        """Return the most leaves."""
+        return self.roots * self.shape().leaves
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Play roots instead of rollouts."""
+        first, *rest = issue.parts
+        terms = msgspec.structs.replace(first.asked, tree=self.shape())
+        return Issue(parts=(Lot(rollouts=self.roots, asked=terms), *rest))
+
+
 class ResetRule(Rule, frozen=True):
     """Reset options of the environment, by name; a schedule makes a number rise or fall."""
 
@@ -478,6 +519,7 @@ RULES: dict[str, type[Rule]] = {
     "history": HistoryRule,
     "budget": Budget,
     "tempered": Tempered,
+    "tree": TreeRule,
     "reset": ResetRule,
 }
 

@@ -21,6 +21,7 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | history | the task's shortest right answer so far | HAPO, arXiv 2505.11225 |
 | budget | tokens a turn, fixed or by a schedule | Train long, think short, arXiv 2508.08940 |
 | tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
+| tree | forks at the ends of turns | SPO-tree, arXiv 2505.23564; TreePO, 2508.17445 |
 | reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
 
 Memory is updated after a step, from the groups that were learned from, so that no rollout is judged
@@ -77,6 +78,12 @@ class SamplingPolicy:
         self.memory: dict[str, TaskRecord] = {}
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
+        beside = set(self._states) & {"hint", "dars", "roc", "tempered"}
+        if "tree" in self._states and beside:
+            raise ConfigError(
+                f"sampling.rules: tree and {', '.join(sorted(beside))} both decide about the "
+                "rollouts of a group; leave out one of them"
+            )
         if len(self._states) < len(calls):
             raise ConfigError("sampling.rules: each rule stands once")
 
