@@ -32,6 +32,9 @@ class TurnKind(StrEnum):
     """An action, sent to the environment."""
     SUMMARY = "summary"
     """A summary of the context or a memory, written by the policy and trained like an action."""
+    THOUGHT = "thought"
+    """Thoughts that a budget ended; what the policy said behind the forced phrase is the next turn.
+    """
     FOLD = "fold"
     """A call that the context manager answers: of a branch, of the memory tool, of a record."""
 

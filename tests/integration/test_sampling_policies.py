@@ -26,6 +26,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.models.checkpoint import checkpoints, load_state
 from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.rollout.batch import as_row
 from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 from ludus.trainer.train import TrainResult, run_training
 from ludus.wire.server import BackgroundServer, HttpServer
@@ -397,3 +398,48 @@ async def test_a_child_whose_session_died_is_missing_and_its_siblings_are_traine
     reasons = Counter(each.reason for each in read_rollouts(result.folder / FILE))
     assert reasons == {"": 4, "failed: env_error": 8}, "one leaf a root lives"
     assert count_rollouts(result.folder).holds
+
+
+async def test_a_forced_phrase_ends_thoughts_and_the_answer_goes_on_behind_it(
+    model: Path, tmp_path: Path
+) -> None:
+    """The phrase stands in the row, is sampled by nobody, and is not trained."""
+    text = (
+        '[[sampling.rules]]\nname = "interrupt"\n'
+        'options = { low = 0.5, high = 0.5, phrase = "so: " }\n'
+    )
+    rollout = RolloutConfig(tasks_per_step=3, group_size=4, max_tokens=24, max_turns=1)
+    settings = config(
+        model,
+        tmp_path / "run",
+        recipe=recipe(tmp_path, text, base="scale_rl"),
+        rollout=rollout,
+        control="random",
+    )
+    result = await run_training(settings)
+    row = rows_of(result)[0]
+    assert row["episode/interrupted"] > 0
+    assert row["update/old_sampler_gap"] < 1e-4, "the learner reads the row that was sampled"
+    phrases = set()
+    interrupted = 0
+    for group in groups_of(result, 1).values():
+        for episode in group:
+            (trajectory,) = episode.trajectories
+            (segment,) = trajectory.segments
+            if len(trajectory.turns) == 1:
+                continue
+            interrupted += 1
+            thoughts, answer = trajectory.turns
+            assert (thoughts.kind, answer.kind) == ("thought", "act")
+            assert len(thoughts.out_ids) == 12
+            assert len(answer.out_ids) <= 24 - 12 - len(answer.obs_ids)
+            phrases.add(tuple(answer.obs_ids))
+            flat = as_row(segment)
+            assert flat is not None
+            start = len(segment.prompt_ids) + 12
+            assert flat.mask[start : start + len(answer.obs_ids)] == [0] * len(answer.obs_ids)
+            assert sum(flat.mask) == 12 + len(answer.out_ids)
+            assert answer.message is not None
+            assert thoughts.message is None
+    assert interrupted
+    assert len(phrases) == 1

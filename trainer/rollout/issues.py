@@ -47,6 +47,10 @@ class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Tokens a turn; 0 is rollout.max_tokens."""
     temperature: float = 0.0
     """0 is rollout.temperature."""
+    thoughts: float = 0.0
+    """The share of a turn's tokens after which `phrase` ends what was begun."""
+    phrase: str = ""
+    """Empty interrupts nothing."""
     note: str = ""
     """A text at the end of the first observation."""
     hint: Hint | None = None

@@ -25,7 +25,7 @@ from ludus.envs.gym import Playable
 from ludus.errors import LudusError, NotForkable, TrainingFailed
 from ludus.verdict import Verdict
 
-from .hints import AskedSession
+from .hints import AskedSession, policy_asked
 from .issues import RolloutTerms, TreeShape
 from .source import EnvSource
 
@@ -87,7 +87,7 @@ class TreeMaker:
         """
         shape, started = terms.tree, time.perf_counter()
         assert shape is not None
-        policy = self.policy.asking(max_tokens=terms.max_tokens, temperature=terms.temperature)
+        policy = policy_asked(self.policy, terms)
         game = Game(AskedSession(session, terms), policy.begin(seed=seeds[1]), self.limits)
         options = {**terms.options, "task": task.id, "split": task.split}
         work = game.begin(options, seeds[0])
