@@ -22,7 +22,7 @@ from ..config import AsyncConfig, TrainConfig
 from ..models.checkpoint import checkpoints, step_of
 from ..models.devices import pick_device, slow_precision
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from ..open_engine import check_context, row_length
 from ..ranks.group import place_of
 from ..recipes.effects import Circumstances, idle_settings, recipe_effects
@@ -31,7 +31,7 @@ from ..rollout.collect import Collector
 from ..rollout.mixture import source_of
 from ..rollout.scoring import open_verifiers
 from ..run.changes import refuse_changes
-from ..run.claim import refuse_folder
+from ..run.claim import refuse_folder, settled_resume
 from ..run.judges import unmeasured
 from ..setup import refuse_empty, run_path, settle
 from .facts import PlanFacts, expected_tokens, first_prompt
@@ -216,9 +216,9 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     Raises:
         ConfigError: the run cannot work; the message is that of the run itself.
     """
-    config, algorithm = settle(config)
     path = run_path(config)
-    refuse_folder(path, resume=config.run.resume)
+    config, algorithm = settle(replace(config, run=settled_resume(config.run, path)))
+    refuse_folder(path, resume=config.run.resume is True)
     kept = checkpoints(path / "checkpoints") if config.run.resume else []
     start = kept[-1] if kept else None
     async with AsyncExitStack() as stack:
@@ -228,7 +228,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
         changed = refuse_changes(path, config, algorithm.recipe) if config.run.resume else []
         await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
         verifiers = await open_verifiers(config.reward, stack)
-        model_path = locate_model(start or config.model.path)
+        model_path = find_model(start or config.model.path)
         tokenizer = load_tokenizer(model_path)
         images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
         chat = open_chat(config.model, model_path, tokenizer, images=images)

@@ -14,6 +14,7 @@ from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
 from .loading import command_line
+from .runs import SETTINGS, settings_of
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
@@ -31,7 +32,10 @@ def main_sft(arguments: list[str]) -> int:
     checkpoint.
     """
     config = parse_settings(
-        SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
+        SFTConfig,
+        arguments,
+        VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE),
+        named=settings_of,
     )
     try:
         from ludus.trainer.run.journal import sft_progress
@@ -57,7 +61,7 @@ def _main_preferences(arguments: list[str]) -> int:
         PreferenceConfig,
         arguments,
         VerbHelp(verb="train dpo", about=PREFERENCES_ABOUT, example=PREFERENCES_EXAMPLE),
-        named=lambda name: {"method": name} if name in STRENGTHS else read_toml(name),
+        named=lambda name: {"method": name} if name in STRENGTHS else settings_of(name),
     )
     try:
         from ludus.trainer.data.preferences import folder_of, run_preferences
@@ -84,7 +88,7 @@ def _main_reward(arguments: list[str]) -> int:
         RewardModelConfig,
         arguments,
         VerbHelp(verb="train reward", about=REWARD_ABOUT, example=REWARD_EXAMPLE),
-        named=lambda name: {} if name == REWARD else read_toml(name),
+        named=lambda name: {} if name == REWARD else settings_of(name),
     )
     try:
         from ludus.trainer.reward_models.training import folder_of, run_reward
@@ -118,11 +122,12 @@ def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
 
 
 ABOUT = """\
-ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
-FILE.toml holds settings, and options on the command line win over it. A run is a folder:
-config.toml, metrics.jsonl, episodes, checkpoints. dpo, ipo, kto, simpo and orpo learn from
-preferences in files (ludus train dpo --help), and reward trains a reward model (ludus train reward
---help).
+ludus train [RECIPE | FILE.toml | RUN] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus
+recipes); FILE.toml holds settings, and options on the command line win over it. A run is a folder:
+config.toml, metrics.jsonl, episodes, checkpoints; RUN takes its settings, to go on with it
+(--run.resume) or to begin another like it (--run.folder); dpo, ipo,
+kto, simpo and orpo learn from preferences in files (ludus train dpo --help), and reward trains a
+reward model (ludus train reward --help).
 
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
@@ -131,6 +136,7 @@ EXAMPLE = """\
 ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
   ludus train examples/02_train.toml --run.resume
+  ludus train runs/mine --run.resume
   ludus train examples/02_train.toml --dry-run"""
 
 DRY = ("--dry-run", "--dry_run")
@@ -168,14 +174,18 @@ def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
         return _main_preferences
     if name == REWARD:
         return _main_reward
-    table = read_toml(name) if name.endswith(".toml") and Path(name).is_file() else {}
+    is_run = (Path(name) / SETTINGS).is_file()
+    is_file = name.endswith(".toml") and Path(name).is_file()
+    table = settings_of(name) if is_run or is_file else {}
     if "objective" in table:
         return _main_reward
     return _main_preferences if "method" in table else None
 
 
 def recipe_or_settings(name: str) -> Table:
-    """Return the settings of a TOML file, or the one that names a recipe."""
+    """Return the settings of a TOML file or a run folder, or the one that names a recipe."""
+    if (Path(name) / SETTINGS).is_file():
+        return settings_of(name)
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 
