@@ -30,6 +30,7 @@ from .models.checkpoint import load_state
 from .models.devices import (
     DTYPES,
     autocast_of,
+    chosen_precision,
     pick_device,
     refuse_unsupported,
     settled_dtype,
@@ -121,10 +122,12 @@ async def assemble(config: TrainConfig) -> Parts:
     Raises:
         ConfigError: something is missing or cannot work together.
     """
+    asked = config.model.dtype
     config = replace(config, run=settled_resume(config.run, run_path(config)))
     config, algorithm = settle(config)
     async with AsyncExitStack() as stack:
         parts = await _open(config, algorithm, stack)
+        parts.notes = (*parts.notes, *chosen_precision(asked, config.model.dtype))
         parts.closing = stack.pop_all()
     return parts
 
