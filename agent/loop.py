@@ -80,7 +80,7 @@ async def play(
     """
     started = time.perf_counter()
     bounds = limits or EpisodeLimits()
-    game = Game(env, policy.begin(seed=sampling_seed), bounds)
+    game = GameInPlay(env, policy.begin(seed=sampling_seed), bounds)
     selection = {"task": task, "split": split}
     reset_options = {name: value for name, value in selection.items() if value is not None}
     work = game.run({**(options or {}), **reset_options}, seed)
@@ -96,7 +96,7 @@ async def play(
 
 
 async def attempt(
-    game: Game, work: Coroutine[Any, Any, Stop | None], timeout_s: float, *, task: str = ""
+    game: GameInPlay, work: Coroutine[Any, Any, Stop | None], timeout_s: float, *, task: str = ""
 ) -> Stop | None:
     """Play on, and return the stop; a failure is a stop of its kind, with its verdict in the game.
 
@@ -194,7 +194,7 @@ def _stop_and_verdict(error: Exception) -> tuple[Stop, Verdict]:
     return Stop.ENV_ERROR, Verdict.error(description)
 
 
-class Game:
+class GameInPlay:
     """The state of an episode while being played.
 
     Args:
@@ -220,7 +220,7 @@ class Game:
         self.spans = self.most_spans = 0
         """The spans that were sampled, and the most of them."""
 
-    def fork(self, env: Playable, player: Player) -> Game:
+    def fork(self, env: Playable, player: Player) -> GameInPlay:
         """Return the episode in the same state, to be played on by other hands."""
         twin = copy(self)
         twin.env, twin.player = env, player

@@ -22,7 +22,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
-class TreeShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the rollouts of a group branch."""
 
     branch: int
@@ -56,7 +56,7 @@ class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     hint: Hint | None = None
     options: dict[str, Any] = {}
     """Reset options of the environment."""
-    tree: TreeShape | None = None
+    tree: BranchShape | None = None
     """How the rollout branches; None for a rollout of one line."""
     marks: dict[str, float] = {}
     """Numbers that shaping reads of the rollout, by the name of the field of `Inputs`."""

@@ -28,7 +28,7 @@ from ..algorithms import (
     seele_hint_share,
 )
 from .collect import Group
-from .issues import Hint, Issue, Lot, RolloutTerms, TreeShape
+from .issues import BranchShape, Hint, Issue, Lot, RolloutTerms
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
@@ -348,9 +348,9 @@ class TreeRule(Rule, frozen=True):
             )
         return ""
 
-    def shape(self) -> TreeShape:
+    def shape(self) -> BranchShape:
         """Return the shape of a root's tree."""
-        return TreeShape(
+        return BranchShape(
             branch=self.branch, levels=self.levels, tokens=self.tokens, least=self.least
         )
 

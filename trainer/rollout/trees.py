@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ludus.agent import Episode, EpisodeLimits, TokenPolicy, TurnKind
-from ludus.agent.loop import Game, attempt
+from ludus.agent.loop import GameInPlay, attempt
 from ludus.agent.token_policy import TokenPlayer
 from ludus.agent.trajectory import Stop
 from ludus.envs import Task
@@ -26,7 +26,7 @@ from ludus.errors import LudusError, NotForkable, TrainingFailed
 from ludus.verdict import Verdict
 
 from .hints import AskedSession, policy_asked
-from .issues import RolloutTerms, TreeShape
+from .issues import BranchShape, RolloutTerms
 from .source import EnvSource
 
 
@@ -34,7 +34,7 @@ from .source import EnvSource
 class Branch:
     """A way that is being played."""
 
-    game: Game
+    game: GameInPlay
     session: Playable
     """The session of its source, which is what can be forked."""
     node: str
@@ -88,7 +88,7 @@ class TreeMaker:
         shape, started = terms.tree, time.perf_counter()
         assert shape is not None
         policy = policy_asked(self.policy, terms)
-        game = Game(AskedSession(session, terms), policy.begin(seed=seeds[1]), self.limits)
+        game = GameInPlay(AskedSession(session, terms), policy.begin(seed=seeds[1]), self.limits)
         options = {**terms.options, "task": task.id, "split": task.split}
         work = game.begin(options, seeds[0])
         stop = await attempt(game, work, self.limits.episode_timeout_s, task=task.id)
@@ -106,7 +106,7 @@ class _Grown:
 
     maker: TreeMaker
     task: Task
-    shape: TreeShape
+    shape: BranchShape
     env_seed: int
     started: float
 
