@@ -13,7 +13,7 @@ from ludus.agent.gateway import AgentSandbox
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
-from .settings.data import PreferenceConfig, check_held_out, refuse_several
+from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, refuse_several
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
 from .settings.parts import EnvironmentConfig, StageConfig, refuse_doubles
@@ -31,6 +31,7 @@ __all__ = [
     "PreferenceConfig",
     "RanksConfig",
     "RewardConfig",
+    "RewardModelConfig",
     "RolloutConfig",
     "RunConfig",
     "SFTConfig",

@@ -45,7 +45,7 @@ from .data.recorded import (
     recorded_trajectories,
     without_repetitions,
 )
-from .data.supervised import OpenedRun, Progress, SupervisedRun, open_run
+from .data.supervised import OpenedRun, PolicyRun, Progress, open_run
 from .learning.learner import Predicted
 from .models.tiny import TINY, tiny_or_folder, write_tiny_policy
 from .rollout.batch import Batch, as_row, pad
@@ -106,7 +106,7 @@ def _open_expert(config: SFTConfig, stack: AsyncExitStack) -> DemonstrationRun:
     return DemonstrationRun(config, opened, played, context)
 
 
-class DemonstrationRun(SupervisedRun):
+class DemonstrationRun(PolicyRun):
     """A warm start on what an environment's expert does; no update sees a demonstration twice.
 
     Args:
@@ -119,7 +119,7 @@ class DemonstrationRun(SupervisedRun):
     def __init__(
         self, config: SFTConfig, opened: OpenedRun, session: EnvSession, context: ContextManager
     ) -> None:
-        super().__init__(opened, opened.learner(config.steps), config.steps)
+        super().__init__(opened, config.steps)
         self.config, self.session, self.context = config, session, context
         self.losses: deque[float] = deque(maxlen=STOP_UPDATES)
         """Mean losses of the last updates, for the decision to stop early."""
@@ -217,7 +217,7 @@ def load_examples(
     return settings(loaded.items, encode, digest=loaded.digest)
 
 
-class DataRun(SupervisedRun):
+class DataRun(PolicyRun):
     """A run on conversations or recorded episodes.
 
     Args:
@@ -233,7 +233,7 @@ class DataRun(SupervisedRun):
         examples: ExampleSet[Conversation] | ExampleSet[Trajectory],
     ) -> None:
         steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, opened.learner(steps), steps)
+        super().__init__(opened, steps)
         self.config, self.examples = config, examples
         self.held_out = float("inf")
         """The loss on what is held out, when it was last measured."""

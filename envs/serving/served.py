@@ -11,6 +11,7 @@ from ludus.errors import UnknownTask
 from ludus.thoughts import AUTO
 from ludus.wire.address import parse_served, told_arguments
 
+from ..forking import how_it_forks
 from ..gym import is_async_env
 from ..protocol import TextEnv
 from ..registry import Factory, construct, find_env
@@ -96,6 +97,7 @@ class ServedEnv:
                 name: getattr(kind, "__name__", str(kind))
                 for name, kind in env.reset_options.items()
             },
+            forks=how_it_forks(env),
             arguments=told_arguments(self.arguments),
         )
 

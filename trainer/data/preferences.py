@@ -45,7 +45,7 @@ from .recorded import (
     pair_of_rollouts,
     recorded_groups,
 )
-from .supervised import OpenedRun, Progress, SupervisedRun, open_run
+from .supervised import OpenedRun, PolicyRun, Progress, open_run
 
 
 async def run_preferences(config: PreferenceConfig, *, progress: Progress | None = None) -> Path:
@@ -77,7 +77,7 @@ def _located(config: PreferenceConfig, folder: Any) -> str:
     return str(write_tiny_policy(folder.path / "model", seed=config.seed))
 
 
-class PreferenceRun(SupervisedRun):
+class PreferenceRun(PolicyRun):
     """A run that learns from preferences.
 
     Args:
@@ -90,7 +90,7 @@ class PreferenceRun(SupervisedRun):
         self, config: PreferenceConfig, opened: OpenedRun, examples: ExampleSet[Any]
     ) -> None:
         steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, opened.learner(steps), steps)
+        super().__init__(opened, steps)
         self.config, self.examples = config, examples
         self.reference: PolicyReader | BelowAdapter | None = None
         if config.method in WITH_REFERENCE:

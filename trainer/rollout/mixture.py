@@ -17,7 +17,7 @@ from ludus.envs import Info, Task
 from ludus.envs.gym import Playable
 from ludus.envs.session import Stepped
 from ludus.envs.tasks import TaskPage, order
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 from ludus.messages import Message, Observation
 
 from ..settings.parts import EnvironmentConfig
@@ -64,6 +64,17 @@ class MixedSource:
         """Return a session of the task's environment, or of the first without a task."""
         name = environment_of(task.id) if task is not None else next(iter(self.sources))
         return MixedSession(await self.sources[name].open(), name)
+
+    async def fork(
+        self, session: Playable, seeds: Sequence[int] | None, count: int
+    ) -> list[Playable | LudusError]:
+        """Return sessions in the state of `session`, where it is played."""
+        assert isinstance(session, MixedSession)  # what open() gave
+        children = await self.sources[session.name].fork(session.session, seeds, count)
+        return [
+            child if isinstance(child, LudusError) else MixedSession(child, session.name)
+            for child in children
+        ]
 
     async def release(self, session: Playable) -> None:
         """Give a session back after the episode."""

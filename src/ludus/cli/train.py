@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
-from ludus.trainer.config import PreferenceConfig, SFTConfig, TrainConfig
+from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
@@ -68,6 +68,39 @@ def _main_preferences(arguments: list[str]) -> int:
         return _supervised("train", run_preferences(config, progress=progress), folder_of(config))
 
 
+REWARD_ABOUT = """\
+ludus train reward [OPTIONS] trains a reward model on rankings, ratings or labelled steps, measures
+it, and writes a folder that ludus serve scores with; see docs/learned_rewards.md."""
+REWARD_EXAMPLE = """\
+ludus train reward --data pairs.jsonl --model.path ./model
+  ludus train reward --kind process --objective steps --data steps.jsonl --model.path ./model
+  ludus train reward --kind image --data rankings.jsonl --model.path ImageReward.pt"""
+REWARD = "reward"
+
+
+def _main_reward(arguments: list[str]) -> int:
+    """Train a reward model; see `main_sft`."""
+    config = parse_settings(
+        RewardModelConfig,
+        arguments,
+        VerbHelp(verb="train reward", about=REWARD_ABOUT, example=REWARD_EXAMPLE),
+        named=lambda name: {} if name == REWARD else read_toml(name),
+    )
+    try:
+        from ludus.trainer.reward_models.training import folder_of, run_reward
+        from ludus.trainer.run.journal import sft_progress
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus train reward") from error
+
+    async def run(progress: Callable[[int, dict[str, float]], None]) -> Path:
+        trained = await run_reward(config, progress=progress)
+        print(f"serve       {command_line('serve', trained.serve)}")
+        return trained.checkpoint
+
+    with sft_progress(config.steps, title=REWARD) as progress:
+        return _supervised("train", run(progress), folder_of(config))
+
+
 def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
     """Run supervised training, print the checkpoint's path, and return the exit status."""
     from ludus.trainer.models.checkpoint import checkpoints
@@ -88,7 +121,8 @@ ABOUT = """\
 ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
 FILE.toml holds settings, and options on the command line win over it. A run is a folder:
 config.toml, metrics.jsonl, episodes, checkpoints. dpo, ipo, kto, simpo and orpo learn from
-preferences in files (ludus train dpo --help).
+preferences in files (ludus train dpo --help), and reward trains a reward model (ludus train reward
+--help).
 
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
@@ -104,8 +138,8 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
-    if arguments and _learns_from_preferences(arguments[0]):
-        return _main_preferences(arguments)
+    if arguments and (supervised := _supervised_kind(arguments[0])):
+        return supervised(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -126,11 +160,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _learns_from_preferences(name: str) -> bool:
-    """Whether a first argument is a method that learns from preferences, or the settings of one."""
+def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
+    """Return what trains where a first argument is a method that learns from data, or the settings
+    of such a run; None for reinforcement learning.
+    """
     if name in STRENGTHS:
-        return True
-    return name.endswith(".toml") and Path(name).is_file() and "method" in read_toml(name)
+        return _main_preferences
+    if name == REWARD:
+        return _main_reward
+    table = read_toml(name) if name.endswith(".toml") and Path(name).is_file() else {}
+    if "objective" in table:
+        return _main_reward
+    return _main_preferences if "method" in table else None
 
 
 def recipe_or_settings(name: str) -> Table:
