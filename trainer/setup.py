@@ -30,6 +30,7 @@ from .models.checkpoint import load_state
 from .models.devices import (
     DTYPES,
     autocast_of,
+    chosen_precision,
     pick_device,
     refuse_unsupported,
     settled_dtype,
@@ -38,7 +39,7 @@ from .models.devices import (
 from .models.images import ImageReader
 from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
-from .models.model_paths import locate_model
+from .models.tiny import find_model
 from .open_engine import EngineStart, check_context, open_engine
 from .ranks.control import Follower
 from .ranks.launch import (
@@ -66,7 +67,7 @@ from .rollout.stages import Stages
 from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
 from .run.changes import keep_recipe, refuse_changes
-from .run.claim import RunClaim
+from .run.claim import RunClaim, finished_note, settled_resume
 from .run.folder import RunFolder
 from .run.judges import keep_judges, unmeasured
 from .stream.accounts import FILE, Accounts
@@ -120,9 +121,12 @@ async def assemble(config: TrainConfig) -> Parts:
     Raises:
         ConfigError: something is missing or cannot work together.
     """
+    asked = config.model.dtype
+    config = replace(config, run=settled_resume(config.run, run_path(config)))
     config, algorithm = settle(config)
     async with AsyncExitStack() as stack:
         parts = await _open(config, algorithm, stack)
+        parts.notes = (*parts.notes, *chosen_precision(asked, config.model.dtype))
         parts.closing = stack.pop_all()
     return parts
 
@@ -209,7 +213,7 @@ def _refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
 
 
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
-    claim = RunClaim(run_path(config), resume=config.run.resume)
+    claim = RunClaim(run_path(config), resume=config.run.resume is True)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
     source = source_of(config)
@@ -226,7 +230,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     training_scorer = (
         ControlScorer(verifiers, config.control, config.seed) if config.control else scorer
     )
-    model_path = locate_model((config.learner and config.model.path) or start or config.model.path)
+    model_path = find_model((config.learner and config.model.path) or start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
@@ -311,6 +315,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
+            *filter(None, [finished_note(first_step, config.steps) if start else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *learner.notes(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -50,6 +51,7 @@ from .learning.learner import Predicted
 from .models.tiny import TINY, tiny_or_folder, write_tiny_policy
 from .rollout.batch import Batch, as_row, pad
 from .rollout.demonstrations import ExpertPolicy, demonstrate
+from .run.claim import settled_resume
 from .run.folder import RunFolder
 
 SEEDS_APART = 1 << 24
@@ -72,6 +74,7 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         run = _open_data(config, stack) if config.data else _open_expert(config, stack)
         return await run.to_end(progress)

@@ -34,6 +34,7 @@ from ..learning.reader import PolicyReader
 from ..models.devices import DTYPES, pick_device
 from ..models.tiny import TINY, write_tiny_policy
 from ..rollout.batch import Batch
+from ..run.claim import settled_resume
 from ..settings.data import WITH_REFERENCE, PreferenceConfig
 from .encoding import DataRow, batch_of, rows_of_segments, segments_of
 from .examples import Example, ExampleSet, encode_all, logger, refuse_changed_data
@@ -59,6 +60,7 @@ async def run_preferences(config: PreferenceConfig, *, progress: Progress | None
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         opened = open_run(config, folder_of(config), stack, partial(_located, config))
         examples = _examples(config, opened)

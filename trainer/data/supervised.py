@@ -39,7 +39,7 @@ from ..models.devices import (
 from ..models.images import ImageReader
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
 from ..run.changes import refuse_changes
-from ..run.claim import RunClaim
+from ..run.claim import RunClaim, finished_note
 from ..run.folder import RunFolder
 from ..run.saver import shielded
 from ..settings.learner import ModelConfig, TrainerConfig
@@ -133,7 +133,7 @@ def claimed_folder(
     Raises:
         ConfigError: the folder holds another run, or settings differ from those of the run.
     """
-    claim = RunClaim(path, resume=config.run.resume)
+    claim = RunClaim(path, resume=config.run.resume is True)
     stack.callback(claim.release)
     for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
         if note:
@@ -228,6 +228,8 @@ class SupervisedRun(ABC):
         Cancellation writes a checkpoint first.
         """
         every, first_step = self.settings.save_every, self.step
+        if first_step and finished_note(first_step, self.steps):
+            logger.warning("%s", finished_note(first_step, self.steps))
         try:
             while self.step < self.steps and not self.learned:
                 metrics = await shielded(self.update())

@@ -28,6 +28,11 @@ def pick_device(name: str) -> str:
     return name
 
 
+def cuda_devices() -> list[str]:
+    """Return the names of the CUDA devices that torch sees."""
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
 def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
     """Return the devices of an engine that is started beside the ranks of a learner.
 
@@ -63,6 +68,20 @@ def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
                 "server by vllm.url"
             )
     return ",".join(names)
+
+
+def chosen_precision(asked: str, settled: str) -> tuple[str, ...]:
+    """Return a note, if any, that `auto` has chosen half precision.
+
+    >>> chosen_precision("auto", "float32")
+    ()
+    """
+    if asked != "auto" or settled == "float32":
+        return ()
+    return (
+        f"computes in {settled} on this GPU, with weights, gradient and moments in float32 "
+        "(model.dtype = auto); float32 is exact and several times slower",
+    )
 
 
 def settled_dtype(name: str, device: str) -> str:

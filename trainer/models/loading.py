@@ -193,6 +193,10 @@ def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> Causal
     return model.to(torch.device(device)).requires_grad_(requires_grad=False)
 
 
+TOKENIZERS = ("tokenizer*", "vocab*", "*.tiktoken", "*.gguf", "adapter")
+"""Files of which a folder with a tokenizer has one."""
+
+
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Load a tokenizer with a chat template from whatever `locate_model` knows.
 
@@ -200,6 +204,11 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         ConfigError: no tokenizer was found, or the tokenizer has no chat template.
     """
     folder = locate_model(path)
+    if Path(folder).is_dir() and not any(any(Path(folder).glob(pattern)) for pattern in TOKENIZERS):
+        raise ConfigError(
+            f"{str(path)!r} holds no tokenizer (tokenizer.json, tokenizer.model or vocab.json); "
+            "copy the model's there. Of the verbs ludus plan alone needs none"
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:

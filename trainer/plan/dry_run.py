@@ -20,9 +20,9 @@ from ludus.agent.images import PlacedImage
 
 from ..config import AsyncConfig, TrainConfig
 from ..models.checkpoint import checkpoints, step_of
-from ..models.devices import pick_device, slow_precision
+from ..models.devices import chosen_precision, pick_device, slow_precision
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from ..open_engine import check_context, row_length
 from ..ranks.group import place_of
 from ..recipes.effects import Circumstances, idle_settings, recipe_effects
@@ -30,7 +30,7 @@ from ..recipes.resolution import plan_updates, told_correction
 from ..rollout.collect import Collector
 from ..rollout.scoring import open_verifiers
 from ..run.changes import refuse_changes
-from ..run.claim import refuse_folder
+from ..run.claim import refuse_folder, settled_resume
 from ..run.judges import unmeasured
 from ..setup import refuse_empty, run_path, settle, source_of
 from .facts import PlanFacts, expected_tokens, first_prompt
@@ -215,9 +215,10 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     Raises:
         ConfigError: the run cannot work; the message is that of the run itself.
     """
-    config, algorithm = settle(config)
+    asked = config.model.dtype
     path = run_path(config)
-    refuse_folder(path, resume=config.run.resume)
+    config, algorithm = settle(replace(config, run=settled_resume(config.run, path)))
+    refuse_folder(path, resume=config.run.resume is True)
     kept = checkpoints(path / "checkpoints") if config.run.resume else []
     start = kept[-1] if kept else None
     async with AsyncExitStack() as stack:
@@ -227,7 +228,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
         changed = refuse_changes(path, config, algorithm.recipe) if config.run.resume else []
         await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
         verifiers = await open_verifiers(config.reward, stack)
-        model_path = locate_model(start or config.model.path)
+        model_path = find_model(start or config.model.path)
         tokenizer = load_tokenizer(model_path)
         images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
         chat = open_chat(config.model, model_path, tokenizer, images=images)
@@ -284,6 +285,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
             *([told_correction(algorithm)] if config.overlap.max_staleness else []),
             *idle_settings(config, updates=updates.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
+            *chosen_precision(asked, config.model.dtype),
             *unmeasured(verifiers),
             *filter(None, [chat.report.notice()]),
             *worries(facts, path),

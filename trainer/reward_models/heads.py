@@ -23,7 +23,7 @@ from ludus.rewards.learned.text.loading import filler_for, load_tokenizer, padde
 from ludus.rewards.learned.text.process_reward import written_steps
 
 from ..models.devices import pick_device
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from ..settings.data import RewardModelConfig
 
 
@@ -99,7 +99,7 @@ class TextHead(RewardHead):
     auto_class, labels = "AutoModelForSequenceClassification", 1
 
     def __init__(self, path: str, *, max_tokens: int, device: str) -> None:
-        self.folder = Path(locate_model(path))
+        self.folder = Path(find_model(path))
         self.network: Any = _load(self.folder, self.auto_class, self.labels).to(device)
         super().__init__(self.network)
         self.tokenizer = load_tokenizer(self.folder, name=self.verifier)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..data.examples import order_of, refuse_changed_data
 from ..data.supervised import Progress, SupervisedRun, claimed_folder
 from ..learning.learner import learning_rate
 from ..models.checkpoint import SavedModel, load_state
+from ..run.claim import settled_resume
 from ..run.folder import RunFolder
 from ..settings.data import RewardModelConfig
 from .heads import RewardHead, batches, open_head, serving_name, trained_weights
@@ -53,6 +54,7 @@ async def run_reward(
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         folder, start, step = claimed_folder(config, folder_of(config), stack)
         torch.manual_seed(config.seed)  # the new head's weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from ludus.errors import ConfigError
 from ludus.secret import Secret
@@ -26,6 +27,19 @@ def keep_secret(config: object, name: str) -> None:
     object.__setattr__(config, name, Secret.of(getattr(config, name)))
 
 
+def refuse_unproven(name: str, given: object, instead: str) -> None:
+    """Refuse what has been left out until a machine with GPUs has run `benchmarks/gpu.sh`.
+
+    Raises:
+        ConfigError: the setting asks for it.
+    """
+    if given:
+        raise ConfigError(
+            f"{name} is {given!r}, which is refused until it has been run on GPUs "
+            f"(benchmarks/gpu.sh, docs/ranks.md#what-was-never-run): {instead}"
+        )
+
+
 TRACKERS = ("wandb", "trackio")
 
 
@@ -35,8 +49,10 @@ class RunConfig:
 
     folder: str = ""
     """Path of the run folder; empty is runs/<environment>-<recipe>, or runs/sft for ludus sft."""
-    resume: bool = False
-    """Continue from the newest checkpoint of the folder."""
+    resume: bool | Literal["auto"] = False
+    """Continue from the newest checkpoint of the folder; auto continues a run that is there and
+    begins one where none is, so that the same command line serves a job that is started again.
+    """
     resume_changed: bool = False
     """Continue also where settings that change what is learned differ from those of the run."""
     save_every: int = 50

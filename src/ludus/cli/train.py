@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import Table, read_toml
-from ludus.errors import MissingExtra
+from ludus.errors import ConfigError, MissingExtra
 from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
-from .loading import command_line
+from .loading import command_line, imported
+from .runs import SETTINGS, settings_of
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
@@ -31,7 +32,10 @@ def main_sft(arguments: list[str]) -> int:
     checkpoint.
     """
     config = parse_settings(
-        SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
+        SFTConfig,
+        arguments,
+        VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE),
+        named=settings_of,
     )
     try:
         from ludus.trainer.run.journal import sft_progress
@@ -57,7 +61,7 @@ def _main_preferences(arguments: list[str]) -> int:
         PreferenceConfig,
         arguments,
         VerbHelp(verb="train dpo", about=PREFERENCES_ABOUT, example=PREFERENCES_EXAMPLE),
-        named=lambda name: {"method": name} if name in STRENGTHS else read_toml(name),
+        named=lambda name: {"method": name} if name in STRENGTHS else settings_of(name),
     )
     try:
         from ludus.trainer.data.preferences import folder_of, run_preferences
@@ -84,7 +88,7 @@ def _main_reward(arguments: list[str]) -> int:
         RewardModelConfig,
         arguments,
         VerbHelp(verb="train reward", about=REWARD_ABOUT, example=REWARD_EXAMPLE),
-        named=lambda name: {} if name == REWARD else read_toml(name),
+        named=lambda name: {} if name == REWARD else settings_of(name),
     )
     try:
         from ludus.trainer.reward_models.training import folder_of, run_reward
@@ -118,11 +122,15 @@ def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
 
 
 ABOUT = """\
-ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
-FILE.toml holds settings, and options on the command line win over it. A run is a folder:
-config.toml, metrics.jsonl, episodes, checkpoints. dpo, ipo, kto, simpo and orpo learn from
-preferences in files (ludus train dpo --help), and reward trains a reward model (ludus train reward
---help).
+ludus train [RECIPE | FILE.toml | RUN] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus
+recipes); FILE.toml holds settings, and options on the command line win over it. A run is a folder:
+config.toml, metrics.jsonl, episodes, checkpoints; RUN takes its settings, to go on with it
+(--run.resume) or to begin another like it (--run.folder); dpo, ipo,
+kto, simpo and orpo learn from preferences in files (ludus train dpo --help), and reward trains a
+reward model (ludus train reward --help).
+
+--cluster auto|local|HOST:PORT lets Ray place the run's processes, as the settings under cluster
+say, and start them again when they die (docs/cluster.md).
 
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
@@ -131,6 +139,7 @@ EXAMPLE = """\
 ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
   ludus train examples/02_train.toml --run.resume
+  ludus train runs/mine --run.resume
   ludus train examples/02_train.toml --dry-run"""
 
 DRY = ("--dry-run", "--dry_run")
@@ -140,6 +149,7 @@ def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
     if arguments and (supervised := _supervised_kind(arguments[0])):
         return supervised(arguments)
+    arguments = _with_cluster(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -160,6 +170,21 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _with_cluster(arguments: list[str]) -> list[str]:
+    """Write `--cluster ADDRESS` as the setting that it stands for, `--cluster.address`."""
+    spelled = [
+        f"--cluster.address={word.removeprefix('--cluster=')}"
+        if word.startswith("--cluster=")
+        else "--cluster.address"
+        if word == "--cluster"
+        else word
+        for word in arguments
+    ]
+    if spelled[-1:] == ["--cluster.address"]:
+        raise ConfigError("--cluster needs auto, local, or the HOST:PORT of Ray's head")
+    return spelled
+
+
 def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
     """Return what trains where a first argument is a method that learns from data, or the settings
     of such a run; None for reinforcement learning.
@@ -168,14 +193,18 @@ def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
         return _main_preferences
     if name == REWARD:
         return _main_reward
-    table = read_toml(name) if name.endswith(".toml") and Path(name).is_file() else {}
+    is_run = (Path(name) / SETTINGS).is_file()
+    is_file = name.endswith(".toml") and Path(name).is_file()
+    table = settings_of(name) if is_run or is_file else {}
     if "objective" in table:
         return _main_reward
     return _main_preferences if "method" in table else None
 
 
 def recipe_or_settings(name: str) -> Table:
-    """Return the settings of a TOML file, or the one that names a recipe."""
+    """Return the settings of a TOML file or a run folder, or the one that names a recipe."""
+    if (Path(name) / SETTINGS).is_file():
+        return settings_of(name)
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 
@@ -189,6 +218,14 @@ def _run(config: TrainConfig) -> int:
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
+    if config.cluster.address:
+        # The only import of what needs Ray, and only where it was asked for.
+        from ludus.trainer.cluster.run import run_on_cluster
+
+        config.require_complete()
+        code, said = run_on_cluster(config, imported)
+        print(said)
+        return code
     if follows():
         from ludus.trainer.setup import follow_training
 
