@@ -60,7 +60,7 @@ def main() -> None:
         rows = [ranking(rng) for _ in range(options.rankings)]
         head = train_reward(place, rows, options.passes, options.seed)
         clip = train_clip(place, rows, options.passes, rng)
-        fresh = [ranking(rng) for _ in range(150)]
+        fresh = [ranking(rng) for _ in range(120)]
         told = {"ImageReward": agreements(head, fresh), "CLIP": agreements(clip, fresh)}
         told["ceiling"] = np.array([truth(row) for row in fresh])
     for name, values in told.items():
@@ -113,10 +113,11 @@ def train_reward(
     place: Path, rows: Sequence[dict[str, Any]], passes: float, seed: int
 ) -> ImageReward:
     """Train a tiny ImageReward by `ludus train reward`, all layers."""
-    from seeded_image_reward import TINY, seeded_checkpoint, write_vocabulary
+    from seeded_image_reward import Sizes, seeded_checkpoint, write_vocabulary
 
     write_vocabulary(place / "vocab.txt")
-    tensors = {name: torch.from_numpy(array) for name, array in seeded_checkpoint(TINY).items()}
+    sizes = Sizes(64, 2, 1, 64, 1, 1, 128)
+    tensors = {name: torch.from_numpy(array) for name, array in seeded_checkpoint(sizes).items()}
     torch.save(tensors, place / "ImageReward.pt")
     kept = ("prompt", "answers", "ranks")
     lines = [json.dumps({name: row[name] for name in kept}) for row in rows]
@@ -130,7 +131,7 @@ def train_reward(
         frozen=0.0,
         seed=seed,
         model=ModelConfig(path=str(place / "ImageReward.pt")),
-        trainer=TrainerConfig(lr=5e-4, warmup_steps=5, lr_decay="cosine"),
+        trainer=TrainerConfig(lr=1e-3, warmup_steps=5, lr_decay="cosine"),
         run=RunConfig(folder=str(place / "run"), tensorboard=False),
     )
     trained = asyncio.run(run_reward(config))
@@ -145,15 +146,15 @@ def train_clip(
     from transformers import CLIPConfig, CLIPTextConfig, CLIPTokenizer, CLIPVisionConfig
 
     tokenizer = word_tokenizer(place, CLIPTokenizer)
-    width = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    width = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 1}
     text = CLIPTextConfig(
-        vocab_size=len(tokenizer), intermediate_size=384, max_position_embeddings=77, **width,
+        vocab_size=len(tokenizer), intermediate_size=128, max_position_embeddings=77, **width,
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
-    vision = CLIPVisionConfig(image_size=224, patch_size=16, intermediate_size=512, **width)
+    vision = CLIPVisionConfig(image_size=224, patch_size=16, intermediate_size=256, **width)
     config = CLIPConfig(
-        text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=64
+        text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=32
     )
     scorer = ClipScore(config, tokenizer)
     pairs = [
@@ -162,7 +163,7 @@ def train_clip(
         for (colour, shape), image in zip(row["shown"], row["images"], strict=True)
     ]
     inputs = [scorer.prepare(Image.open(io.BytesIO(image)), text) for text, image in pairs]
-    optimizer = torch.optim.AdamW(scorer.parameters(), lr=5e-4)
+    optimizer = torch.optim.AdamW(scorer.parameters(), lr=1e-3)
     scorer.train()
     for _ in range(round(passes)):
         rng.shuffle(inputs)

@@ -39,14 +39,18 @@ GROUPS: dict[str, dict[str, str]] = {
     "train and evaluate a policy": {
         "demo": "serve an environment, train against it, write a report",
         "demo-real": "train released weights by RL, compare before and after",
-        "sft": "supervised training on demonstrations",
-        "train": "reinforcement learning",
+        "sft": "supervised training on demonstrations or data",
+        "train": "reinforcement learning, preferences, reward models",
         "plan": "memory, speed and the best split of GPUs for a run, before it",
         "sweep": "train recipes over seeds, tuned on other seeds, and compare them",
         "eval": "measure a policy on an environment",
         "gateway": "serve a policy to agents that call it as a model",
         "recipes": "the training recipes, and what each one sets",
         "model": "fetch a released model, or probe a chat template",
+    },
+    "data and labels": {
+        "tasks": "make a task set of questions with answers",
+        "label": "let people compare, rank and rate answers on a local page",
     },
     "look into runs": {
         "watch": "a live page of runs: findings, metrics, timeline, episodes",
