@@ -39,7 +39,7 @@ from .search import (
     SHARE,
     STEPS,
     Program,
-    Search,
+    ProgramSearch,
     described,
     moves_of,
     plays_program,
@@ -293,7 +293,7 @@ class _Attack:
         for name, kind, counts_solved in kinds:
             rng = random.Random(f"{self.seed}/{name}")
             tries = partial(attempt, counts_solved=counts_solved)
-            program, mean = Search(moves, tries, seeds, rng, until).best()
+            program, mean = ProgramSearch(moves, tries, seeds, rng, until).best()
             until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
             if program and mean > 0:
                 about = described(program)

@@ -198,7 +198,7 @@ def sweeps_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson
 
 
 @dataclass
-class Search:
+class ProgramSearch:
     """A search for the program that is paid most.
 
     Args:

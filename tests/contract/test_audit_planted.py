@@ -20,7 +20,7 @@ import pytest
 from ludus.agent.audit import audit, report_of
 from ludus.agent.audit.attackers import Lesson, Scene
 from ludus.agent.audit.rules import learned_rule
-from ludus.agent.audit.search import LAST_WORD, Move, Program, Search, described, moves_of
+from ludus.agent.audit.search import LAST_WORD, Move, Program, ProgramSearch, described, moves_of
 from ludus.envs import Briefing
 from ludus.envs.checks.subject import Played
 
@@ -93,10 +93,10 @@ def test_the_search_finds_a_pair_that_is_paid_again_and_again() -> None:
     moves = moves_of(Briefing(system_prompt="Commands: pick, drop, go NAME."), ["A room."], [])
     assert Move("pick") in moves
     assert Move(f"go {LAST_WORD}") in moves
-    bests = [Search(moves, attempt, (), random.Random(7), NEVER).best() for _ in range(2)]
+    bests = [ProgramSearch(moves, attempt, (), random.Random(7), NEVER).best() for _ in range(2)]
     assert bests[0] == bests[1]  # equal seeds, equal programs
     program, paid = bests[0]
     assert paid == pytest.approx(1.2)
     assert set(described(program).split("; ")) == {"pick", "drop"}
-    late = Search(moves, attempt, (), random.Random(7), -1.0)
+    late = ProgramSearch(moves, attempt, (), random.Random(7), -1.0)
     assert late.best() == ((), 0.0)
