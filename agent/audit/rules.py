@@ -94,14 +94,22 @@ def _by_number(text: str) -> str:
     return items[int(float(number[0])) % len(items)] if items and number else ""
 
 
+def _read(pick: Rule, read: Rule) -> Rule:
+    return lambda text: read(pick(text))
+
+
+def _joined(joint: str, order: Callable[[list[str]], list[str]]) -> Rule:
+    return lambda text: joint.join(order(listed(text)))
+
+
 def _rules() -> list[Way]:
     rules: list[Way] = []
     for kind, pattern in (("token", _TOKEN), ("number", _NUMBER), ("mark", _MARKED)):
         for place in (*range(ENDS), *range(-ENDS, 0)):
             pick = _at(pattern, place)
-            for name, read, words in WAYS:
-                rule: Rule = lambda text, pick=pick, read=read: read(pick(text))  # noqa: E731
-                rules.append((f"{kind} {place} {name}", rule, words))
+            rules += [
+                (f"{kind} {place} {name}", _read(pick, read), words) for name, read, words in WAYS
+            ]
     longest = _choice(lambda choices: max(choices, key=lambda choice: len(choice[1])))
     shortest = _choice(lambda choices: min(choices, key=lambda choice: len(choice[1])))
     rules += [
@@ -115,14 +123,10 @@ def _rules() -> list[Way]:
     ]
     for joint in (" ", ", ", ","):
         rules += [
-            (
-                f"the list in order, joined by {joint!r}",
-                lambda text, joint=joint: joint.join(sorted(listed(text))),
-                _SORTS,
-            ),
+            (f"the list in order, joined by {joint!r}", _joined(joint, sorted), _SORTS),
             (
                 f"the list backwards, joined by {joint!r}",
-                lambda text, joint=joint: joint.join(listed(text)[::-1]),
+                _joined(joint, lambda items: list(items)[::-1]),
                 ("backward", "revers"),
             ),
         ]
