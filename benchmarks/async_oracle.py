@@ -1,8 +1,8 @@
 """What better orders of play could gain under the trainer's rule of admission, with hindsight.
 
-The same virtual clock, lengths and learner as in `async_virtual.py`, and nothing of the trainer's
-code: the engines hold the rollouts with the highest claim, and change them at no cost whenever a
-rollout ends. So each number is an upper bound for that order.
+The same virtual clock, lengths and learner as in `ludus.trainer.plan.simulation`, and nothing of
+the trainer's code: the engines hold the rollouts with the highest claim, and change them at no cost
+whenever a rollout ends. So each number is an upper bound for that order.
 
 - `issue`: the oldest rollout first, which is what the trainer does;
 - `least`: the rollout with the fewest tokens so far, which needs no foresight and pauses others;
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from async_virtual import BASE, PER_ROW, PUBLISH_S, Schedule, length_of
+from ludus.trainer.plan.simulation import Schedule, length_of
 
 Claim = Callable[[float, float, int], tuple[float, ...]]
 """From tokens so far, tokens left and ordinal of a rollout: smaller is first."""
@@ -61,7 +61,7 @@ class _Machine:
         self.waiting.sort()
         self.training = self.waiting[: self.schedule.groups]
         self.waiting = self.waiting[self.schedule.groups :]
-        self.free_at = self.now + self.tokens() / self.schedule.generation + PUBLISH_S
+        self.free_at = self.now + self.tokens() / self.schedule.generation + self.schedule.publish_s
         return True
 
     def tokens(self) -> int:
@@ -77,7 +77,8 @@ class _Machine:
             return claim(length_of(self.schedule, ordinal) - left, left, ordinal)
 
         running = sorted(self.left, key=of)[:slots]
-        step_s = BASE + PER_ROW * len(running) / self.schedule.engines
+        rows = len(running) / self.schedule.engines
+        step_s = self.schedule.base_s + self.schedule.row_s * rows
         ends = min((self.left[one] for one in running), default=math.inf) * step_s
         if claim is ORDERS["least"]:
             ends = min(ends, QUANTUM * step_s)

@@ -7,8 +7,9 @@
     python benchmarks/async_rollout.py rewards --out FOLDER
 
 `virtual` drives the trainer's own scheduling with scripted engines under a virtual clock
-(async_virtual.py): tokens of issued rollouts as a share of the bound min(generation, training), the
-ages of the trained tokens, and for a hard bound of two versions the loss and the bias of lengths.
+(`ludus.trainer.plan.simulation`): tokens of issued rollouts as a share of the bound
+min(generation, training), the ages of the trained tokens, and for a hard bound of two versions the
+loss and the bias of lengths.
 
 `oracle` compares the trainer's schedule for the longest tail, over windows of steps and seeds, with
 orders of play that pause rollouts at no cost or know their lengths (async_oracle.py).
@@ -33,9 +34,12 @@ from pathlib import Path
 
 from async_oracle import ORDERS, oracle
 from async_rewards import compare_rewards
-from async_virtual import Measured, Schedule, simulate
+
+from ludus.trainer.plan.simulation import Measured, Schedule, simulate
+from ludus.trainer.stream.plan import Late
 
 SIGMAS = (0.3, 0.8, 1.2, 1.6)
+LATE: tuple[Late, ...] = ("wait", "mask", "drop")
 HERE = Path(__file__).parent
 
 
@@ -69,7 +73,7 @@ def virtual(*, quick: bool) -> None:
     print("| sigma | late | trained | oldest | tokens lost | trained / issued length |")
     print("|---|---|---|---|---|---|")
     for sigma in SIGMAS:
-        for late in ("wait", "mask", "drop"):
+        for late in LATE:
             print(_bounded(sigma, late), flush=True)
 
 
@@ -102,7 +106,7 @@ def compare_orders(seeds: int) -> None:
         print(f"| {steps - 30} | {count} | {' | '.join(cells)} |", flush=True)
 
 
-def _bounded(sigma: float, late: str) -> str:
+def _bounded(sigma: float, late: Late) -> str:
     found: Measured = simulate(Schedule(sigma=sigma, max_staleness=2, deadline=2, late=late))
     return (
         f"| {sigma} | {late} | {found.trained:.1%} | {found.oldest} | {found.lost:.1%} | "

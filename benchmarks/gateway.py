@@ -31,7 +31,7 @@ from ludus.agent.rows import TokenWriter
 from ludus.messages import assistant, user
 from ludus.trainer.config import ModelConfig
 from ludus.trainer.models.loading import load_images, load_tokenizer, open_chat
-from ludus.trainer.models.model_paths import locate_model
+from ludus.trainer.models.tiny import find_model
 
 WORDS = "the river turns behind the stone and the seventh gate is open".split()  # noqa: SIM905
 HISTORIES = (2_000, 10_000, 50_000)
@@ -67,7 +67,7 @@ def said(words: int) -> str:
 
 def chat_of(model: str) -> ChatFormat:
     """The chat format of a model, without its weights."""
-    folder = locate_model(model)
+    folder = find_model(model)
     tokenizer = load_tokenizer(folder)
     images = load_images(folder, tokenizer, max_pixels=None)
     return open_chat(ModelConfig(path=model), folder, tokenizer, images=images).chat_format

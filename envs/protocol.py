@@ -23,7 +23,8 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
-from typing import Any, ClassVar
+from copy import deepcopy
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -52,6 +53,10 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether an observation that the policy answers may hold images: a model that reads text
     alone is then refused before the episode.
     """
+
+
+REPLACED = frozenset({"reset", "step", "close", "__ludus_tools__"})
+"""Attributes of an environment's object that hide those of its class, on a server."""
 
 
 class TextEnv(ABC):
@@ -88,6 +93,10 @@ class TextEnv(ABC):
     """Number of calls of one turn that run at the same time, if their tools are concurrent; see
     `tool`. 1 runs all calls one after another.
     """
+    forks: Literal["copy", "replay", "no"] = "replay"
+    """How an episode is forked: by `fork()`, by another object that plays the same episode (which
+    takes a deterministic environment), or not at all. See `envs/forking.py`.
+    """
     reset_options: ClassVar[Mapping[str, type]] = {}
     """Options that a client may set at reset besides `task` and `split`, with their types."""
 
@@ -121,6 +130,18 @@ class TextEnv(ABC):
             observation, reward, terminated, truncated, info. The reward is a number, or a
             `Verdict`; a verdict that is not ok ends the episode as unusable, never as zero.
         """
+
+    def fork(self) -> TextEnv:
+        """Return an independent environment in the same state, randomness included; called where
+        `forks` is "copy". The default is a deep copy: write it where the object shares something
+        that may be shared, such as a corpus.
+        """
+        twin: TextEnv = object.__new__(type(self))
+        memo = {id(self): twin}
+        # methods that a server has put in the place of the class's belong to the original
+        kept = {name: value for name, value in vars(self).items() if name not in REPLACED}
+        vars(twin).update({name: deepcopy(value, memo) for name, value in kept.items()})
+        return twin
 
     def close(self) -> Awaitable[None] | None:
         """Release what the environment holds. Called once or more."""

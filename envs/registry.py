@@ -185,7 +185,9 @@ def find_env(env_id: str) -> Factory:
         MissingExtra: it needs an optional dependency.
         ConfigError: a package offers it that cannot be imported, or two packages do.
     """
-    if (is_outside(env_id) or is_bare_kind(env_id)) and env_id not in env_ids():
+    # Whether an installed package offers the id is asked last: that reads files of all packages.
+    is_ours = env_id in _ENVIRONMENTS.registered or env_id in _ENVIRONMENTS.shipped
+    if not is_ours and (is_outside(env_id) or is_bare_kind(env_id)) and env_id not in env_ids():
         return outside_factory(env_id)
     factory = _ENVIRONMENTS.find(env_id)
     _check_id(env_id)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, cast
 
@@ -137,6 +138,19 @@ def _is_observation(value: Any) -> bool:
 
 Stepped = tuple[Observation, float, bool, bool, Info]
 
+MAX_RECORD = 1024
+"""Steps of an episode that are kept, so that a fork may play it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedStep:
+    """What an episode was asked and what it answered: a reset, which has no action, or a step."""
+
+    action: str | Message | None
+    answer: Stepped
+    seed: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
 
 class EnvSession:
     """Plays episodes on a `TextEnv`, one after another.
@@ -166,6 +180,8 @@ class EnvSession:
         self.env = env
         self.id = env_id or type(env).__name__
         self.turns = 0
+        self.record: list[PlayedStep] | None = None
+        """The episode so far; None before it begins, and where it is too long to be kept."""
         self._open = False
         self._max_turns: int | None = None
         self._calls_reach_env = False
@@ -175,6 +191,17 @@ class EnvSession:
     def deterministic(self) -> bool:
         """Whether task, seed and actions fix the episode."""
         return self.env.deterministic
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an episode goes on."""
+        return self._open
+
+    def go_on_from(self, parent: EnvSession) -> None:
+        """Take over the episode of a session whose environment this one's is a copy of."""
+        self.turns, self._open = parent.turns, parent._open
+        self._max_turns, self._calls_reach_env = parent._max_turns, parent._calls_reach_env
+        self.record = None if parent.record is None else list(parent.record)
 
     def tasks(self, split: str) -> TaskSet:
         """Return the tasks of a split. The environment is asked once, and the answer is kept."""
@@ -232,6 +259,7 @@ class EnvSession:
         self._max_turns = briefing.max_turns
         self._calls_reach_env = bool(briefing.tools)
         self.turns = 0
+        self.record = [PlayedStep(None, (observation, 0.0, False, False, {}), seed, options or {})]
         self._open = True
         return observation, info
 
@@ -278,6 +306,10 @@ class EnvSession:
         self.turns += 1
         if self._max_turns is not None and self.turns >= self._max_turns and not terminated:
             truncated = True
+        answer = observation, value, terminated, truncated, info
+        if self.record is not None:
+            self.record.append(PlayedStep(action, answer))
+            self.record = self.record if self.turns <= MAX_RECORD else None
         self._open = not (terminated or truncated)
         if not self._open:
             # The end of an episode has the gold in `info`, so that a verifier can score the episode
@@ -285,7 +317,7 @@ class EnvSession:
             gold = self.env.gold()
             if isinstance(gold, (str, int, float, list, dict)):
                 info.setdefault("gold", gold)
-        return observation, value, terminated, truncated, info
+        return answer
 
     def abort(self) -> None:
         """End the episode as broken: the next call must be `reset`."""

@@ -32,6 +32,14 @@ BUILTIN: dict[str, Shipped] = {
         "ludus.rewards.exact:exact",
         "1 if the response equals the gold up to case and white space, else 0",
     ),
+    "overlap": Shipped(
+        "ludus.rewards.overlap:OverlapVerifier",
+        "How much of a reference a response has: ROUGE-L, BLEU, chrF or keywords",
+    ),
+    "target-length": Shipped(
+        "ludus.rewards.overlap:TargetLengthVerifier",
+        "Whether a response has a target number of words",
+    ),
     "evolving-rubric": Shipped(
         "ludus.rewards.judge.evolving:EvolvingJudge",
         "Scores groups by a rubric that changes with what the policy does",

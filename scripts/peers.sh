@@ -10,7 +10,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3.11}"
-all="export openenv trl skyrl inspect_ai tinker verifiers verl nemo_gym"
+all="export openenv ors trl skyrl inspect_ai tinker verifiers verl nemo_gym"
 failed=""
 lane="${NEWEST:+newest-}"
 
@@ -23,6 +23,7 @@ pinned() {
         export) echo "pandas==3.1.1 datasets==5.2.0 pyarrow==26.0.1 scipy==1.17.1" ;;
         openenv) echo "openenv==0.10.0" ;;
         trl) echo "trl==1.16.0 jmespath" ;;
+        ors) echo "ors-sdk==0.1.0 openreward==0.1.167" ;;
         skyrl) echo "skyrl-gym==0.4.0" ;;
         inspect_ai) echo "inspect-ai==0.3.285" ;;
         # the cookbook itself comes without its dependencies, see `build`

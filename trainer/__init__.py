@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from .run.folder import RunFolder
     from .setup import Parts, assemble
     from .sft import run_sft
-    from .train import TrainResult, Watcher, run_training
+    from .stage_runs import TrainResult
+    from .train import Watcher, run_training
 
 __all__ = [
     "Algorithm",
@@ -109,6 +110,7 @@ __getattr__, __dir__ = lazy_exports(
         ".run.folder": "RunFolder",
         ".setup": "Parts assemble",
         ".sft": "run_sft",
-        ".train": "TrainResult Watcher run_training",
+        ".stage_runs": "TrainResult",
+        ".train": "Watcher run_training",
     },
 )

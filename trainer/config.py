@@ -13,15 +13,17 @@ from ludus.agent.gateway import AgentSandbox
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
-from .settings.data import PreferenceConfig, check_held_out, refuse_several
+from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, refuse_several
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
+from .settings.parts import EnvironmentConfig, StageConfig, refuse_doubles
 from .settings.rollouts import AsyncConfig, EvalConfig, RewardConfig, RolloutConfig
 from .settings.run import RunConfig, keep_secret, not_negative, positive
 
 __all__ = [
     "AsyncConfig",
     "EngineName",
+    "EnvironmentConfig",
     "EvalConfig",
     "LocalConfig",
     "LoraConfig",
@@ -29,9 +31,11 @@ __all__ = [
     "PreferenceConfig",
     "RanksConfig",
     "RewardConfig",
+    "RewardModelConfig",
     "RolloutConfig",
     "RunConfig",
     "SFTConfig",
+    "StageConfig",
     "TrainConfig",
     "TrainerConfig",
     "VLLMConfig",
@@ -53,6 +57,10 @@ class TrainConfig:
     """Bearer token of the environment's server, best given as env:NAME; empty takes the environment
     variable LUDUS_TOKEN.
     """
+    environment: list[EnvironmentConfig] = field(default_factory=list)
+    """Several environments instead of env, [[environment]] in a file."""
+    stage: list[StageConfig] = field(default_factory=list)
+    """Stages, one after the other, [[stage]] in a file; see docs/training.md."""
     agent: str = ""
     """An agent that plays instead of the loop of ludus: a command (python agent.py) or a function
     (agent.py:run). It calls the policy through a gateway, and its answer is the environment's only
@@ -107,6 +115,8 @@ class TrainConfig:
                 "and engine processes (local.engines) get all from the learner: take 'merged'"
             )
         positive("steps", self.steps)
+        refuse_doubles("environment", [each.title for each in self.environment])
+        refuse_doubles("stage", [each.name for each in self.stage])
         averaged = self.trainer.ema_decay and self.trainer.ema_use == "evaluate"
         if averaged and self.eval.beside != "own":
             raise ConfigError(
@@ -131,7 +141,7 @@ class TrainConfig:
 
     def require_complete(self) -> None:
         """Raise ConfigError unless an environment and a model are named."""
-        _require(self.env, self.model)
+        _require(self.env or ", ".join(each.env for each in self.environment), self.model)
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ async def check_context(config: TrainConfig, collector: Collector) -> None:
             f"{bound} the positions of the model: lower it, or leave it at 0 for the engine's own"
         )
     task = (await source.tasks(config.split, [0]))[0]
-    session = await source.open()
+    session = await source.open(task)
     try:
         observation, info = await session.reset(seed=0, options={"task": task.id})
     finally:

@@ -38,7 +38,7 @@ from .models.devices import (
 from .models.images import ImageReader
 from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
-from .models.model_paths import locate_model
+from .models.tiny import find_model
 from .open_engine import EngineStart, check_context, open_engine
 from .ranks.control import Follower
 from .ranks.launch import (
@@ -58,6 +58,7 @@ from .recipes.schedules import Numbers
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
+from .rollout.mixture import MixedExperts, MixedSource, refuse_mixture
 from .rollout.sampling import ChosenTasks, SamplingPolicy
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource, open_source
@@ -65,7 +66,7 @@ from .rollout.stages import Stages
 from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
 from .run.changes import keep_recipe, refuse_changes
-from .run.claim import RunClaim
+from .run.claim import RunClaim, finished_note, settled_resume
 from .run.folder import RunFolder
 from .run.judges import keep_judges, unmeasured
 from .stream.accounts import FILE, Accounts
@@ -119,6 +120,7 @@ async def assemble(config: TrainConfig) -> Parts:
     Raises:
         ConfigError: something is missing or cannot work together.
     """
+    config = replace(config, run=settled_resume(config.run, run_path(config)))
     config, algorithm = settle(config)
     async with AsyncExitStack() as stack:
         parts = await _open(config, algorithm, stack)
@@ -174,6 +176,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
     _refuse_asking(config, algorithm.recipe)
+    refuse_mixture(config.environment, env=config.env, agent=config.agent)
     if config.agent and config.context.manager != "none":
         raise ConfigError(
             f"agent = {config.agent!r} decides on its own context, and context.manager = "
@@ -207,10 +210,10 @@ def _refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
 
 
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
-    claim = RunClaim(run_path(config), resume=config.run.resume)
+    claim = RunClaim(run_path(config), resume=config.run.resume is True)
     stack.callback(claim.release)
     start, first_step = claim.start, claim.first_step
-    source = open_source(config.env, url=config.env_url, token=config.env_token)
+    source = source_of(config)
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
     changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
@@ -224,7 +227,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     training_scorer = (
         ControlScorer(verifiers, config.control, config.seed) if config.control else scorer
     )
-    model_path = locate_model((config.learner and config.model.path) or start or config.model.path)
+    model_path = find_model((config.learner and config.model.path) or start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
@@ -278,9 +281,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     )
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
-    expert: Expert | None = None
+    expert: Expert | MixedExperts | None = None
     if sampling is not None and sampling.needs_expert:
-        expert = Expert(config.env)
+        several = config.environment
+        expert = MixedExperts(several) if several else Expert(config.env)
         stack.push_async_callback(expert.close)
         await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
@@ -308,6 +312,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
+            *filter(None, [finished_note(first_step, config.steps) if start else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *learner.notes(),
@@ -346,6 +351,13 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     if start is not None:  # after the updater, as rank 0 does: both are made by all ranks together
         restore_learner(learner, load_state(start)["learner"], start)
     return updater
+
+
+def source_of(config: TrainConfig) -> EnvSource:
+    """Open the environment of a run, or its environments."""
+    if config.environment:
+        return MixedSource(config.environment, seed=config.seed, evaluated=config.eval.split)
+    return open_source(config.env, url=config.env_url, token=config.env_token)
 
 
 async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
@@ -427,6 +439,7 @@ def run_path(config: TrainConfig) -> Path:
     if config.run.folder:
         return Path(config.run.folder)
     env = config.env.partition("?")[0].replace("/", "-")
+    env = env or "-".join(each.title for each in config.environment)
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
 
 

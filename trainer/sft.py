@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -45,11 +46,12 @@ from .data.recorded import (
     recorded_trajectories,
     without_repetitions,
 )
-from .data.supervised import OpenedRun, Progress, SupervisedRun, open_run
+from .data.supervised import OpenedRun, PolicyRun, Progress, open_run
 from .learning.learner import Predicted
 from .models.tiny import TINY, tiny_or_folder, write_tiny_policy
 from .rollout.batch import Batch, as_row, pad
 from .rollout.demonstrations import ExpertPolicy, demonstrate
+from .run.claim import settled_resume
 from .run.folder import RunFolder
 
 SEEDS_APART = 1 << 24
@@ -72,6 +74,7 @@ async def run_sft(config: SFTConfig, *, progress: Progress | None = None) -> Pat
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         run = _open_data(config, stack) if config.data else _open_expert(config, stack)
         return await run.to_end(progress)
@@ -106,7 +109,7 @@ def _open_expert(config: SFTConfig, stack: AsyncExitStack) -> DemonstrationRun:
     return DemonstrationRun(config, opened, played, context)
 
 
-class DemonstrationRun(SupervisedRun):
+class DemonstrationRun(PolicyRun):
     """A warm start on what an environment's expert does; no update sees a demonstration twice.
 
     Args:
@@ -119,7 +122,7 @@ class DemonstrationRun(SupervisedRun):
     def __init__(
         self, config: SFTConfig, opened: OpenedRun, session: EnvSession, context: ContextManager
     ) -> None:
-        super().__init__(opened, opened.learner(config.steps), config.steps)
+        super().__init__(opened, config.steps)
         self.config, self.session, self.context = config, session, context
         self.losses: deque[float] = deque(maxlen=STOP_UPDATES)
         """Mean losses of the last updates, for the decision to stop early."""
@@ -217,7 +220,7 @@ def load_examples(
     return settings(loaded.items, encode, digest=loaded.digest)
 
 
-class DataRun(SupervisedRun):
+class DataRun(PolicyRun):
     """A run on conversations or recorded episodes.
 
     Args:
@@ -233,7 +236,7 @@ class DataRun(SupervisedRun):
         examples: ExampleSet[Conversation] | ExampleSet[Trajectory],
     ) -> None:
         steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, opened.learner(steps), steps)
+        super().__init__(opened, steps)
         self.config, self.examples = config, examples
         self.held_out = float("inf")
         """The loss on what is held out, when it was last measured."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -35,6 +34,7 @@ from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey
 from .run.saver import LearnedPolicy, Saver, shielded
 from .setup import Parts, assemble, open_stream, take_numbers
+from .stage_runs import TrainResult, run_stages
 from .stream.accounts import FateOf, fates_of_step
 from .stream.watchdog import Watchdog
 
@@ -55,22 +55,8 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """The files and last step of a run."""
-
-    folder: Path
-    checkpoint: Path
-    step: int
-    interrupted: bool
-    stopped: str = ""
-    """Why the run ended before its last step; empty if nothing ended it early."""
-    summary: tuple[str, ...] = ()
-    """How the run stands and why, in three lines at most."""
-
-
 async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -> TrainResult:
-    """Train a policy and return the paths of the run's files.
+    """Train a policy, in stages where the settings have some; return the paths of the run's files.
 
     Ctrl-C (cancellation) writes a checkpoint and returns; `run.resume` continues from the
     checkpoint.
@@ -83,6 +69,8 @@ async def run_training(config: TrainConfig, *, watcher: Watcher | None = None) -
         RunStalled: nothing has moved for `overlap.stall_limit_s`; a checkpoint is written.
         SaveFailed: `run.max_failed_saves` checkpoints in a row, or the last, could not be written.
     """
+    if config.stage:
+        return await run_stages(config, partial(run_training, watcher=watcher))
     parts = await assemble(config)
     try:
         run = _Run(parts, watcher)

@@ -151,7 +151,7 @@ class ConversationReader:
                 parts.append(TextPart(part["text"]))
             elif isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
                 given = part.get("image", part.get("image_url", part.get("path")))
-                image = next(images, None) if given is None else self._image(given)
+                image = next(images, None) if given is None else self.image(given)
                 if image is None:
                     raise UnusableRow("with images that are gone: a message shows more than it has")
                 parts.append(image)
@@ -163,9 +163,9 @@ class ConversationReader:
 
     def _images(self, value: object) -> Iterator[ImagePart]:
         given = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else []
-        return iter([self._image(image) for image in given])
+        return iter([self.image(image) for image in given])
 
-    def _image(self, given: object) -> ImagePart:
+    def image(self, given: object) -> ImagePart:
         """Return an image from a path, a `data:` URL, or what a data set holds of a file."""
         if isinstance(given, Mapping):
             given = given.get("bytes") or given.get("url") or given.get("path")

@@ -119,6 +119,39 @@ class PreferenceReader:
             refuse_unlearnable(ranking.conversation(index))
         return ranking
 
+    def image_ranking(self, row: Mapping[str, Any]) -> RankedAnswers:
+        """Return a ranking of images for a text: `answers` (or `generations`, as ImageReward's data
+        have) with `ranks` (`ranking`), or `chosen` and `rejected`; an image is a path, a data: URL
+        or bytes.
+
+        Raises:
+            UnusableRow: the row ranks nothing, or an image is gone.
+        """
+        prompt = row.get("prompt")
+        if not isinstance(prompt, str) or not prompt:
+            raise UnusableRow("without a prompt")
+        given = row.get("answers", row.get("generations"))
+        ranks = row.get("ranks", row.get("ranking"))
+        if "chosen" in row and "rejected" in row:
+            given, ranks = [row["chosen"], row["rejected"]], [1, 2]
+        if (
+            isinstance(given, str)
+            or not isinstance(given, Sequence)
+            or not isinstance(ranks, Sequence)
+        ):
+            raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
+        if len(given) != len(ranks) or len(given) < 2:
+            raise UnusableRow(f"with {len(given)} answers and {len(ranks)} ranks")
+        images = [self._conversations.image(answer) for answer in given]
+        if all(image == images[0] for image in images):
+            raise UnusableRow("with equal answers")
+        return RankedAnswers(
+            prompt=[Message(role=Role.USER, content=prompt)],
+            answers=[[Message(role=Role.ASSISTANT, content=[image])] for image in images],
+            ranks=[_number(rank, "rank") for rank in ranks],
+            annotator=str(row.get("annotator") or ""),
+        )
+
     def rating(self, row: Mapping[str, Any]) -> RatedAnswer:
         """Return an answer with its rating, or with the label of KTO as 1 or 0.
 
@@ -157,21 +190,26 @@ class PreferenceReader:
     def _ranked(
         self, row: Mapping[str, Any]
     ) -> tuple[list[Message], list[list[Message]], list[float]]:
-        given, ranks = (
-            row.get("answers", row.get("generations")),
-            row.get("ranks", row.get("ranking")),
-        )
-        if (
-            not isinstance(given, Sequence)
-            or not isinstance(ranks, Sequence)
-            or isinstance(given, str)
-        ):
-            raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
-        if len(given) != len(ranks) or len(given) < 2:
-            raise UnusableRow(f"with {len(given)} answers and {len(ranks)} ranks")
+        answers = row.get("answers", row.get("generations"))
+        given, ranks = _listed(row, answers, row.get("ranks", row.get("ranking")))
         prompt = self._conversations.messages(row.get("prompt"), row)
-        answers = [self._conversations.answer(answer, row) for answer in given]
-        return prompt, answers, [_number(rank, "rank") for rank in ranks]
+        said = [self._conversations.answer(answer, row) for answer in given]
+        return prompt, said, [_number(rank, "rank") for rank in ranks]
+
+
+def _listed(
+    row: Mapping[str, Any], answers: object, ranks: object
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return answers and ranks, which must be lists of one length."""
+    if (
+        not isinstance(answers, Sequence)
+        or not isinstance(ranks, Sequence)
+        or isinstance(answers, str)
+    ):
+        raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
+    if len(answers) != len(ranks) or len(answers) < 2:
+        raise UnusableRow(f"with {len(answers)} answers and {len(ranks)} ranks")
+    return answers, ranks
 
 
 def circles(rankings: Iterable[RankedAnswers]) -> int:

@@ -257,6 +257,7 @@ class Arithmetic(TextEnv):
     """
 
     never_blocks = True
+    forks = "copy"
     system_prompt = "Work out the expression."
     answer_format = "Answer with a number or a reduced fraction such as 7/3, nothing else."
     max_turns = 6

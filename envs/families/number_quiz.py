@@ -147,6 +147,7 @@ class NumberQuiz(TextEnv):
     """
 
     never_blocks = True
+    forks = "copy"
     system_prompt = "Answer with one number only, without a sentence."
     max_turns = 1
 

@@ -73,6 +73,7 @@ class Tally(TextEnv):
         ConfigError: a setting is out of range, or so few tasks are possible that a split has none.
     """
 
+    forks = "copy"
     system_prompt = "Add up the digits, letter by letter."
     answer_format = "End with = and the sum."
     max_turns = 1

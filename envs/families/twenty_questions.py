@@ -265,6 +265,7 @@ class TwentyQuestions(TextEnv):
         ConfigError: a setting is out of range.
     """
 
+    forks = "copy"
     system_prompt = (
         "Find out which of the things is meant. Ask one question at a time, to be answered with "
         "yes or no, about properties ('Is it red?', 'Is it wood or glass?', 'Is it larger than "

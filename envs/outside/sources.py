@@ -33,6 +33,10 @@ SERVERS: dict[str, ServerKind] = {
         "an environment on a server of OpenEnv, over its WebSocket",
         "ludus.envs.outside.servers.openenv:OpenEnvClient",
     ),
+    "ors": ServerKind(
+        "an environment on a server of the Open Reward Standard, by its tools",
+        "ludus.envs.outside.servers.ors:OrsClient",
+    ),
     "nemo-gym": ServerKind(
         "an environment on a resources server of NeMo Gym, with rows of its data set",
         "ludus.envs.outside.servers.nemo_gym:NemoGymClient",

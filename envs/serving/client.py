@@ -25,7 +25,7 @@ from ludus.errors import (
 from ludus.messages import Message, Observation
 from ludus.wire.carrier import OperationKind
 from ludus.wire.client import Client, Traffic, protocol_error, run_blocking
-from ludus.wire.faults import code_of, error_of, used_seq
+from ludus.wire.faults import code_of, error_of, status_of, used_seq
 from ludus.wire.replicas import ServerLost, SessionSeat, SessionSeats
 
 from ..protocol import Info
@@ -41,6 +41,8 @@ from .env_wire import (
     Delete,
     EnvCard,
     EnvList,
+    Fork,
+    Forked,
     Operation,
     Play,
     Released,
@@ -71,6 +73,9 @@ async def send_one(client: Client, operation: Operation, timeout_s: float) -> Re
         case Step():
             request = client.build("POST", f"{session}/step", _without(operation, "session"))
             as_type = StepReply
+        case Fork():
+            request = client.build("POST", f"{session}/fork", _without(operation, "session"))
+            as_type = Forked
         case Delete():
             request, as_type = client.build("DELETE", session, None), Released
     reply: Reply = await client.attempt(request, as_type, timeout_s)
@@ -170,6 +175,10 @@ class RemoteSession:
         self._begun: object = None
         """What the episode's reset answered."""
         self._played: list[_Played] = []
+        self._replayable = True
+        """Whether the episode would be the same from its seed and actions: not for a fork with
+        randomness of its own.
+        """
 
     @property
     def deterministic(self) -> bool:
@@ -206,7 +215,7 @@ class RemoteSession:
     ) -> tuple[Observation, Info]:
         """Begin an episode; see `EnvSession.reset`."""
         self._beginning = Beginning(seed=None if seed is None else int(seed), options=options or {})
-        self._played = []
+        self._played, self._replayable = [], True
         if self._unsure:
             await self.close()
         reply: Reply | None = None
@@ -275,6 +284,52 @@ class RemoteSession:
             info["verdict"] = reply.verdict
         return reply.observation, reply.reward, reply.terminated, reply.truncated, info
 
+    async def fork(
+        self, count: int = 1, *, seeds: Sequence[int] | None = None
+    ) -> list[RemoteSession | LudusError]:
+        """Return sessions in the state of this one, on the server of this one, or why each could
+        not be made.
+
+        Args:
+            count: how many, where no seeds say so.
+            seeds: a seed for each child, which draws anew from here on; None lets every child draw
+                what this session will draw.
+
+        Raises:
+            EpisodeEnded: no episode goes on.
+            NotForkable: the environment cannot be forked.
+            ServerLost: the server is gone; forks are not played again elsewhere.
+        """
+        if not self.name or self._seat is None:
+            raise EpisodeEnded(f"{self.id}: no episode has begun; call reset() first")
+        names = [secrets.token_hex(12) for _ in range(count if seeds is None else len(seeds))]
+        fork = Fork(
+            session=self.name,
+            seq=self._seq,
+            children=names,
+            seeds=None if seeds is None else list(seeds),
+            instance=self._instance,
+        )
+        reply = await self._seat.perform(fork)
+        if not isinstance(reply, Forked) or [one.session for one in reply.children] != names:
+            raise protocol_error(f"expected the reply to a fork, got {reply!r:.120}")
+        return [
+            self._child(child.session, anew=seeds is not None)
+            if child.error is None
+            else error_of(child.error, status_of(child.error))
+            for child in reply.children
+        ]
+
+    def _child(self, name: str, *, anew: bool) -> RemoteSession:
+        """Return the session of a fork; `anew` tells that it does not draw what a replay would."""
+        child = RemoteSession(self.id, self._seats, card=self._card)
+        assert self._seat is not None
+        child.name, child._seat, child._instance = name, self._seat.beside(child), self._instance
+        child._beginning, child._begun = self._beginning, self._begun
+        child._played = list(self._played)
+        child._replayable = self._replayable and not anew
+        return child
+
     async def close(self) -> None:
         """Release the session; a second call does nothing. A server that cannot be reached releases
         the session when its lease ends.
@@ -322,7 +377,7 @@ class RemoteSession:
         """
         gone = SessionGone(f"{self.id}: {cause}; the episode is lost")
         card = await self.describe()
-        if not card.deterministic:
+        if not card.deterministic or not self._replayable:
             assert self._seat is not None
             if isinstance(cause, ServerLost) and await self._seat.returns(PATIENCE_S):
                 return

@@ -29,6 +29,7 @@ SessionName = Annotated[
 ]
 Seq = Annotated[int, msgspec.Meta(ge=0)]
 MAX_BATCH = 1024
+MAX_CHILDREN = 64
 MAX_PAGE = 1000
 MAX_HOLD_S = 30.0
 
@@ -100,9 +101,35 @@ class Delete(
     session: SessionName
 
 
+class Fork(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="op",
+    tag="fork",
+    forbid_unknown_fields=True,
+):
+    """Makes sessions in the state of another, which goes on as it was.
+
+    It uses no seq of the parent, and the same fork sent again is answered by the kept reply. The
+    children live where the parent does, have leases of their own, and count their seq from 0.
+    """
+
+    session: SessionName
+    """The parent."""
+    seq: Seq
+    """The parent's next seq: a fork of another moment is refused."""
+    children: Annotated[list[SessionName], msgspec.Meta(min_length=1, max_length=MAX_CHILDREN)]
+    seeds: list[int] | None = None
+    """A seed for each child, which draws anew from the fork on; null lets every child draw what the
+    parent will draw.
+    """
+    instance: str = ""
+
+
 Play = Create | Reset | Step
 """An operation that runs the environment, and is carried out once for each seq."""
-Operation = Create | Reset | Step | Delete
+Operation = Create | Reset | Step | Delete | Fork
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="created"):
@@ -150,7 +177,39 @@ class Released(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     """Whether this request ended the session; false where the session did not exist."""
 
 
-Reply = Created | ResetReply | StepReply | Released
+class ForkedChild(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a child."""
+
+    session: str
+    error: Fault | None = None
+    """Why there is no such session; null where there is."""
+
+
+class Forked(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="forked"):
+    """The reply to a fork: an outcome for each child, some of which may have failed."""
+
+    session: str
+    instance: str
+    turn: int
+    """The turns that the parent had played."""
+    how: str
+    """`copy` or `replay`."""
+    digest: str
+    """Digits of what the state follows from; empty where it follows from more than the episode."""
+    children: list[ForkedChild]
+
+
+class ForkDone(msgspec.Struct, frozen=True):
+    """What was made of a fork where the parent is played."""
+
+    turn: int
+    how: str
+    digest: str
+    faults: dict[str, Fault] = {}
+    """By the child that could not be made."""
+
+
+Reply = Created | ResetReply | StepReply | Released | Forked
 _REPLY: Any = Reply
 Outcome = Reply | Encoded | Fault
 """The result of an operation. `Encoded` is a `Reply` that is already encoded for the response."""
@@ -227,6 +286,8 @@ class EnvCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The type by name of each option that a client may set at reset, besides `task` and
     `split`.
     """
+    forks: str = "no"
+    """How an episode is forked: `copy`, `replay` or `no`."""
     arguments: dict[str, Any] = {}
     """The constructor arguments that differ from the defaults; secrets are left out."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from ludus.background import end_task
-from ludus.errors import LudusError, ServerFault
+from ludus.errors import EpisodeEnded, LudusError, ServerFault
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, fault_of
 
+from ..forking import Nursery, digest_of_state, fork_session, how_it_forks
 from ..gym import run_sync
 from ..protocol import Briefing
 from ..session import EnvSession
@@ -20,6 +22,8 @@ from .env_wire import (
     Beginning,
     Create,
     EnvCard,
+    Fork,
+    ForkDone,
     Outcome,
     Play,
     Reply,
@@ -31,6 +35,9 @@ from .env_wire import (
 )
 from .offload import settle
 from .served import ServedEnv
+
+logger = logging.getLogger(__name__)
+CLOSE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,39 @@ async def perform(
     return Encoded(data, new_state)
 
 
+ForkResult = ForkDone | Fault
+
+
+async def fork_all(
+    parent: EnvSession | None, fork: Fork, nursery: Nursery, children: Collection[str]
+) -> tuple[dict[str, EnvSession], ForkResult]:
+    """Return the children of a session that could be made, and what is told of all.
+
+    Args:
+        parent: the session; None where nothing was played on it.
+        fork: the operation.
+        nursery: where children are made.
+        children: those of the operation's children that have a seat.
+    """
+    if parent is None:
+        error = EpisodeEnded("no episode has begun: nothing to fork")
+        return {}, fault_of(error, session=fork.session)
+    made: dict[str, EnvSession] = {}
+    faults: dict[str, Fault] = {}
+    for place, name in enumerate(fork.children):
+        if name not in children:
+            continue
+        seed = None if fork.seeds is None else fork.seeds[place]
+        try:
+            made[name] = await fork_session(parent, nursery, seed=seed)
+        except (Exception, SystemExit) as error:
+            if is_bug(error):
+                logger.error("a fork of session %s failed", fork.session, exc_info=error)
+            faults[name] = fault_of(error, session=name, otherwise="env_failed")
+    how, digest = how_it_forks(parent.env), digest_of_state(parent)
+    return made, ForkDone(parent.turns, how, digest, faults)
+
+
 def fault_in(error: BaseException, session: str, seq: int) -> Fault:
     """Turn an exception of an environment into the fault that the client gets."""
     return fault_of(error, session=session, seq=seq, otherwise="env_failed")
@@ -122,16 +162,21 @@ async def _reset(
     )
 
 
-logger = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 30.0
-
-
 class PlacedSession(Protocol):
     """The place where a session is played, on the event loop or in a worker process."""
 
     def play(self, play: Play, seq: int, instance: str, format: Format) -> asyncio.Future[Outcome]:
         """Begin an operation; a fault of the environment is a result of the future, not an
         exception.
+        """
+        ...
+
+    def fork(self, fork: Fork, children: Mapping[str, PlacedSession]) -> asyncio.Future[ForkResult]:
+        """Begin a fork of a session that plays nothing now.
+
+        Args:
+            fork: the operation.
+            children: the seats of the children, which were made `beside` this one.
         """
         ...
 
@@ -170,8 +215,10 @@ class Home(Protocol):
         """Return some tasks of a split."""
         ...
 
-    def place(self, name: str, on_lost: Lost) -> PlacedSession:
-        """Make a seat for the session `name`."""
+    def place(
+        self, name: str, on_lost: Lost, *, beside: PlacedSession | None = None
+    ) -> PlacedSession:
+        """Make a seat for the session `name`, where that of another is if asked to."""
         ...
 
 
@@ -211,8 +258,10 @@ class OnLoop:
         """Return some tasks of a split."""
         return await asyncio.to_thread(self.served.page, query)
 
-    def place(self, name: str, on_lost: Lost) -> PlacedSession:
-        """Make a seat for the session `name`."""
+    def place(
+        self, name: str, on_lost: Lost, *, beside: PlacedSession | None = None
+    ) -> PlacedSession:
+        """Make a seat for the session `name`; all are on the event loop."""
         return LoopSession(self, name, on_lost)
 
     async def _watch(self) -> None:
@@ -254,6 +303,43 @@ class LoopSession:
         else:
             run_sync(work)
         return future
+
+    def fork(self, fork: Fork, children: Mapping[str, PlacedSession]) -> asyncio.Future[ForkResult]:
+        """Begin a fork; that of a plain environment is done on return."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ForkResult] = loop.create_future()
+
+        async def work() -> None:
+            made, done = await fork_all(self._session, fork, self._nursery(), set(children))
+            for name, session in made.items():
+                child = children[name]
+                assert isinstance(child, LoopSession), "made beside this one"
+                child._session = session
+            if not future.done():
+                future.set_result(done)
+
+        if not self._home.served.is_async:
+            run_sync(work())
+            return future
+        task = loop.create_task(work())
+        late_s = self._home.timeout_s
+        loop.call_later(late_s, self._late_fork, fork, future, task)
+        return future
+
+    def _late_fork(
+        self, fork: Fork, future: asyncio.Future[ForkResult], task: asyncio.Task[None]
+    ) -> None:
+        if not future.done():
+            future.set_result(late(self._home, self._name, fork.seq))
+            task.cancel()
+
+    def _nursery(self) -> Nursery:
+        served = self._home.served
+
+        async def build() -> EnvSession:
+            return served.session(served.build())
+
+        return Nursery(build, served.session)
 
     def give_up(self) -> None:
         """Answer a late operation by a fault, cancel the work and report the session as lost."""

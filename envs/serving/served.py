@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ludus.errors import UnknownTask
 from ludus.thoughts import AUTO
 from ludus.wire.address import parse_served, told_arguments
 
+from ..forking import how_it_forks
 from ..gym import is_async_env
 from ..protocol import TextEnv
-from ..registry import build_env, construct, find_env
+from ..registry import Factory, construct, find_env
 from ..session import EnvSession
 from ..tasks import SPLITS, TaskPage, TaskSet, page_of
 from .env_wire import EnvCard, TaskQuery
@@ -62,7 +63,7 @@ class ServedEnv:
     @property
     def declares_never_blocks(self) -> bool:
         """Whether the class declares that the environment never blocks; builds no environment."""
-        target: object = self._factory or find_env(self.id)
+        target: object = self._factory or self._target
         while isinstance(target, partial):
             target = target.func
         return getattr(target, "never_blocks", False) is True
@@ -71,7 +72,7 @@ class ServedEnv:
         """Return a copy that carries the class or function, for a process where nothing is
         registered.
         """
-        factory = self._factory or partial(construct, self.id, find_env(self.id))
+        factory = self._factory or partial(construct, self.id, self._target)
         return ServedEnv(self.id, self.arguments, factory=factory, thoughts=self.thoughts)
 
     def load(self) -> None:
@@ -96,6 +97,7 @@ class ServedEnv:
                 name: getattr(kind, "__name__", str(kind))
                 for name, kind in env.reset_options.items()
             },
+            forks=how_it_forks(env),
             arguments=told_arguments(self.arguments),
         )
 
@@ -103,7 +105,12 @@ class ServedEnv:
         """Build a new environment; blocks."""
         if self._factory is not None:
             return self._factory(**self.arguments)
-        return build_env(self.id, **self.arguments)
+        return construct(self.id, self._target, **self.arguments)
+
+    @cached_property
+    def _target(self) -> Factory:
+        """What makes the environment, looked up once and not for each session."""
+        return find_env(self.id)
 
     def session(self, env: TextEnv) -> EnvSession:
         """Make a session of `env`; all sessions share the tasks, which are loaded once."""

@@ -29,6 +29,8 @@ from .env_wire import (
     Created,
     Delete,
     EnvList,
+    Fork,
+    Forked,
     Operation,
     Outcome,
     Released,
@@ -106,6 +108,7 @@ class EnvService:
                 f"{session}/reset", act, Reset, ResetReply, "Begin an episode", in_path=of_session
             ),
             post(f"{session}/step", act, Step, StepReply, "Play one action", in_path=of_session),
+            post(f"{session}/fork", act, Fork, Forked, "Fork an episode", in_path=of_session),
             delete(session, act, Delete, Released, "Release a session", in_path=of_session),
             post(
                 "/v1/step_batch",
@@ -119,7 +122,7 @@ class EnvService:
 
     def operations(self) -> Mapping[type[msgspec.Struct], Begin]:
         """Return what begins each type of operation that `/v1/stream` carries for this service."""
-        return dict.fromkeys((Create, Reset, Step, Delete), self.sessions.begin)
+        return dict.fromkeys((Create, Reset, Step, Delete, Fork), self.sessions.begin)
 
     async def start(self, context: Context) -> None:
         """Build an environment of each id and load the tasks, so that a broken environment fails

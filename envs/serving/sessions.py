@@ -9,24 +9,38 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache, partial
 
 import msgspec
 
-from ludus.errors import SessionGone, UnknownEnv
+from ludus.errors import EpisodeEnded, LudusError, SessionGone, UnknownEnv
 from ludus.verdict import Verdict
 from ludus.wire.admission import Admission
 from ludus.wire.codec import Encoded, asked_format, convert
-from ludus.wire.faults import Fault, QueueFull, Refused
+from ludus.wire.faults import Fault, QueueFull, Refused, fault_of
 from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
 from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
 from ludus.wire.tracing import TraceSpan
 
-from .env_wire import Create, Created, Delete, Operation, Outcome, Play, Released, Reset, Step
-from .placement import Home, PlacedSession
+from .env_wire import (
+    Create,
+    Created,
+    Delete,
+    Fork,
+    ForkDone,
+    Forked,
+    ForkedChild,
+    Operation,
+    Outcome,
+    Play,
+    Released,
+    Reset,
+    Step,
+)
+from .placement import ForkResult, Home, PlacedSession
 
 
 class HostedSession(Lease):
@@ -34,6 +48,7 @@ class HostedSession(Lease):
 
     Args:
         create: the operation that made the session.
+        name: its name.
         home: plays the sessions of the environment.
         instance: the id of this server process.
         on_lost: called with the session, the reason and whether a step was late, when the session
@@ -42,14 +57,15 @@ class HostedSession(Lease):
 
     def __init__(
         self,
-        create: Create,
+        create: Create | Fork,
         home: Home,
         *,
         lease_s: float,
         instance: str,
         on_lost: Callable[[HostedSession, str, bool], None],
+        name: str = "",
     ) -> None:
-        super().__init__(create.session, lease_s)
+        super().__init__(name or create.session, lease_s)
         self.create = create
         self.served = home.served
         self._home = home
@@ -58,6 +74,8 @@ class HostedSession(Lease):
         self.plays: NumberedRequests[Play, Outcome] = NumberedRequests(f"session {self.name!r}")
         self._instance = instance
         self._on_lost = on_lost
+        self.forked: asyncio.Future[Outcome] | None = None
+        """The reply to the fork that made it; None for a session that was created."""
 
     def created(self) -> asyncio.Future[Outcome]:
         """Return the reply to a create that begins no episode."""
@@ -68,6 +86,11 @@ class HostedSession(Lease):
     def take_seat(self) -> PlacedSession:
         """Take a seat for the first operation: a session that has played nothing holds nothing."""
         self.place = self._home.place(self.name, self._lost)
+        return self.place
+
+    def take_seat_beside(self, parent: PlacedSession) -> PlacedSession:
+        """Take a seat where the session lives that this one is forked from."""
+        self.place = self._home.place(self.name, self._lost, beside=parent)
         return self.place
 
     async def close(self) -> None:
@@ -219,6 +242,8 @@ class Sessions:
                     self._release(session, EndedSession.RELEASED)
                     self._refuse_draining()
                 return self._play(session, operation, operation.seq)
+            case Fork():
+                return self._fork(operation)
             case Delete():
                 name = operation.session
                 session = self._table.find(name)
@@ -233,9 +258,105 @@ class Sessions:
                 future.set_result(outcome)
                 return future
 
+    def _fork(self, fork: Fork) -> asyncio.Future[Outcome]:
+        """Begin a fork, or join one that was sent before.
+
+        Raises:
+            SessionGone, SequenceConflict, Refused: nothing was made.
+        """
+        known = [child for name in fork.children if (child := self._table.find(name)) is not None]
+        for child in known:
+            if child.create != fork:
+                raise self._table.another(child.name)
+            if child.forked is not None:
+                return child.forked
+        parent = self._find(fork.session, fork.instance)
+        parent.touched = time.monotonic()
+        self._refuse_draining()
+        if len(set(fork.children)) < len(fork.children):
+            raise Refused("a fork names each of its children once", "invalid")
+        if fork.seeds is not None and len(fork.seeds) != len(fork.children):
+            raise Refused(
+                f"{len(fork.children)} children need as many seeds, got {len(fork.seeds)}; leave "
+                "seeds out for common random numbers",
+                "invalid",
+            )
+        parent.plays.between(fork.seq)
+        if parent.place is None:
+            raise EpisodeEnded(f"session {parent.name!r}: no episode has begun: nothing to fork")
+        outcomes: dict[str, Fault] = {}
+        children: dict[str, HostedSession] = {}
+        for name in fork.children:
+            try:
+                self._table.check_new(name)
+            except LudusError as error:
+                outcomes[name] = fault_of(error, session=name)
+                continue
+            children[name] = child = HostedSession(
+                fork,
+                self.homes[parent.served.id],
+                lease_s=self.limits.lease_s,
+                instance=self._context.instance,
+                on_lost=self._on_lost,
+                name=name,
+            )
+            self._table.add(child)
+            self.counts[parent.served.id] += 1
+            self._metrics.sessions_opened.labels(parent.served.id).inc()
+        seats = {name: child.take_seat_beside(parent.place) for name, child in children.items()}
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        for lease in (parent, *children.values()):
+            lease.busy += 1
+        for child in children.values():
+            child.forked = future
+        made = parent.place.fork(fork, seats)
+        made.add_done_callback(partial(self._on_forked, fork, parent, children, outcomes, future))
+        return future
+
+    def _on_forked(
+        self,
+        fork: Fork,
+        parent: HostedSession,
+        children: Mapping[str, HostedSession],
+        outcomes: dict[str, Fault],
+        future: asyncio.Future[Outcome],
+        made: asyncio.Future[ForkResult],
+    ) -> None:
+        result = made.result()
+        faults = result.faults if isinstance(result, ForkDone) else dict.fromkeys(children, result)
+        outcomes |= faults
+        for lease in (parent, *children.values()):
+            lease.rest()
+        for name in faults:
+            if name in children:  # the name is free again: nothing came of it
+                self._release(children[name], EndedSession.RELEASED, bury=False)
+        if future.done():
+            return
+        if isinstance(result, Fault):
+            future.set_result(result)
+            return
+        future.set_result(
+            Forked(
+                session=fork.session,
+                instance=self._context.instance,
+                turn=result.turn,
+                how=result.how,
+                digest=result.digest,
+                children=[
+                    ForkedChild(session=name, error=outcomes.get(name)) for name in fork.children
+                ],
+            )
+        )
+
     def _refuse_draining(self) -> None:
         if self.draining:
             raise Refused("the server is draining: it begins no episode any more", "stopping")
+
+    def touch(self, name: str) -> None:
+        """Let the lease of a session begin anew; harmless where there is none."""
+        session = self._table.find(name)
+        if session is not None:
+            session.touched = time.monotonic()
 
     def _find(self, name: str, instance: str) -> HostedSession:
         """Return an open session.

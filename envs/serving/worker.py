@@ -16,14 +16,15 @@ from ludus.isolation.part import Answer, WorkerPart
 from ludus.wire.codec import Format, encode, trace_parent
 from ludus.wire.faults import Fault
 
+from ..forking import Nursery
 from ..gym import run_sync
 from ..session import EnvSession
-from .env_wire import Play, TaskQuery
+from .env_wire import Fork, Play, TaskQuery
 from .offload import offload
-from .placement import ReplyForm, fault_in, is_bug, perform
+from .placement import ReplyForm, fault_in, fork_all, is_bug, perform
 from .served import ServedEnv
 
-PLAY, CLOSE, PAGE = 1, 2, 3
+PLAY, CLOSE, PAGE, FORK = 1, 2, 3, 4
 AS_JSON = 64
 """Added to the tag of a message whose body is JSON, since msgpack cannot hold an integer beyond 64
 bits.
@@ -50,6 +51,14 @@ READ: dict[Format, Any] = {
 """The decoders of a PLAY message, built once on one thread: two threads that build a decoder of the
 same struct at the same time can crash the interpreter.
 """
+
+
+class ForkCall(msgspec.Struct, frozen=True):
+    """The body of a FORK message."""
+
+    fork: Fork
+    children: list[str]
+    """Those of the fork's children that have a seat."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -95,6 +104,8 @@ class EnvPart(WorkerPart):
             return REPLY, msgspec.msgpack.encode(page)
         if tag & ~AS_JSON == CLOSE:
             work = self._close(body.decode())
+        elif tag & ~AS_JSON == FORK:
+            work = self._fork(msgspec.msgpack.decode(body, type=ForkCall), thread_number)
         else:
             format = Format.JSON if tag & AS_JSON else Format.MSGPACK
             work = self._play(READ[format].decode(body), thread_number)
@@ -119,6 +130,15 @@ class EnvPart(WorkerPart):
         finally:
             self._running.pop(name, None)
         return REPLY if reply.format is Format.MSGPACK else REPLY_AS_JSON, reply.data
+
+    async def _fork(self, call: ForkCall, thread_number: int) -> Answer:
+        nursery = Nursery(partial(self._build, thread_number), self._served.session)
+        parent = self._sessions.get(call.fork.session)
+        made, done = await fork_all(parent, call.fork, nursery, set(call.children))
+        self._sessions.update(made)
+        if isinstance(done, Fault):
+            return BROKEN, encode(Broken(done), Format.MSGPACK)[0]
+        return REPLY, msgspec.msgpack.encode(done)
 
     async def _build(self, thread_number: int) -> EnvSession:
         if not self.is_async:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,10 +25,22 @@ from ludus.wire.faults import Fault, Refused, error_of, status_of
 from ludus.wire.prometheus import ServerMetrics
 
 from ..tasks import TaskPage
-from .env_wire import EnvCard, Outcome, Play, TaskQuery
-from .placement import CLOSE_TIMEOUT_S, Lost, PlacedSession, late, released
+from .env_wire import EnvCard, Fork, ForkDone, Outcome, Play, TaskQuery
+from .placement import CLOSE_TIMEOUT_S, ForkResult, Lost, PlacedSession, late, released
 from .served import ServedEnv
-from .worker import AS_JSON, BROKEN, CLOSE, PAGE, PLAY, REPLY_AS_JSON, Broken, EnvPart, PlayCall
+from .worker import (
+    AS_JSON,
+    BROKEN,
+    CLOSE,
+    FORK,
+    PAGE,
+    PLAY,
+    REPLY_AS_JSON,
+    Broken,
+    EnvPart,
+    ForkCall,
+    PlayCall,
+)
 
 logger = logging.getLogger(__name__)
 THREADS = 8
@@ -147,8 +159,14 @@ class InWorkers:
             raise error_of(fault, status_of(fault))
         return msgspec.msgpack.decode(page_body, type=TaskPage)
 
-    def place(self, name: str, on_lost: Lost) -> PlacedSession:
-        """Make a seat for a session, in the worker and on the thread with the fewest sessions."""
+    def place(
+        self, name: str, on_lost: Lost, *, beside: PlacedSession | None = None
+    ) -> PlacedSession:
+        """Make a seat for a session, in the worker and on the thread with the fewest sessions, or
+        in those of another session.
+        """
+        if isinstance(beside, WorkerSession):
+            return self._seat(beside.room, beside.thread, name, on_lost)
         worker = self._group.place()
         room = self._rooms.get(worker)
         if room is None:
@@ -156,9 +174,12 @@ class InWorkers:
             threads = [_Thread(number + 1) for number in range(self._threads)]
             room = self._rooms[worker] = _Room(worker, threads)
         thread = min(room.threads, key=lambda candidate: candidate.sessions)
+        return self._seat(room, thread, name, on_lost)
+
+    def _seat(self, room: _Room, thread: _Thread, name: str, on_lost: Lost) -> WorkerSession:
         place = WorkerSession(self, room, thread, name, on_lost)
         thread.sessions += 1
-        worker.sessions += 1
+        room.worker.sessions += 1
         room.places.add(place)
         return place
 
@@ -203,6 +224,33 @@ class WorkerSession:
         tag = PLAY + (AS_JSON if new_state is Format.JSON else 0)
         self._call(tag, body, self._home.timeout_s, partial(self._on_played, future, seq))
         return future
+
+    def fork(self, fork: Fork, children: Mapping[str, PlacedSession]) -> asyncio.Future[ForkResult]:
+        """Begin a fork, which waits while the thread is busy with another session."""
+        future: asyncio.Future[ForkResult] = asyncio.get_running_loop().create_future()
+        body = msgspec.msgpack.encode(ForkCall(fork, list(children)))
+        # A replay plays the whole episode for each child.
+        timeout_s = self._home.timeout_s * max(1, len(children))
+        self._call(FORK, body, timeout_s, partial(self._on_forked, future, fork.seq))
+        return future
+
+    def _on_forked(
+        self, future: asyncio.Future[ForkResult], seq: int, answer: asyncio.Future[Answer]
+    ) -> None:
+        error = answer.exception()
+        result: ForkResult
+        if error is not None:
+            result = self._failed(error, seq)
+        else:
+            tag, body = answer.result()
+            if tag == BROKEN:
+                result = msgspec.msgpack.decode(body, type=Broken).fault
+            else:
+                result = msgspec.msgpack.decode(body, type=ForkDone)
+        if not future.done():
+            future.set_result(result)
+        if isinstance(error, CallLate):
+            self._on_lost("a fork took too long", is_late=True)
 
     async def close(self) -> None:
         """Close the environment after the operation that still runs; an async operation is given

@@ -139,6 +139,14 @@ class EpisodeEnded(LudusError, RuntimeError):
     """`step` was called before `reset` or after the episode ended."""
 
 
+class NotForkable(LudusError, RuntimeError):
+    """The state of an environment cannot be had a second time; the message says why."""
+
+
+class ReplayDiverged(LudusError, RuntimeError):
+    """An episode that was played again was answered otherwise; the message names the step."""
+
+
 class RewardUnavailable(LudusError, RuntimeError):
     """The reward could not be computed, through no fault of the policy.
 

@@ -110,6 +110,7 @@ async def test_openapi_names_every_route_and_every_reference_resolves() -> None:
         "POST /v1/envs/{id}/sessions",
         "POST /v1/sessions/{sid}/reset",
         "POST /v1/sessions/{sid}/step",
+        "POST /v1/sessions/{sid}/fork",
         "DELETE /v1/sessions/{sid}",
         "POST /v1/step_batch",
         "GET /v1/verifiers",

@@ -1,4 +1,4 @@
-"""The README's examples, run as written."""
+"""The README's examples and the tutorials, run as written."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 SECTION = re.compile(r"^### (\d\. .+?)$(.*?)(?=^##|\Z)", re.M | re.S)
-BLOCK = re.compile(r"^```(python|console) ?(\S*)\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^```(python|toml|json|console) ?(\S*)\n(.*?)^```", re.M | re.S)
+COMMAND = re.compile(r"^\$ (.+?)\n((?:(?!\$ ).*\n)*)", re.M)
+"""A command, and what stands below: lines that it prints, in part."""
 EXPECTED = {
     "python echo.py": "1.0",
     "check me/echo-v0": "me/echo-v0",
@@ -29,40 +32,76 @@ def sections() -> Any:
     return [pytest.param(body, id=title) for title, body in SECTION.findall(README)]
 
 
-def run(command: str, folder: Path, servers: list[subprocess.Popen[bytes]]) -> Any:
-    bin_folder = Path(sys.executable).parent
-    env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
-    if command.endswith("&"):
-        server = subprocess.Popen(shlex.split(command[:-1]), cwd=folder, env=env)
-        servers.append(server)  # the next line is what waits for it, as on a screen
-        return ""
-    done = subprocess.run(
-        command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+def tutorials() -> Any:
+    return [
+        pytest.param(page.read_text(), id=page.stem)
+        for page in sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md"))
+    ]
+
+
+class Reader:
+    """Types the blocks of a page, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.servers: list[subprocess.Popen[bytes]] = []
+        self.env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def type(self, body: str) -> None:
+        for kind, name, text in BLOCK.findall(body):
+            if kind != "console":
+                (self.folder / name).write_text(text)
+                continue
+            for command, expected in COMMAND.findall(text):
+                printed = self.run(command)
+                for line in filter(None, expected.splitlines()):
+                    assert line in printed, f"{command}\n{printed}"
+                for part, line in EXPECTED.items():
+                    if part in command and not command.endswith("&"):
+                        assert line in printed
+                        break
+
+    def run(self, command: str) -> str:
+        if command.endswith("&"):
+            server = subprocess.Popen(shlex.split(command[:-1]), cwd=self.folder, env=self.env)
+            self.servers.append(server)  # the next line is what waits for it, as on a screen
+            return ""
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def leave(self) -> None:
+        for server in self.servers:
+            server.send_signal(signal.SIGTERM)
+        for server in self.servers:
+            server.wait(60)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    reader = Reader(tmp_path)
+    yield reader
+    reader.leave()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", sections())
-def test_the_examples_of_a_section_run_as_written(body: str, tmp_path: Path) -> None:
-    servers = []
-    try:
-        for kind, name, text in BLOCK.findall(body):
-            if kind == "python":
-                (tmp_path / name).write_text(text)
-                continue
-            for line in filter(None, text.splitlines()):
-                command = line.removeprefix("$ ")
-                said = run(command, tmp_path, servers)
-                for part, expected in EXPECTED.items():
-                    if part in command and not command.endswith("&"):
-                        assert expected in said
-                        break
-    finally:
-        for server in servers:
-            server.send_signal(signal.SIGTERM)
-            server.wait(60)
+def test_the_examples_of_a_section_run_as_written(body: str, reader: Reader) -> None:
+    reader.type(body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", tutorials())
+def test_a_tutorial_runs_as_written(body: str, reader: Reader) -> None:
+    reader.type(body)
 
 
 def test_the_first_screen_shows_the_two_commands() -> None:

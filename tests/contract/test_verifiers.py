@@ -19,6 +19,8 @@ CASES: dict[str, list[Sample]] = {
     "compose": [Sample(response=" Paris ", gold="paris")],
     "judge": [Sample(prompt="Capital of France?", response="It is Paris.")],
     "exact": [Sample(response=" Paris ", gold="paris"), Sample(response="b", gold=["a", "b"])],
+    "overlap": [Sample(response="the capital is Paris", gold="The capital is Paris.")],
+    "target-length": [Sample(response="one two three", gold=3)],
     "maths": [
         Sample(response="\\boxed{\\frac{2}{4}}", gold="1/2"),
         Sample(response="so x = 5. \\boxed{5}", gold="5"),

@@ -142,6 +142,7 @@ from .preferences.pairs import (
     simpo_loss,
     slic_loss,
 )
+from .preferences.scores import agreement, bradley_terry_loss, plackett_luce_loss, rating_loss
 from .sampling import (
     active_sampling_mask,
     adaptive_pool_size,
@@ -243,7 +244,9 @@ __all__ = [
     "aepo_temperature",
     "aggregate",
     "aggregator",
+    "agreement",
     "aipo_loss_as_read",
+    "bradley_terry_loss",
     "cispo_loss",
     "clip",
     "clip_cov_mask",
@@ -354,6 +357,7 @@ __all__ = [
     "palu_budget",
     "pass_at_k_advantages",
     "pcl_mask",
+    "plackett_luce_loss",
     "policy_ratio",
     "ppo_clip_loss",
     "prioritised_sample",
@@ -361,6 +365,7 @@ __all__ = [
     "pruned_logp_as_read",
     "r2vpo_loss",
     "rast_logits_as_read",
+    "rating_loss",
     "ratio_band_mask",
     "ratio_statistics",
     "rdpo_loss",

@@ -70,15 +70,17 @@ class ExampleSet(Generic[Source]):
         drawn: list[Example] = []
         for number in range(step * size, (step + 1) * size):
             epoch, place = divmod(number, count)
-            drawn.append(self.train[int(_order(seed, epoch, count)[place])])
+            drawn.append(self.train[int(order_of(seed, epoch, count)[place])])
         return drawn
 
 
 _ORDERS: dict[tuple[int, int, int], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
 
 
-def _order(seed: int, epoch: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the order of a pass; the last ones are kept, since a batch may lie in two passes."""
+def order_of(seed: int, epoch: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the order in which a pass over `count` examples draws them. The last orders are kept,
+    since a batch may lie in two passes.
+    """
     key = (seed, epoch, count)
     if key not in _ORDERS:
         for old in list(_ORDERS)[:-1]:

@@ -34,6 +34,7 @@ from ..learning.reader import PolicyReader
 from ..models.devices import DTYPES, pick_device
 from ..models.tiny import TINY, write_tiny_policy
 from ..rollout.batch import Batch
+from ..run.claim import settled_resume
 from ..settings.data import WITH_REFERENCE, PreferenceConfig
 from .encoding import DataRow, batch_of, rows_of_segments, segments_of
 from .examples import Example, ExampleSet, encode_all, logger, refuse_changed_data
@@ -45,7 +46,7 @@ from .recorded import (
     pair_of_rollouts,
     recorded_groups,
 )
-from .supervised import OpenedRun, Progress, SupervisedRun, open_run
+from .supervised import OpenedRun, PolicyRun, Progress, open_run
 
 
 async def run_preferences(config: PreferenceConfig, *, progress: Progress | None = None) -> Path:
@@ -59,6 +60,7 @@ async def run_preferences(config: PreferenceConfig, *, progress: Progress | None
         ConfigError: something the run needs is missing or cannot work.
     """
     config.require_complete()
+    config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         opened = open_run(config, folder_of(config), stack, partial(_located, config))
         examples = _examples(config, opened)
@@ -77,7 +79,7 @@ def _located(config: PreferenceConfig, folder: Any) -> str:
     return str(write_tiny_policy(folder.path / "model", seed=config.seed))
 
 
-class PreferenceRun(SupervisedRun):
+class PreferenceRun(PolicyRun):
     """A run that learns from preferences.
 
     Args:
@@ -90,7 +92,7 @@ class PreferenceRun(SupervisedRun):
         self, config: PreferenceConfig, opened: OpenedRun, examples: ExampleSet[Any]
     ) -> None:
         steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, opened.learner(steps), steps)
+        super().__init__(opened, steps)
         self.config, self.examples = config, examples
         self.reference: PolicyReader | BelowAdapter | None = None
         if config.method in WITH_REFERENCE:

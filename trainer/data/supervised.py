@@ -39,7 +39,7 @@ from ..models.devices import (
 from ..models.images import ImageReader
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
 from ..run.changes import refuse_changes
-from ..run.claim import RunClaim
+from ..run.claim import RunClaim, finished_note
 from ..run.folder import RunFolder
 from ..run.saver import shielded
 from ..settings.learner import ModelConfig, TrainerConfig
@@ -121,6 +121,28 @@ class OpenedRun:
         return learner
 
 
+def claimed_folder(
+    config: SupervisedSettings, path: Path, stack: AsyncExitStack
+) -> tuple[RunFolder, Path | None, int]:
+    """Claim a run's folder; `stack` closes it.
+
+    Returns:
+        The folder, the checkpoint that the run goes on from (None at its start), and the number of
+        finished steps.
+
+    Raises:
+        ConfigError: the folder holds another run, or settings differ from those of the run.
+    """
+    claim = RunClaim(path, resume=config.run.resume is True)
+    stack.callback(claim.release)
+    for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
+        if note:
+            logger.warning("%s", note)
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
+    stack.callback(folder.close)
+    return folder, claim.start, claim.first_step
+
+
 def open_run(
     config: SupervisedSettings,
     path: Path,
@@ -138,14 +160,8 @@ def open_run(
     Raises:
         ConfigError: the folder holds another run, settings differ, or the model cannot be trained.
     """
-    claim = RunClaim(path, resume=config.run.resume)
-    stack.callback(claim.release)
-    for note in [claim.note, *(refuse_changes(claim.path, config) if config.run.resume else [])]:
-        if note:
-            logger.warning("%s", note)
-    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
-    stack.callback(folder.close)
-    model_path = str(claim.start) if claim.start else located(folder)
+    folder, start, step = claimed_folder(config, path, stack)
+    model_path = str(start) if start else located(folder)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
@@ -156,33 +172,32 @@ def open_run(
     for note in slow_precision(dtype, device):
         logger.warning(note)
     refuse_unsupported(dtype, device)
-    return OpenedRun(
-        config,
-        folder,
-        model_path,
-        claim.start,
-        claim.first_step,
-        tokenizer,
-        images,
-        chat.chat_format,
-    )
+    return OpenedRun(config, folder, model_path, start, step, tokenizer, images, chat.chat_format)
 
 
 class SupervisedRun(ABC):
     """A run that makes an update a step.
 
     Args:
-        opened: the folder and the model.
-        learner: the learner.
+        settings: the settings of the run folder.
+        folder: the run folder.
         steps: the number of updates of the whole run.
+        step: number of finished steps.
     """
 
-    def __init__(self, opened: OpenedRun, learner: Learner, steps: int) -> None:
-        self.opened, self.learner, self.steps = opened, learner, steps
-        self.step = opened.step
-        self.folder = opened.folder
+    def __init__(self, settings: RunConfig, folder: RunFolder, steps: int, step: int) -> None:
+        self.settings, self.folder = settings, folder
+        self.steps, self.step = steps, step
         self.failed_saves = 0
         """Number of checkpoints in a row that could not be written."""
+
+    @abstractmethod
+    def saved(self) -> SavedModel:
+        """Return what a checkpoint holds."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps besides the model."""
 
     @abstractmethod
     async def learn(self) -> dict[str, float]:
@@ -212,7 +227,9 @@ class SupervisedRun(ABC):
 
         Cancellation writes a checkpoint first.
         """
-        every, first_step = self.opened.settings.run.save_every, self.step
+        every, first_step = self.settings.save_every, self.step
+        if first_step and finished_note(first_step, self.steps):
+            logger.warning("%s", finished_note(first_step, self.steps))
         try:
             while self.step < self.steps and not self.learned:
                 metrics = await shielded(self.update())
@@ -235,7 +252,7 @@ class SupervisedRun(ABC):
             self.save()
         except SaveFailed as error:
             self.failed_saves += 1
-            if self.failed_saves >= self.opened.settings.run.max_failed_saves:
+            if self.failed_saves >= self.settings.max_failed_saves:
                 raise
             logger.warning("%s", error)
 
@@ -249,9 +266,30 @@ class SupervisedRun(ABC):
         saved = save_checkpoint(
             self.folder.checkpoints,
             self.step,
-            SavedModel(self.learner.model, self.opened.tokenizer, images=self.learner.images),
-            self.learner.state(),
-            Retention(self.opened.settings.run.keep),
+            self.saved(),
+            self.state(),
+            Retention(self.settings.keep),
         )
         self.failed_saves = 0
         return saved
+
+
+class PolicyRun(SupervisedRun):
+    """A supervised run that trains a policy.
+
+    Args:
+        opened: the folder and the model.
+        steps: the number of updates of the whole run.
+    """
+
+    def __init__(self, opened: OpenedRun, steps: int) -> None:
+        super().__init__(opened.settings.run, opened.folder, steps, opened.step)
+        self.opened, self.learner = opened, opened.learner(steps)
+
+    def saved(self) -> SavedModel:
+        """Return the policy as it is now."""
+        return SavedModel(self.learner.model, self.opened.tokenizer, images=self.learner.images)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the learner."""
+        return self.learner.state()

@@ -38,7 +38,7 @@ from ..config import (
     TrainConfig,
     TrainerConfig,
 )
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from ..run.journal import ProgressWatcher, sft_progress
 from ..settings.demos import RealDemoConfig
 from ..sft import run_sft
@@ -141,7 +141,7 @@ async def run_real_demo(config: RealDemoConfig, console: Console | None = None) 
         raise ConfigError(f"held_out_tasks must be at least 2, got {config.held_out_tasks}")
     out = console or Console()
     folder = Path(config.folder)
-    model = locate_model(config.model)  # before anything of an earlier demo is removed
+    model = find_model(config.model)  # before anything of an earlier demo is removed
     claim(folder, WRITTEN)
     task = chosen(config)
     out.print(f"[bold]1[/bold]  the model: {escape(config.model)}, in {escape(model)}")

@@ -12,7 +12,7 @@ from ludus.agent.context import ContextManager
 from ..config import ModelConfig
 from ..models.devices import DTYPES, pick_device, settled_dtype, slow_precision
 from ..models.loading import load_images, load_model, load_tokenizer, open_chat
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from .local import EngineLimits, LocalEngine
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ async def local_policy(
     Raises:
         ConfigError: the model cannot be loaded, or its chat template cannot play an episode.
     """
-    folder = locate_model(model.path)
+    folder = find_model(model.path)
     device = pick_device(model.device)
     dtype = settled_dtype(model.dtype, device)
     for note in slow_precision(dtype, device):

@@ -376,6 +376,7 @@ REWARD_RULES = (
         causes=(
             "collapse",
             "moved_far",
+            "often_stopped",
             "no_rate",
             "no_gradient",
             "nothing_trained",

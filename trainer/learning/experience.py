@@ -18,6 +18,7 @@ from ludus.agent.trajectory import TRUNCATED
 from ..recipes.inputs import Inputs
 from ..rollout.batch import Batch, Row, as_row, pad
 from ..rollout.collect import Group
+from ..rollout.mixture import BETWEEN, environment_of
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Stops by a limit, which recipes call truncated."""
@@ -197,10 +198,20 @@ def played(experience: Experience) -> Inputs:
         mask=batch.mask,
         turn_rewards=experience.turn_rewards,
         turns=experience.turns,
+        environments=_environments(experience.tasks),
         target=experience.asked.get("target"),
         shortest=experience.asked.get("shortest", torch.full_like(rewards, float("nan"))),
         granted=experience.asked.get("granted"),
     )
+
+
+def _environments(tasks: Sequence[str]) -> Tensor | None:
+    """Return the number of each task's environment, [N]; None in a run with one environment."""
+    if not any(BETWEEN in task for task in tasks):
+        return None
+    names = [environment_of(task) for task in tasks]
+    known = sorted(set(names))
+    return torch.tensor([known.index(name) for name in names])
 
 
 def _state_after(trajectory: Trajectory) -> Row | None:

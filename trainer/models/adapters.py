@@ -96,11 +96,21 @@ def add_adapter(
         MissingExtra: peft is not installed.
         ConfigError: `config.targets` names no layer, or `config.adapter` is of another model.
     """
+    below = AdapterBase(base, fingerprint(model), config.save == "adapter")
+    inject_adapter(model, config, base=base, seed=seed)
+    setattr(model, MARK, below)
+    if config.adapter:
+        load_adapter(model, config.adapter)
+
+
+def inject_adapter(
+    model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
+) -> None:
+    """Freeze a model and put new matrices into its decoder layers; see `add_adapter`."""
     try:
         from peft import LoraConfig as PeftLoraConfig, inject_adapter_in_model  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise MissingExtra.of("lora", needed_for="trainer.lora.rank") from None
-    below = AdapterBase(base, fingerprint(model), config.save == "adapter")
     lora_config = PeftLoraConfig(
         r=config.rank,
         lora_alpha=cast(Any, config.alpha or 2 * config.rank),
@@ -116,9 +126,6 @@ def add_adapter(
         # The adapter is trained in float32 also where the frozen weights are in half precision.
         if _is_adapter(name):
             parameter.data = parameter.data.float()
-    setattr(model, MARK, below)
-    if config.adapter:
-        load_adapter(model, config.adapter)
 
 
 def has_adapter(model: PreTrainedModel) -> bool:

@@ -99,6 +99,7 @@ def fitting_pass(
     checkpointed: bool = False,
     ranks: int = 1,
     engine_copy: bool = True,
+    device: str = "",
 ) -> int:
     """Return the number of tokens that a forward and backward pass of a learner computes.
 
@@ -112,6 +113,7 @@ def fitting_pass(
         checkpointed: whether layers are computed again in the backward pass.
         ranks: the number of processes that share the weights, whose shards are allocated.
         engine_copy: whether an engine's copy is yet to be allocated.
+        device: the device of a model without weights; empty is where the weights are.
     """
     available = free_bytes(model.device) if free is None else free
     whole = sum(weight.numel() for weight in model.parameters())
@@ -126,7 +128,8 @@ def fitting_pass(
         if weight.requires_grad:
             copies = 3 + (weight.element_size() < 4)
             reserved += weight.numel() * torch.float32.itemsize * copies // ranks
-    room = PASS_SHARE.get(model.device.type, 1 / 4) * (available - reserved)
+    place = torch.device(device).type if device else model.device.type
+    room = PASS_SHARE.get(place, 1 / 4) * (available - reserved)
     per_token = training_bytes(model.config, dtype, checkpointed=checkpointed)
     return _between(room / per_token, MIN_PASS, MAX_PASS)
 

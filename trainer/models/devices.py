@@ -28,6 +28,11 @@ def pick_device(name: str) -> str:
     return name
 
 
+def cuda_devices() -> list[str]:
+    """Return the names of the CUDA devices that torch sees."""
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
 def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
     """Return the devices of an engine that is started beside the ranks of a learner.
 

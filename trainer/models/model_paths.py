@@ -1,4 +1,4 @@
-"""The resolution of a model path: a folder, a GGUF file, a released model or a hub id."""
+"""The resolution of a model path: a folder, a run, a GGUF file, a released model or a hub id."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ HUB_TIMEOUT_S = 10.0
 def locate_model(path: str | Path) -> str:
     """Return the transformers folder, or the hub id, that a model path stands for.
 
-    A folder takes precedence over a released model of the same name. A GGUF file and a released
-    model are written as a folder at the first use; see `models_folder`.
+    A folder takes precedence over a released model of the same name. A run folder, its config.toml
+    and its folder `checkpoints` stand for the run's best checkpoint, which is the newest where none
+    is marked. A GGUF file and a released model are written as a folder at the first use; see
+    `models_folder`.
 
     Raises:
-        ConfigError: the path is none of these; or the model is not in the hub's cache, and the
-            hub cannot be reached.
+        ConfigError: the path is none of these, or a run without a checkpoint; or the model is not
+            in the hub's cache, and the hub cannot be reached.
         MissingExtra: a package that the file or the released model needs is missing.
     """
     text, place = str(path), Path(path)
+    checkpoints = _checkpoints_of_run(place)
+    if checkpoints is not None:
+        return str(_best_of(checkpoints))
     if place.is_dir():
         return text
     if text in RELEASES:
@@ -37,6 +42,33 @@ def locate_model(path: str | Path) -> str:
         return str(folder_of_gguf(place))
     _ask_hub(text)
     return text
+
+
+def _checkpoints_of_run(place: Path) -> Path | None:
+    """Return the folder of a run's checkpoints, if `place` is the run, its settings or the folder
+    itself.
+    """
+    if (place / "config.json").exists():
+        return None
+    if place.name == "config.toml" and place.is_file():
+        place = place.parent
+    if place.name == "checkpoints" and place.is_dir():
+        return place
+    is_run = (place / "config.toml").is_file() or (place / "checkpoints").is_dir()
+    return place / "checkpoints" if is_run else None
+
+
+def _best_of(checkpoints: Path) -> Path:
+    best = checkpoints / "best"
+    if (best / "config.json").exists():
+        return best.resolve()
+    whole = [path for path in checkpoints.glob("step-*") if path.name[5:].isdigit()]
+    if not whole:
+        raise ConfigError(
+            f"the run {str(checkpoints.parent)!r} has no checkpoint yet; let it go on until its "
+            "first (run.save_every), or name a model folder"
+        )
+    return max(whole, key=lambda path: int(path.name[5:]))
 
 
 def _ask_hub(path: str) -> None:
@@ -50,13 +82,13 @@ def _ask_hub(path: str) -> None:
     except HFValidationError as error:
         raise ConfigError(
             f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
-            "write one with `ludus sft` or save_pretrained, name a released model "
+            "name a run folder, tiny, a released model "
             f"({', '.join(RELEASES)}), a .gguf file, or a model of the hub as owner/name"
         ) from error
     except httpx.HTTPError as error:
         raise ConfigError(
-            f"cannot load a model from {path!r}: there is no such folder, and the hub cannot be "
-            f"asked for it ({str(error).strip() or type(error).__name__})"
+            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}, "
+            f"and the hub cannot be asked for it ({str(error).strip() or type(error).__name__})"
         ) from error
 
 

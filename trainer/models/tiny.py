@@ -11,7 +11,9 @@ patches of 16 pixels, merged two by two, so that a token shows 32 x 32 pixels.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,10 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from ludus.envs import Briefing
 
+from .gguf_files import models_folder
 from .images import ImageReader
 from .loading import save_model
+from .model_paths import locate_model
 
 # pyright: basic
 
@@ -157,6 +161,24 @@ def write_tiny_policy(
     tokenizer = build_tokenizer(phrases)
     save_model(build_model(len(tokenizer), seed=seed, **shape), tokenizer, path)
     return Path(path)
+
+
+def find_model(path: str | Path) -> str:
+    """Return the folder, or the hub id, of a model by any of the names that a verb takes.
+
+    "tiny" is a policy with random weights (seed 0) that knows no environment's phrases. It is
+    written to the folder of models at the first use. Everything else is resolved by
+    `locate_model`, which says what can be raised.
+    """
+    if str(path) != TINY or Path(path).is_dir():
+        return locate_model(path)
+    folder = models_folder() / TINY
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as partial, suppress(FileExistsError):
+            write_tiny_policy(Path(partial) / TINY)
+            (Path(partial) / TINY).rename(folder)  # whole, or that of another process
+    return str(folder)
 
 
 def tiny_or_folder(path: str, folder: Path, briefing: Callable[[], Briefing], *, seed: int) -> str:

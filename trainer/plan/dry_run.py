@@ -22,18 +22,17 @@ from ..config import AsyncConfig, TrainConfig
 from ..models.checkpoint import checkpoints, step_of
 from ..models.devices import pick_device, slow_precision
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from ..open_engine import check_context, row_length
 from ..ranks.group import place_of
 from ..recipes.effects import Circumstances, idle_settings, recipe_effects
 from ..recipes.resolution import plan_updates, told_correction
 from ..rollout.collect import Collector
 from ..rollout.scoring import open_verifiers
-from ..rollout.source import open_source
 from ..run.changes import refuse_changes
-from ..run.claim import refuse_folder
+from ..run.claim import refuse_folder, settled_resume
 from ..run.judges import unmeasured
-from ..setup import refuse_empty, run_path, settle
+from ..setup import refuse_empty, run_path, settle, source_of
 from .facts import PlanFacts, expected_tokens, first_prompt
 from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit
 
@@ -44,10 +43,13 @@ Lines = list[tuple[str, str]]
 def run_lines(facts: PlanFacts, path: Path) -> Lines:
     """Say where the run is, and what it plays."""
     config = facts.config
+    environments = config.env or ", ".join(
+        f"{each.env} ({each.weight:g})" for each in config.environment
+    )
     after = f"continues after step {facts.first_step}" if config.run.resume else "starts"
     return [
         ("folder", f"{path} ({after}; ends after step {config.steps})"),
-        ("environment", config.env + (f" at {config.env_url}" if config.env_url else "")),
+        ("environment", environments + (f" at {config.env_url}" if config.env_url else "")),
         ("recipe", f"{facts.algorithm.recipe.name}: {facts.algorithm.recipe.summary}"),
     ]
 
@@ -130,7 +132,7 @@ def whole_lines(facts: PlanFacts) -> Lines:
             "checkpoints",
             f"{checkpoints_written(config)} written, {checkpoints_kept(config)} on the disk at "
             "most; "
-            f"{_bytes(size)} each, {_bytes(size * checkpoints_kept(config))} in all",
+            f"{sized(size)} each, {sized(size * checkpoints_kept(config))} in all",
         ),
     ]
 
@@ -138,9 +140,9 @@ def whole_lines(facts: PlanFacts) -> Lines:
 def memory_lines(facts: PlanFacts) -> Lines:
     """List what the run holds in memory."""
     memory = facts.memory
-    lines = [(name, _bytes(count)) for name, count in memory.rows()]
+    lines = [(name, sized(count)) for name, count in memory.rows()]
     whose = f" on rank 0 of {memory.ranks}" if memory.ranks > 1 else ""
-    peak = f"{_bytes(memory.total)}{whose}; {_bytes(memory.free)} are free"
+    peak = f"{sized(memory.total)}{whose}; {sized(memory.free)} are free"
     return [*lines, ("at the peak", peak)]
 
 
@@ -153,7 +155,7 @@ def worries(facts: PlanFacts, path: Path) -> list[str]:
     disk = checkpoint_bytes(config, facts.size) * checkpoints_kept(config)
     if disk > room:
         concerns.append(
-            f"disk: checkpoints take about {_bytes(disk)} and {_bytes(room)} are free at "
+            f"disk: checkpoints take about {sized(disk)} and {sized(room)} are free at "
             f"{str(existing)!r}; lower run.keep, or name another run.folder"
         )
     if facts.tasks is not None and facts.tasks < config.rollout.tasks_per_step:
@@ -175,10 +177,10 @@ def worries(facts: PlanFacts, path: Path) -> list[str]:
     return concerns
 
 
-def _bytes(count: float) -> str:
+def sized(count: float) -> str:
     """Write a number of bytes.
 
-    >>> _bytes(1_500_000)
+    >>> sized(1_500_000)
     '1.5 MB'
     """
     for unit in ("bytes", "kB", "MB", "GB"):
@@ -213,19 +215,19 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     Raises:
         ConfigError: the run cannot work; the message is that of the run itself.
     """
-    config, algorithm = settle(config)
     path = run_path(config)
-    refuse_folder(path, resume=config.run.resume)
+    config, algorithm = settle(replace(config, run=settled_resume(config.run, path)))
+    refuse_folder(path, resume=config.run.resume is True)
     kept = checkpoints(path / "checkpoints") if config.run.resume else []
     start = kept[-1] if kept else None
     async with AsyncExitStack() as stack:
-        source = open_source(config.env, url=config.env_url, token=config.env_token)
+        source = source_of(config)
         stack.push_async_callback(source.close)
         config = replace(config, env=await source.named())
         changed = refuse_changes(path, config, algorithm.recipe) if config.run.resume else []
         await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
         verifiers = await open_verifiers(config.reward, stack)
-        model_path = locate_model(start or config.model.path)
+        model_path = find_model(start or config.model.path)
         tokenizer = load_tokenizer(model_path)
         images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
         chat = open_chat(config.model, model_path, tokenizer, images=images)

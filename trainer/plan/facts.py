@@ -88,7 +88,7 @@ async def first_prompt(
 ) -> FirstPrompt:
     """Return the prompt of the first task."""
     task = (await source.tasks(config.split, [0]))[0]
-    session = await source.open()
+    session = await source.open(task)
     try:
         observation, info = await session.reset(seed=0, options={"task": task.id})
     finally:
@@ -109,7 +109,7 @@ async def expected_tokens(
     past = [row["episode/tokens"] for row in rows if "episode/tokens" in row][-PAST_STEPS:]
     if past:
         return fmean(past), f"mean of the last {len(past)} steps of this run"
-    if config.env_url:
+    if config.env_url or config.environment:
         return None
     env_id, arguments = parse_served(config.env)
     session = make_async(env_id, **arguments)

@@ -3,14 +3,13 @@
 The parts and their sizes, for P weights (T of them trained), W ranks and t tokens per pass:
 
     weights 4P/W, gradient 4T/W, moments 8T/W      float32; the gradient stays until the next pass
+    activations, logits, a layer's gradient        of a pass, by `pass_trace.py`; the formula of
+                                                   `training_bytes` where that cannot be traced
     gathered weights                               of two layers and of what is outside the layers
-    activations                                    t x `training_bytes`; with layers computed again
-                                                   t x layers x hidden, and one layer whole
-    logits                                         three copies of the slice that is computed
     the engine's weights, keys and values          rank 0 alone
 
-Measured against runs on a CPU (`tests/unit/trainer/test_plan_memory.py`), the learner's part is
-0.85 to 1.5 times what was allocated (the bounds of the test). An allocator may keep more.
+Against the peaks of 1, 2 and 4 ranks on a CPU the learner's part was within 10 % for three shapes
+(`benchmarks/plan.py`). An allocator may keep more.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from ..models.capacity import (
 )
 from ..models.devices import DTYPES, pick_device, settled_dtype
 from ..run.best import candidate_steps
+from .pass_trace import PassKind, trace_pass
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -148,6 +148,7 @@ def estimate_memory(
     reference: bool = False,
     ranks: int = 1,
     free: int | None = None,
+    device: str = "",
 ) -> MemoryEstimate:
     """Estimate what rank 0 of a run holds.
 
@@ -157,12 +158,14 @@ def estimate_memory(
         reference: whether the recipe needs the weights of a reference model.
         ranks: the number of processes that share the learner's weights.
         free: bytes that each rank has; None measures this machine.
+        device: the device of a run elsewhere, whose `free` is given and whose type is settled;
+            empty is that of this machine.
     """
-    device = pick_device(config.model.device)
+    device = device or pick_device(config.model.device)
     shared_host = ranks if device == "cpu" else 1
     free = free_bytes(device) // shared_host if free is None else free
     kind, size = _kind(config), ModelSize.of(outline, config)
-    tokens = config.trainer.tokens_per_pass or fitting_pass(outline, kind, free)
+    tokens = pass_tokens(config, outline, ranks=ranks, free=free, device=device)
     parts = [
         MemoryPart("the learner's weights", 4 * size.total // ranks),
         MemoryPart("gradient", 4 * size.trained // ranks),
@@ -180,6 +183,21 @@ def estimate_memory(
         free=free,
         tokens_per_pass=tokens,
         ranks=ranks,
+    )
+
+
+def pass_tokens(
+    config: TrainConfig, outline: PreTrainedModel, *, ranks: int, free: int, device: str
+) -> int:
+    """Return the tokens of a pass: as set, or as a run chooses them when its weights are there."""
+    return config.trainer.tokens_per_pass or fitting_pass(
+        outline,
+        _kind(config),
+        max(0, free - 4 * sum(weight.numel() for weight in outline.parameters()) // ranks),
+        checkpointed=config.trainer.checkpoint_layers,
+        ranks=ranks,
+        engine_copy=config.engine == "local",
+        device=device,
     )
 
 
@@ -264,41 +282,72 @@ def _sampling(
 def _update(
     config: TrainConfig, outline: PreTrainedModel, tokens: int, *, ranks: int, trained: int
 ) -> list[MemoryPart]:
-    text, kind = outline.config.get_text_config(), _kind(config)
-    layers = int(text.num_hidden_layers)
-    total = sum(weight.numel() for weight in outline.parameters())
-    whole = tokens * training_bytes(outline.config, kind)
-    logits = LOGIT_COPIES * 4 * min(tokens * int(text.vocab_size), LOGITS_AT_ONCE)
-    parts = [MemoryPart(f"activations of a pass of {tokens:,} tokens", whole, lasting=False)]
-    if config.trainer.checkpoint_layers:
-        inputs = tokens * layers * int(text.hidden_size) * kind.itemsize
-        # The logits are freed before the layers are computed again, so that only the larger of the
-        # two counts.
-        parts = [
-            MemoryPart(f"inputs of layers, {tokens:,} tokens", inputs, lasting=False),
-            MemoryPart(
-                "a layer computed again, or logits", max(whole // layers, logits), lasting=False
+    kind, lora = _kind(config), config.trainer.lora
+    trace = (
+        None
+        if outline.config.get_text_config() is not outline.config
+        else trace_pass(
+            outline,
+            PassKind(
+                tokens=tokens,
+                dtype=kind,
+                gathered=ranks > 1 and kind is not torch.float32,
+                checkpointed=config.trainer.checkpoint_layers,
+                float32_head=config.model.float32_head,
+                lora=replace(lora, adapter=""),
             ),
-        ]
-    else:
-        parts.append(MemoryPart("logits", logits, lasting=False))
-    if ranks > 1:
-        decoder = getattr(outline.base_model, "language_model", outline.base_model)
-        inside = sum(
-            weight.numel()
-            for layer in getattr(decoder, "layers", ())
-            for weight in layer.parameters()
         )
-        # The weights of two layers, of which one is fetched ahead, and the weights outside of the
-        # layers; then the gradients before they are reduced.
-        gathered = kind.itemsize * (2 * inside // layers + total - inside)
-        unreduced = 4 * (total - inside + inside // layers) * trained // max(total, 1)
-        parts.append(MemoryPart("gathered weights", gathered + unreduced, lasting=False))
-    elif kind is not torch.float32:
-        parts.append(
-            MemoryPart("weights in the type of computing", kind.itemsize * total, lasting=False)
-        )
-    return parts
+    )
+    gathered, unreduced = _gathered(outline, kind, trained, ranks)
+    if trace is None:
+        return _by_formula(config, outline, tokens, gathered + unreduced)
+    # The weights that ranks put together are held in both peaks; their gradient, which is yet to be
+    # reduced, in that of the layers.
+    in_head = trace.head > trace.layers + unreduced
+    then = (
+        ("logits, and their gradients", trace.head)
+        if in_head
+        else ("the backward pass of a layer", max(0, trace.layers) + unreduced)
+    )
+    held = "" if kind is torch.float32 or ranks > 1 else f", and weights in {config.model.dtype}"
+    return [
+        MemoryPart(f"activations of a pass of {tokens:,} tokens{held}", trace.saved, lasting=False),
+        MemoryPart(*then, lasting=False),
+        MemoryPart("gathered weights", gathered, lasting=False),
+    ]
+
+
+def _gathered(
+    outline: PreTrainedModel, kind: torch.dtype, trained: int, ranks: int
+) -> tuple[int, int]:
+    """Return the bytes of the weights that a rank holds whole at a time (two layers, of which one
+    is fetched ahead, and what is outside of the layers), and of their gradient before it is
+    reduced.
+    """
+    if ranks == 1:
+        return 0, 0
+    decoder = getattr(outline.base_model, "language_model", outline.base_model)
+    layers = getattr(decoder, "layers", ())
+    total = sum(weight.numel() for weight in outline.parameters())
+    inside = sum(weight.numel() for layer in layers for weight in layer.parameters())
+    largest = 2 * inside // max(1, len(layers))
+    share = trained / max(1, total)
+    return kind.itemsize * (largest + total - inside), int(4 * share * (largest + total - inside))
+
+
+def _by_formula(
+    config: TrainConfig, outline: PreTrainedModel, tokens: int, gathered: int
+) -> list[MemoryPart]:
+    """Return the parts of an update of a model whose pass cannot be traced."""
+    text, kind = outline.config.get_text_config(), _kind(config)
+    checkpointed = config.trainer.checkpoint_layers
+    kept = tokens * training_bytes(outline.config, kind, checkpointed=checkpointed)
+    logits = LOGIT_COPIES * 4 * min(tokens * int(text.vocab_size), LOGITS_AT_ONCE)
+    return [
+        MemoryPart(f"activations of a pass of {tokens:,} tokens, by formula", kept, lasting=False),
+        MemoryPart("logits", logits, lasting=False),
+        MemoryPart("gathered weights", gathered, lasting=False),
+    ]
 
 
 def _advice(

@@ -259,7 +259,7 @@ class Algorithm:
         if "weights" in self.advantage_fn.optional:
             known = replace(known, weights=self.weigh(known))
         counted = kept if known.granted is None else kept & known.granted.isnan()
-        credit = self.advantages(replace(known, rewards=shaped), kept=counted)
+        credit = self._by_environment(replace(known, rewards=shaped), counted)
         if known.granted is not None:
             given = known.granted[rollouts].unsqueeze(1).to(credit.advantages.dtype)
             advantages = torch.where(given.isnan(), credit.advantages, given * mask)
@@ -302,6 +302,23 @@ class Algorithm:
         inputs = replace(inputs, rollout_values=Owners.of(rollouts, read).tokens)
         scale = self._weight_of_values(inputs, corrected.mask, read)
         return Assigned(shaped, kept, corrected.mask, inputs, together, scale)
+
+    def _by_environment(self, inputs: Inputs, counted: Tensor) -> Credit:
+        """Assign credit with statistics of each environment, where a run has several."""
+        environments = inputs.environments
+        if environments is None:
+            return self.advantages(inputs, kept=counted)
+        own = [
+            self.advantages(inputs, kept=counted & (environments == number))
+            for number in environments.unique()
+        ]
+        returns = [each.returns for each in own if each.returns is not None]
+        read = [each.value_mask for each in own if each.value_mask is not None]
+        return Credit(
+            torch.stack([each.advantages for each in own]).sum(0),
+            torch.stack(returns).sum(0) if returns else None,
+            torch.stack(read).amax(0) if read else None,
+        )
 
     def _chosen_tokens(self, mask: Tensor, advantages: Tensor, known: Inputs) -> dict[str, Tensor]:
         """Return the tensors for losses that mark or scale tokens by comparing all of them.

@@ -82,6 +82,10 @@ class Inputs:
         Declared(Axis.ROLLOUT, (Place.SHAPING, Place.FILTER, Place.ADVANTAGE, Place.LOSS)),
     ] = None
     """Int, the group of each rollout."""
+    environments: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
+    """Int, the environment of each rollout, in a run with several; statistics over the batch are
+    taken within each.
+    """
     lengths: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING, Place.ADVANTAGE))] = (
         None
     )

@@ -364,7 +364,7 @@ class Collector:
         self, ticket: Ticket, env_seed: int, rollout: _Rollout, stages: Stages
     ) -> Episode:
         stages.enter(ticket.ordinal, rollout.index, "a session")
-        session = await self.source.open()
+        session = await self.source.open(ticket.task)
         staged = StagedSession(session, stages, ticket.ordinal, rollout.index)
         try:
             if rollout.asked is not None and self.asked is not None:

@@ -15,6 +15,7 @@ from ludus.estimates import Estimate
 
 from ..config import EvalConfig
 from .collect import Collector
+from .mixture import environment_of
 from .scoring import mean_metrics
 from .source import EnvSource
 
@@ -121,6 +122,12 @@ class HeldOutScores:
         for k, rate in self.pass_at.items():
             numbers[f"eval/pass@{k}"] = rate.value
             numbers |= {f"eval/pass@{k}/low": rate.low, f"eval/pass@{k}/high": rate.high}
+        for name in sorted({environment_of(episode.task) for episode in self.episodes} - {""}):
+            own = [each for each in self.episodes if environment_of(each.task) == name]
+            part = replace(self, episodes=own)
+            if part.mean is not None:
+                numbers[f"eval/{name}/mean"] = part.mean
+            numbers[f"eval/{name}/failed"] = float(part.failed)
         verdicts = [episode.trajectories[0].verdict for episode in self.episodes]
         numbers |= {f"eval/metric/{name}": mean for name, mean in mean_metrics(verdicts).items()}
         if self.versions:

@@ -453,7 +453,8 @@ class Tempered(Rule, frozen=True):
             for logprob in turn.logprobs
         ]
         if logprobs:
-            state["entropy"] = -sum(logprobs) / len(logprobs)
+            # an engine's numbers differ in the last digits with what it samples beside
+            state["entropy"] = round(-sum(logprobs) / len(logprobs), 4)
 
 
 class ResetRule(Rule, frozen=True):

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from ludus.envs import EnvSession, Task, make_async
+from ludus.envs import EnvSession, Task, TextEnv, make_async
+from ludus.envs.forking import Nursery, fork_session
 from ludus.envs.gym import Playable
+from ludus.envs.serving.client import RemoteSession
 from ludus.envs.serving.connect import RemoteServer, connect
 from ludus.envs.serving.offload import OwnThreads
 from ludus.envs.serving.own_server import OwnServer, may_block
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 from ludus.secret import Secret
 from ludus.wire.address import format_served, parse_served, told_arguments
 
@@ -29,8 +31,16 @@ class EnvSource(Protocol):
 
     id: str
 
-    async def open(self) -> Playable:
-        """Return a session for an episode; `release` gives the session back."""
+    async def open(self, task: Task | None = None) -> Playable:
+        """Return a session for an episode of a task; `release` gives the session back."""
+        ...
+
+    async def fork(
+        self, session: Playable, seeds: Sequence[int] | None, count: int
+    ) -> list[Playable | LudusError]:
+        """Return `count` sessions in the state of `session`, where it is played, or why not; see
+        `envs.forking`. Each is released like the others.
+        """
         ...
 
     async def release(self, session: Playable) -> None:
@@ -84,12 +94,33 @@ class LocalSource:
         self._threads = OwnThreads(THREADS, call_timeout_s=CALL_S)
         self._started = False
 
-    async def open(self) -> Playable:
+    async def open(self, task: Task | None = None) -> Playable:
         """Return a session for an episode; `release` gives the session back."""
         if not self._started:
             await self._threads.start()
             self._started = True
         return self._idle.pop() if self._idle else self._threads.place(self._make())
+
+    async def fork(
+        self, session: Playable, seeds: Sequence[int] | None, count: int
+    ) -> list[Playable | LudusError]:
+        """Return sessions in the state of `session`, in this process."""
+        assert isinstance(session, EnvSession)  # what open() gave
+
+        async def build() -> EnvSession:
+            return self._threads.place(self._make())
+
+        def adopt(env: TextEnv) -> EnvSession:
+            return self._threads.place(EnvSession(env, session.id))
+
+        children: list[Playable | LudusError] = []
+        for index in range(count):
+            seed = None if seeds is None else seeds[index]
+            try:
+                children.append(await fork_session(session, Nursery(build, adopt), seed=seed))
+            except LudusError as error:
+                children.append(error)
+        return children
 
     async def release(self, session: Playable) -> None:
         """Keep the session for the next episode, unless a call is still running on the session."""
@@ -134,9 +165,16 @@ class RemoteSource:
         self._server = server
         self._tasks: dict[tuple[str, int], Task] = {}
 
-    async def open(self) -> Playable:
+    async def open(self, task: Task | None = None) -> Playable:
         """Return a session for an episode; the first reset creates the session on the server."""
         return self._server.make_async(self.id)
+
+    async def fork(
+        self, session: Playable, seeds: Sequence[int] | None, count: int
+    ) -> list[Playable | LudusError]:
+        """Return sessions in the state of `session`, on its server."""
+        assert isinstance(session, RemoteSession)  # what open() gave
+        return [*await session.fork(count, seeds=seeds)]
 
     async def release(self, session: Playable) -> None:
         """Delete the session on the server."""
@@ -189,9 +227,15 @@ class WorkerSource:
         self._starting = asyncio.Lock()
         self._remote: RemoteSource | None = None
 
-    async def open(self) -> Playable:
+    async def open(self, task: Task | None = None) -> Playable:
         """Return a session for an episode; `release` gives the session back."""
         return await (await self._started()).open()
+
+    async def fork(
+        self, session: Playable, seeds: Sequence[int] | None, count: int
+    ) -> list[Playable | LudusError]:
+        """Return sessions in the state of `session`, in its worker process."""
+        return await (await self._started()).fork(session, seeds, count)
 
     async def release(self, session: Playable) -> None:
         """End the session in the worker process."""

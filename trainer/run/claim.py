@@ -12,6 +12,7 @@ import fcntl
 import os
 import platform
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from ludus.metrics import cut_back, read_metrics
 
 from ..learning.learned import LEARNER
 from ..models.checkpoint import checkpoints, step_of, tidy
+from ..settings.run import RunConfig
 
 FILE = ".lock"
 
@@ -169,6 +171,22 @@ class RunClaim:
         self._lock.release()
 
 
+def finished_note(first_step: int, steps: int) -> str:
+    """Return what a user should know where the run that is resumed has made its steps already."""
+    if first_step < steps:
+        return ""
+    return f"the run is finished: it has made its {steps} steps; for more, --steps {2 * steps}"
+
+
+def settled_resume(run: RunConfig, folder: Path) -> RunConfig:
+    """Return the settings with `resume` as a truth value: "auto" continues a run that has begun in
+    the folder.
+    """
+    if run.resume != "auto":
+        return run
+    return replace(run, resume=_begun(folder))
+
+
 def refuse_folder(folder: Path, *, resume: bool) -> None:
     """Raise what `RunClaim` would raise about the runs of a folder, and change nothing there.
 
@@ -184,8 +202,7 @@ def refuse_folder(folder: Path, *, resume: bool) -> None:
 
 
 def _refuse(folder: Path, *, resume: bool) -> None:
-    begun = folder.exists() and (folder / SETTINGS).exists()
-    if resume and not begun and not checkpoints(folder / "checkpoints"):
+    if resume and not _begun(folder):
         raise ConfigError(
             f"nothing to resume: {str(folder)!r} holds no run; leave out --run.resume"
         )
@@ -194,6 +211,10 @@ def _refuse(folder: Path, *, resume: bool) -> None:
             f"{str(folder)!r} holds a run already; go on with it by --run.resume, or name another "
             "by --run.folder"
         )
+
+
+def _begun(folder: Path) -> bool:
+    return (folder / SETTINGS).exists() or bool(checkpoints(folder / "checkpoints"))
 
 
 def _has_steps(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from ludus.rewards.pool import fates_of
 from ..findings.history import LostEpisodes
 from ..learning.experience import CUT
 from ..rollout.collect import Group
+from ..rollout.mixture import environment_of
 from ..rollout.scoring import mean_metrics
 
 
@@ -50,6 +51,7 @@ def summarize_step(
         **_groups(groups, passing),
         **_kinds(trajectories),
         **_context(trajectories),
+        **_by_environment(groups),
         **{f"update/{name}": value for name, value in update.items()},
         **{f"time/{name}_s": value for name, value in watch.seconds.items()},
         "tokens_per_s": tokens / seconds if seconds else 0.0,
@@ -190,6 +192,24 @@ def _groups(groups: Sequence[Group], passing: float) -> dict[str, float]:
         "group/failed": failed / count,
         "group/identical": identical / count,
     }
+
+
+def _by_environment(groups: Sequence[Group]) -> dict[str, float]:
+    """Describe each environment of a run with several: `env/NAME/groups`, `/reward` (mean),
+    `/solved` (share with a reward above 0) and `/tokens` (of a rollout).
+    """
+    names = sorted({name for group in groups if (name := environment_of(group.task.id))})
+    numbers: dict[str, float] = {}
+    for name in names:
+        own = [group for group in groups if environment_of(group.task.id) == name]
+        played = [trajectory for group in own for trajectory in _played(group)]
+        rewards = [each.verdict.unwrap() for each in played if each.verdict.ok]
+        numbers[f"env/{name}/groups"] = float(len(own))
+        numbers[f"env/{name}/tokens"] = sum(each.sampled_tokens for each in played) / len(played)
+        if rewards:
+            numbers[f"env/{name}/reward"] = statistics.fmean(rewards)
+            numbers[f"env/{name}/solved"] = statistics.fmean(reward > 0 for reward in rewards)
+    return numbers
 
 
 def failures_of(step: int, groups: Sequence[Group]) -> list[LostEpisodes]:

@@ -1,4 +1,6 @@
-"""The settings of learning from preferences: `ludus train dpo` and its relatives."""
+"""The settings of learning from preferences: `ludus train dpo` and its relatives, and `ludus train
+reward`.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +104,95 @@ class PreferenceConfig:
         if not self.model.path:
             raise ConfigError(
                 "no model named; add --model.path FOLDER (a transformers causal LM), or smollm2"
+            )
+
+
+Objective = Literal["bradley-terry", "plackett-luce", "rating", "steps"]
+
+
+@dataclass(frozen=True)
+class RewardModelConfig:
+    """The settings of a run that trains a reward model."""
+
+    data: str = ""
+    """Rankings, pairs, ratings or steps with labels: a .jsonl, .json or .parquet file, or
+    owner/name of a hub.
+    """
+    kind: Literal["text", "process", "image"] = "text"
+    """What is trained: a head for whole conversations, a head for every step, or ImageReward's head
+    over its own network.
+    """
+    objective: Objective = "bradley-terry"
+    """The loss: bradley-terry over the pairs of rankings, plackett-luce over whole rankings, rating
+    for least squares, steps for labelled steps.
+    """
+    epochs: float = 1.0
+    """Passes over the data; 0 takes steps instead."""
+    steps: int = 0
+    """Number of updates, where epochs is 0."""
+    batch_size: int = 32
+    """Number of rankings, rated answers or solutions in an update."""
+    held_out: float = 0.1
+    """Share of prompts that are held out, at most 2,048 examples."""
+    eval_every: int = 50
+    """Updates between two measurements on what is held out; 0 measures at the end alone."""
+    max_tokens: int = 0
+    """Most tokens of a conversation; longer ones are left out. 0 takes what the model reads."""
+    margins: bool = False
+    """For bradley-terry: whether the column margin says by how much the better answer shall win."""
+    length_control: bool = False
+    """Whether a multiple of the length explains preferences besides the score: what annotators owe
+    to length is learned apart, and left out of the score.
+    """
+    separator: str = "\n\n"
+    """For kind process: the text that ends a step."""
+    vocab: str = ""
+    """For kind image: vocab.txt of bert-base-uncased; empty takes the file beside the checkpoint.
+    """
+    frozen: float = 0.7
+    """For kind image: the share of each encoder's layers, from the bottom, that is not trained; 1
+    trains the head alone.
+    """
+    seed: int = 0
+    model: ModelConfig = field(default_factory=ModelConfig)
+    trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-5, warmup_steps=10))
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        positive("batch_size", self.batch_size)
+        for name in ("epochs", "steps", "eval_every", "max_tokens"):
+            not_negative(name, getattr(self, name))
+        if bool(self.epochs) == bool(self.steps):
+            raise ConfigError(
+                f"epochs is {self.epochs:g} and steps is {self.steps}: set one of them, and the "
+                "other to 0"
+            )
+        check_held_out(self.held_out)
+        if not 0 <= self.frozen <= 1:
+            raise ConfigError(f"frozen is a share, got {self.frozen}")
+        if (self.kind == "process") != (self.objective == "steps"):
+            raise ConfigError(
+                f"kind is {self.kind} and objective is {self.objective}: labelled steps and kind "
+                "process belong together"
+            )
+        if self.kind == "image" and self.objective == "rating":
+            raise ConfigError("kind image learns from rankings; take bradley-terry")
+        if self.margins and self.objective != "bradley-terry":
+            raise ConfigError(f"margins is a setting of bradley-terry, not of {self.objective}")
+        if self.length_control and self.kind != "text":
+            raise ConfigError(f"length_control is a setting of kind text, and kind is {self.kind}")
+        if self.trainer.lora.rank:
+            raise ConfigError("trainer.lora.rank is set, but reward models are trained whole")
+        refuse_several(self.trainer)
+
+    def require_complete(self) -> None:
+        """Raise ConfigError unless data and a model are named."""
+        if not self.data:
+            raise ConfigError("no data named; add --data FILE (ludus train reward --help)")
+        if not self.model.path:
+            raise ConfigError(
+                "no model named; add --model.path: a transformers folder, or for kind image an "
+                "ImageReward.pt"
             )
 
 

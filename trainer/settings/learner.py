@@ -18,9 +18,9 @@ class ModelConfig:
     """The model that is trained."""
 
     path: str = ""
-    """A transformers causal-LM folder with a chat template, a .gguf file, a released model such as
-    smollm2 (ludus model get), or a hub id; for ludus sft also "tiny", a small model from random
-    weights.
+    """A transformers causal-LM folder with a chat template, a run folder (its best checkpoint), a
+    .gguf file, a released model such as smollm2 (ludus model get), a hub id, or "tiny", a small
+    model from random weights.
     """
     device: str = "auto"
     """Device of the learner; auto takes CUDA where there is a CUDA device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from ludus.errors import ConfigError
 from ludus.secret import Secret
@@ -35,8 +36,10 @@ class RunConfig:
 
     folder: str = ""
     """Path of the run folder; empty is runs/<environment>-<recipe>, or runs/sft for ludus sft."""
-    resume: bool = False
-    """Continue from the newest checkpoint of the folder."""
+    resume: bool | Literal["auto"] = False
+    """Continue from the newest checkpoint of the folder; auto continues a run that is there and
+    begins one where none is, so that the same command line serves a job that is started again.
+    """
     resume_changed: bool = False
     """Continue also where settings that change what is learned differ from those of the run."""
     save_every: int = 50

@@ -28,7 +28,7 @@ from ..learning.reader import ReadingOptions
 from ..models.adapters import add_adapter, decoder_layers, load_adapter, save_adapter
 from ..models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported, settled_dtype
 from ..models.loading import CausalLM, load_model, load_stop_ids, load_tokenizer
-from ..models.model_paths import locate_model
+from ..models.tiny import find_model
 from ..models.weights import MemoryWeights, adapter_tensors
 from .futures import OrderedJobs
 from .stepwise import StepwiseLearner
@@ -120,7 +120,7 @@ class BaseModel:
         refuse_unsupported(dtype, device)
         if dtype == "float16":
             raise ConfigError("model.dtype is 'float16', in which clients' losses overflow")
-        path = locate_model(settings.path)
+        path = find_model(settings.path)
         model = load_model(path, dtype=DTYPES[settings.weights], device=device)
         tokenizer: Any = load_tokenizer(path)
         ends = {*load_stop_ids(path), tokenizer.eos_token_id} - {None}

@@ -201,6 +201,7 @@ class LedgerRelay(TextEnv):
     """
 
     never_blocks = True  # except for courses that take too long to draw: see __init__
+    forks = "copy"
     system_prompt = PROMPTS[Tier.COPY]
     answer_format = ""
 

@@ -50,7 +50,9 @@ class PeerServer:
             self._session = aiohttp.ClientSession(timeout=clock, cookie_jar=jar)
         return self._session
 
-    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    async def ask(
+        self, method: str, path: str, body: object = None, *, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
         """Send a request; return the status and the JSON of the answer, None where it is none.
 
         Raises:
@@ -59,7 +61,7 @@ class PeerServer:
         """
         try:
             async with self.session().request(
-                method, self.url + path, json=body, allow_redirects=False
+                method, self.url + path, json=body, headers=headers, allow_redirects=False
             ) as response:
                 content = await response.content.read(MAX_BYTES + 1)
         except TimeoutError:

@@ -134,7 +134,7 @@ class ImageReward(ImageScorer):
         """
         checkpoint, vocab = Path(checkpoint), Path(vocab)
         tensors = {
-            _our_name(name): tensor
+            our_name(name): tensor
             for name, tensor in read_checkpoint(checkpoint).items()
             if not name.startswith(UNUSED)
         }
@@ -214,9 +214,12 @@ def _sizes_of(tensors: Mapping[str, Tensor]) -> ImageRewardSizes:
     )
 
 
-def _our_name(name: str) -> str:
+def our_name(name: str) -> str:
     """Return the name in this model of a checkpoint's tensor; unknown names stay, and are refused
     on loading.
+
+    >>> our_name("mlp.layers.0.weight")
+    'head.0.weight'
     """
     for their_prefix, our_prefix in (
         ("mlp.layers.", "head."),

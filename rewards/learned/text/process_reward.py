@@ -14,7 +14,13 @@ from ludus.messages import Message, Role
 from ludus.verdict import Verdict
 
 from ...protocol import Sample
-from .conversation import UnrenderedConversation, prompt_messages, response_messages, says_nothing
+from .conversation import (
+    Conversations,
+    UnrenderedConversation,
+    prompt_messages,
+    response_messages,
+    says_nothing,
+)
 from .head import Head, HeadModel, HeadOptions, HeadSettings
 from .weights import text_digest
 
@@ -101,6 +107,57 @@ class Steps:
     """The reason why the response is not given to the model; empty for a response that is."""
 
 
+def written_steps(
+    conversations: Conversations,
+    prompt: Sequence[Message],
+    followed: Sequence[Message],
+    *,
+    separator: str,
+    end: Sequence[int],
+) -> tuple[Steps, int]:
+    """Return the conversation's tokens with the places of the steps, and the number of tokens
+    of the prompt.
+
+    The tokens are encoded piece by piece, so that the end of each step is known as an index.
+    For each turn the template renders everything before the turn, and only what is new since
+    the turn before is encoded. That works only if the template leaves earlier turns as they
+    were.
+
+    Args:
+        conversations: writes conversations for the model.
+        prompt: the messages before the solution.
+        followed: the messages of the solution.
+        separator: the text that ends a step.
+        end: the ids that are written after each step.
+
+    Raises:
+        UnrenderedConversation: the template refuses the conversation, or rewrites earlier turns.
+    """
+    # `text` is the conversation up to the last turn; `stripped` is the same where the template
+    # strips the white space before an answer.
+    steps, text, stripped = Steps(), "", ""
+    opening = len(conversations.encode(conversations.render(prompt, answering=True)))
+    for place, message in enumerate(followed):
+        if message.role != Role.ASSISTANT:
+            continue
+        before = [*prompt, *followed[:place]]
+        upto = conversations.render(before, answering=True)
+        text = text if upto.startswith(text) else stripped
+        if not upto.startswith(text):
+            raise UnrenderedConversation(
+                "the chat template rewrites earlier turns, so their steps have no fixed place"
+            )
+        steps.ids += conversations.encode(upto[len(text) :])
+        for step in split_steps(message.text, separator):
+            steps.ids += [*conversations.encode(conversations.plain(step)), *end]
+            steps.places.append(len(steps.ids) - 1)
+            steps.turns.append(steps.count)
+        steps.count += 1
+        plain_text = conversations.plain(message.text).rstrip()
+        text, stripped = upto + plain_text, upto + plain_text.lstrip()
+    return steps, opening
+
+
 class ProcessRewardModel(HeadModel):
     """A verifier that scores every step of a response with a trained process reward model.
 
@@ -168,7 +225,13 @@ class ProcessRewardModel(HeadModel):
         if says_nothing(sample):
             return Steps(count=count, why="the response says nothing")
         try:
-            steps, opening = self._written(prompt_messages(sample), messages)
+            steps, opening = written_steps(
+                self.conversations,
+                prompt_messages(sample),
+                messages,
+                separator=self.separator,
+                end=self._end,
+            )
         except UnrenderedConversation as error:
             raise RewardUnavailable(Verdict.invalid(f"{NAME}: {error}")) from error
         if opening >= self.token_limit:
@@ -215,42 +278,6 @@ class ProcessRewardModel(HeadModel):
                 "each"
             )
         return ids[0]
-
-    def _written(self, prompt: Sequence[Message], followed: Sequence[Message]) -> tuple[Steps, int]:
-        """Return the conversation's tokens with the places of the steps, and the number of tokens
-        of the prompt.
-
-        The tokens are encoded piece by piece, so that the end of each step is known as an index.
-        For each turn the template renders everything before the turn, and only what is new since
-        the turn before is encoded. That works only if the template leaves earlier turns as they
-        were.
-        """
-        # `text` is the conversation up to the last turn; `stripped` is the same where the template
-        # strips the white space before an answer.
-        steps, text, stripped = Steps(), "", ""
-        opening = len(self.conversations.encode(self.conversations.render(prompt, answering=True)))
-        for place, message in enumerate(followed):
-            if message.role != Role.ASSISTANT:
-                continue
-            before = [*prompt, *followed[:place]]
-            upto = self.conversations.render(before, answering=True)
-            text = text if upto.startswith(text) else stripped
-            if not upto.startswith(text):
-                raise UnrenderedConversation(
-                    "the chat template rewrites earlier turns, so their steps have no fixed place"
-                )
-            steps.ids += self.conversations.encode(upto[len(text) :])
-            for step in split_steps(message.text, self.separator):
-                steps.ids += [
-                    *self.conversations.encode(self.conversations.plain(step)),
-                    *self._end,
-                ]
-                steps.places.append(len(steps.ids) - 1)
-                steps.turns.append(steps.count)
-            steps.count += 1
-            plain_text = self.conversations.plain(message.text).rstrip()
-            text, stripped = upto + plain_text, upto + plain_text.lstrip()
-        return steps, opening
 
     def _forward(self, rows: Sequence[Steps]) -> list[list[float]]:
         import torch

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -13,6 +12,7 @@ import tyro
 from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
+from .runs import run_place
 
 NAMED = 10
 """Number of ordinals that are named."""
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     from ludus.trainer.stream.accounts import FILE, count_rollouts
 
-    folder = Path(options.run)
+    folder = run_place(options.run)
     if not (folder / FILE).is_file():
         raise ConfigError(f"{str(folder)!r} holds no {FILE}; name the folder of a training run")
     accounts = count_rollouts(folder)

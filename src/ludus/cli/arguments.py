@@ -230,11 +230,18 @@ def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
         name, equals, value = word.removeprefix("--").partition("=")
         negated = name.startswith("no-")
         path = (name[3:] if negated else name).replace("-", "_").split(".")
-        if not word.startswith("--") or type_at(cls, path) is not bool:
+        kind = type_at(cls, path)
+        choices = get_args(kind) if bool in get_args(kind) else ()  # a switch with further values
+        if not word.startswith("--") or not (kind is bool or choices):
             spelled.append(word)
             continue
         if not equals and remaining and not remaining[0].startswith("-"):
             value = remaining.pop(0)
+        if choices:
+            value = "false" if negated else value or "true"
+            flag = "--" + ".".join(path).replace("_", "-")
+            spelled += [flag, value.title() if value.lower() in ("true", "false") else value]
+            continue
         if value.lower() not in ("", "true", "false") or (negated and value):
             raise ConfigError(f"{word} is a switch, which takes no {value!r}")
         if negated or value.lower() == "false":

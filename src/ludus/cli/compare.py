@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -17,6 +16,7 @@ from ludus.agent.viewer.compare import compare
 from ludus.agent.viewer.server import open_runs
 
 from .arguments import Flag, VerbHelp, parse
+from .runs import run_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus compare runs/grpo-1 runs/grpo-2 runs/rloo-1 runs/rloo-2",
         ),
     )
-    runs = open_runs([Path(place) for place in options.runs])
+    runs = open_runs([run_place(place) for place in options.runs])
     told = compare(list(runs.readers.values()), by=options.by, column=options.column)
     if options.json:
         print(msgspec.json.encode(told).decode())

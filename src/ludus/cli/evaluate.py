@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sys
 import tempfile
@@ -83,8 +84,8 @@ async def open_model(options: EvalOptions) -> AsyncGenerator[ChatPolicy | TokenP
 async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
     if not options.model:
         raise ConfigError(
-            "--policy local needs --model: a transformers folder, a checkpoint "
-            "(runs/NAME/checkpoints/step-...), a .gguf file, or smollm2"
+            "--policy local needs --model: a transformers folder, a run (runs/NAME), a .gguf file, "
+            "smollm2 or tiny"
         )
     for name in ("base_url", "sampling", "cache", "budget"):  # these would change nothing here
         if value := getattr(options, name):
@@ -170,9 +171,10 @@ class EvalOptions:
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """The environment's id; constructor arguments as in 'ludus/maths-v0?source=problems.jsonl'."""
-    policy: Literal["random", "expert", "openai", "local"] = "expert"
+    policy: Literal["auto", "random", "expert", "openai", "local"] = "auto"
     """Who plays: random text, the environment's own expert, a model behind an OpenAI-compatible
-    server, or a model folder that is sampled in this process, such as the checkpoint of a run.
+    server, or a model that is sampled in this process, such as the checkpoint of a run. auto is
+    openai with --base-url, local with --model alone, and else the expert.
     """
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """The address of the model's server, up to and with /v1."""
@@ -183,8 +185,8 @@ class EvalOptions:
     agent_sandbox: AgentSandbox = field(default_factory=AgentSandbox)
     """Where the agent's program runs, as agent_sandbox of a run's settings."""
     model: str = ""
-    """The name of the model on its server; with --policy local its folder, checkpoint, .gguf file,
-    or the name of a released model.
+    """The name of the model on its server; with --policy local its folder, a run or checkpoint, a
+    .gguf file, the name of a released model, or tiny.
     """
     api_key_env: Annotated[str, tyro.conf.arg(metavar="NAME")] = "LUDUS_API_KEY"
     """The environment variable that holds the server's key."""
@@ -268,6 +270,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if min(options.tasks, options.samples, options.concurrency, options.rounds) < 1:
         raise ConfigError("--tasks, --samples, --concurrency and --rounds must be at least 1")
+    options = dataclasses.replace(options, policy=who_plays(options))
     if options.rounds > 1 and options.policy not in ("openai", "local"):
         raise ConfigError(f"--rounds {options.rounds}: is for a model, not for {options.policy}")
     name = named(options.env, options.url)
@@ -293,6 +296,22 @@ def main(arguments: Sequence[str]) -> int:
         _show(name, options, result)
         show_scaling(more, options.verifier)
     return 1 if result.failed == result.episodes else 0
+
+
+def who_plays(options: EvalOptions) -> Literal["auto", "random", "expert", "openai", "local"]:
+    """Return the policy that `auto` stands for.
+
+    Raises:
+        ConfigError: a model is named, and the policy is none.
+    """
+    if options.policy == "auto":
+        return "openai" if options.base_url else "local" if options.model else "expert"
+    if options.model and options.policy in ("random", "expert"):
+        raise ConfigError(
+            f"--model {options.model}: --policy {options.policy} plays without a model; leave out "
+            "one of the two"
+        )
+    return options.policy
 
 
 async def _evaluate(

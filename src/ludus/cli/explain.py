@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -16,6 +15,7 @@ from ludus.trainer.findings.summary import explained
 
 from .arguments import Flag, VerbHelp, parse
 from .gains import measure_gains, show_gains
+from .runs import run_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus explain runs/mine",
         ),
     )
-    folder = Path(options.run)
+    folder = run_place(options.run)
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(f"{str(folder)!r} holds no run: there is no metrics.jsonl")
     if options.gains:

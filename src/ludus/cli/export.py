@@ -16,6 +16,7 @@ from ludus.agent.viewer.views import FILTERS, filters_of
 from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
+from .runs import run_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"--filter has no {sorted(unknown)[0]!r}; filters: {', '.join(FILTERS)}, part:NAME"
         )
-    source = Path(options.run)
+    source = run_place(options.run)
     (reader,) = open_runs([source], most=1).readers.values()
     beside = source if source.is_dir() else source.parent
     out = Path(options.out) if options.out else beside / f"export-{options.to}"

@@ -35,7 +35,7 @@ class GatewayOptions:
     """The options of `ludus gateway`: the model and the address."""
 
     model: str = ""
-    """The model that answers: a folder, a checkpoint of a run, a .gguf file, or smollm2; with
+    """The model that answers: a folder, a run or checkpoint, a .gguf file, smollm2 or tiny; with
     --base-url its name on the server.
     """
     base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         ),
     )
     if not options.model:
-        raise ConfigError("--model is missing: a folder, a checkpoint, a .gguf file, or smollm2")
+        raise ConfigError("--model is missing: a folder, a run, a .gguf file, smollm2 or tiny")
     refuse_open_door(options.host, operator_key(options.key))  # before a model is loaded
     return asyncio.run(serve(options))
 

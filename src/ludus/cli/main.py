@@ -16,40 +16,59 @@ from ludus.errors import CheckFailed, ConfigError, LudusError, UnknownName
 
 from .loading import import_user_code
 
-VERBS: dict[str, str] = {
-    "new": "write a package with an environment or a verifier of your own",
-    "list": "environments and verifiers, with what they need",
-    "env": "install and remove environments of other projects",
-    "check": "hold an environment or a verifier to its contract",
-    "audit": "attack an environment or a verifier, and say what that earns",
-    "play": "play an environment yourself, in the terminal",
-    "score": "score answers with a verifier",
-    "rescore": "score recorded episodes with another reward, and compare",
-    "serve": "serve environments and verifiers over HTTP",
-    "retriever": "serve a corpus to search in, in Search-R1's protocol",
-    "mock-judge": "serve a deterministic judge, for tests and CI",
-    "check-judge": "measure how wrong a judge is, and print its card",
-    "gateway": "serve a policy to agents that call it as a model",
-    "mcp": "serve an environment to MCP clients",
-    "sft": "supervised training on demonstrations",
-    "train": "reinforcement learning",
-    "explain": "how a training run stands, why, and what to do",
-    "accounts": "what became of every rollout of a training run",
-    "eval": "measure a policy on an environment",
-    "watch": "a live page of runs: findings, metrics, timeline, episodes",
-    "compare": "compare recipes over seeds",
-    "sweep": "train recipes over seeds, tuned on other seeds, and compare them",
-    "export": "write a run for pandas, datasets, TRL and others",
-    "view": "show episodes as a page that opens from the file",
-    "demo": "serve an environment, train against it, write a report",
-    "demo-real": "train released weights by RL, compare before and after",
-    "model": "fetch a released model, or probe a chat template",
-    "recipes": "the training recipes, and what each one sets",
-    "sandbox": "run code in the sandbox, and say which isolation there is",
+GROUPS: dict[str, dict[str, str]] = {
+    "register an environment": {
+        "new": "write a package with an environment or a verifier of your own",
+        "list": "environments and verifiers, with what they need",
+        "env": "install and remove environments of other projects",
+        "check": "hold an environment or a verifier to its contract",
+        "audit": "attack an environment or a verifier, and say what that earns",
+        "play": "play an environment yourself, in the terminal",
+        "mcp": "serve an environment to MCP clients",
+    },
+    "serve verifiers and environments": {
+        "serve": "serve environments and verifiers over HTTP",
+        "bench": "load a server, and say what it bears",
+        "score": "score answers with a verifier",
+        "rescore": "score recorded episodes with another reward, and compare",
+        "check-judge": "measure how wrong a judge is, and print its card",
+        "mock-judge": "serve a deterministic judge, for tests and CI",
+        "retriever": "serve a corpus to search in, in Search-R1's protocol",
+        "sandbox": "run code in the sandbox, and say which isolation there is",
+    },
+    "train and evaluate a policy": {
+        "demo": "serve an environment, train against it, write a report",
+        "demo-real": "train released weights by RL, compare before and after",
+        "sft": "supervised training on demonstrations or data",
+        "train": "reinforcement learning, preferences, reward models",
+        "plan": "memory, speed and the best split of GPUs for a run, before it",
+        "sweep": "train recipes over seeds, tuned on other seeds, and compare them",
+        "eval": "measure a policy on an environment",
+        "gateway": "serve a policy to agents that call it as a model",
+        "recipes": "the training recipes, and what each one sets",
+        "model": "fetch a released model, or probe a chat template",
+    },
+    "data and labels": {
+        "tasks": "make a task set of questions with answers",
+        "label": "let people compare, rank and rate answers on a local page",
+    },
+    "look into runs": {
+        "watch": "a live page of runs: findings, metrics, timeline, episodes",
+        "explain": "how a training run stands, why, and what to do",
+        "accounts": "what became of every rollout of a training run",
+        "compare": "compare recipes over seeds",
+        "export": "write a run for pandas, datasets, TRL and others",
+        "view": "show episodes as a page that opens from the file",
+    },
+    "this machine": {
+        "doctor": "what this machine can do, and how to get the rest",
+        "completion": "completion of verbs and names for bash, zsh or fish",
+    },
 }
-"""Each verb with what it does. Its function is `main` of `ludus.cli.<verb>`, except for the verbs
-in `_PLACES`.
+"""The jobs that people come for, each with its verbs and what they do. The function of a verb is
+`main` of `ludus.cli.<verb>`, except for the verbs in `_PLACES`.
 """
+VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
 
 _PLACES = {
     "list": "listing",
@@ -144,11 +163,15 @@ def _dispatch(arguments: list[str]) -> int:
 def help_text() -> str:
     """Write the text of `ludus --help`: the verbs, the options and examples."""
     width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items())
+    groups = [
+        "\n".join([f"{job}:", *(f"  {verb:<{width}}  {text}" for verb, text in verbs.items())])
+        for job, verbs in GROUPS.items()
+    ]
+    verbs = "\n\n".join(groups)
     return (
         "usage: ludus [--import FILE_OR_MODULE] VERB ...\n\n"
         "Text environments, reward verifiers and a multi-turn RL trainer.\n\n"
-        f"verbs (ludus VERB --help says more):\n{verbs}\n\n"
+        f"{verbs}\n\nludus VERB --help says more.\n\n"
         "options:\n"
         "  --import FILE_OR_MODULE  run your code first, so that what it registers is known\n"
         "  --version                the version\n\n"

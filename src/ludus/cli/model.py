@@ -123,14 +123,14 @@ def _open(path: str) -> tuple[Tokenizer, tuple[int, ...], bool]:
         return TemplateTokenizer.load(Path(path)), (), False
     try:
         from ludus.trainer.models.loading import load_images, load_stop_ids, load_tokenizer
-        from ludus.trainer.models.model_paths import locate_model
+        from ludus.trainer.models.tiny import find_model
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus model probe of a tokenizer") from error
-    tokenizer = load_tokenizer(path)
-    folder = Path(locate_model(path))
+    folder = Path(find_model(path))
+    tokenizer = load_tokenizer(folder)
     tokenizer_alone = folder.is_dir() and not (folder / "config.json").is_file()
-    images = None if tokenizer_alone else load_images(path, tokenizer)
-    return tokenizer, load_stop_ids(path), images is not None
+    images = None if tokenizer_alone else load_images(folder, tokenizer)
+    return tokenizer, load_stop_ids(folder), images is not None
 
 
 ACTIONS: dict[str, Action] = {"get": get, "probe": probe}

@@ -28,6 +28,7 @@ from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
 
 from .arguments import Flag, VerbHelp, parse
+from .runs import run_place
 
 CONCURRENCY = 64
 RUN_FILES = ("metrics.jsonl", "rollouts.jsonl", "notices.jsonl", "findings.jsonl")
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus rescore runs/grpo --reward new.toml --out rescored.jsonl",
         ),
     )
-    source = episodes_file(Path(options.path))
+    source = episodes_file(run_place(options.path))
     episodes = read_episodes(source)
     if not episodes:
         raise ConfigError(f"{str(source)!r} holds no episodes")

@@ -27,6 +27,7 @@ from ludus.envs.serving.sessions import SessionLimits
 from ludus.errors import LudusError
 from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
+from ludus.integrations.ors import OrsService
 from ludus.isolation.group import WorkerLimits
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
@@ -152,11 +153,14 @@ def build_server(options: ServeOptions) -> HttpServer:
             workers=_workers(options, options.processes_per_env),
             threads=options.threads,
         )
-        services += [
-            env_service,
-            OpenEnvService(env_service),
-            NemoGymService(env_service, model_url=options.nemo_gym_model),
-        ]
+        services.append(env_service)
+        if options.ors:
+            services.append(OrsService(env_service))
+        else:
+            services += [
+                OpenEnvService(env_service),
+                NemoGymService(env_service, model_url=options.nemo_gym_model),
+            ]
     if verifiers:
         services.append(
             ScoreService(

@@ -116,6 +116,10 @@ class ServeOptions:
     """
     max_body_mb: float = 16.0
     """The largest request body, in MiB; a larger one is refused (413)."""
+    ors: bool = False
+    """Whether environments are served by the Open Reward Standard at the root, instead of the
+    routes of OpenEnv and NeMo Gym.
+    """
     nemo_gym_model: str = ""
     """The address of the model server for NeMo Gym's `/run`; empty leaves that route out."""
     access_log: str = ""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from ludus.config import Table, read_toml
 from ludus.errors import MissingExtra
-from ludus.trainer.config import PreferenceConfig, SFTConfig, TrainConfig
+from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
 from .loading import command_line
+from .runs import SETTINGS, settings_of
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
@@ -31,7 +32,10 @@ def main_sft(arguments: list[str]) -> int:
     checkpoint.
     """
     config = parse_settings(
-        SFTConfig, arguments, VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE)
+        SFTConfig,
+        arguments,
+        VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE),
+        named=settings_of,
     )
     try:
         from ludus.trainer.run.journal import sft_progress
@@ -57,7 +61,7 @@ def _main_preferences(arguments: list[str]) -> int:
         PreferenceConfig,
         arguments,
         VerbHelp(verb="train dpo", about=PREFERENCES_ABOUT, example=PREFERENCES_EXAMPLE),
-        named=lambda name: {"method": name} if name in STRENGTHS else read_toml(name),
+        named=lambda name: {"method": name} if name in STRENGTHS else settings_of(name),
     )
     try:
         from ludus.trainer.data.preferences import folder_of, run_preferences
@@ -66,6 +70,39 @@ def _main_preferences(arguments: list[str]) -> int:
         raise MissingExtra.of("train", needed_for=f"ludus train {config.method}") from error
     with sft_progress(config.steps, title=config.method) as progress:
         return _supervised("train", run_preferences(config, progress=progress), folder_of(config))
+
+
+REWARD_ABOUT = """\
+ludus train reward [OPTIONS] trains a reward model on rankings, ratings or labelled steps, measures
+it, and writes a folder that ludus serve scores with; see docs/learned_rewards.md."""
+REWARD_EXAMPLE = """\
+ludus train reward --data pairs.jsonl --model.path ./model
+  ludus train reward --kind process --objective steps --data steps.jsonl --model.path ./model
+  ludus train reward --kind image --data rankings.jsonl --model.path ImageReward.pt"""
+REWARD = "reward"
+
+
+def _main_reward(arguments: list[str]) -> int:
+    """Train a reward model; see `main_sft`."""
+    config = parse_settings(
+        RewardModelConfig,
+        arguments,
+        VerbHelp(verb="train reward", about=REWARD_ABOUT, example=REWARD_EXAMPLE),
+        named=lambda name: {} if name == REWARD else settings_of(name),
+    )
+    try:
+        from ludus.trainer.reward_models.training import folder_of, run_reward
+        from ludus.trainer.run.journal import sft_progress
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus train reward") from error
+
+    async def run(progress: Callable[[int, dict[str, float]], None]) -> Path:
+        trained = await run_reward(config, progress=progress)
+        print(f"serve       {command_line('serve', trained.serve)}")
+        return trained.checkpoint
+
+    with sft_progress(config.steps, title=REWARD) as progress:
+        return _supervised("train", run(progress), folder_of(config))
 
 
 def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
@@ -85,10 +122,12 @@ def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
 
 
 ABOUT = """\
-ludus train [RECIPE | FILE.toml] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus recipes);
-FILE.toml holds settings, and options on the command line win over it. A run is a folder:
-config.toml, metrics.jsonl, episodes, checkpoints. dpo, ipo, kto, simpo and orpo learn from
-preferences in files (ludus train dpo --help).
+ludus train [RECIPE | FILE.toml | RUN] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus
+recipes); FILE.toml holds settings, and options on the command line win over it. A run is a folder:
+config.toml, metrics.jsonl, episodes, checkpoints; RUN takes its settings, to go on with it
+(--run.resume) or to begin another like it (--run.folder); dpo, ipo,
+kto, simpo and orpo learn from preferences in files (ludus train dpo --help), and reward trains a
+reward model (ludus train reward --help).
 
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
@@ -97,6 +136,7 @@ EXAMPLE = """\
 ludus train grpo --env ludus/arithmetic-v0 --model.path ./model --trainer.lr=1e-4
   ludus train examples/02_train.toml --steps 20
   ludus train examples/02_train.toml --run.resume
+  ludus train runs/mine --run.resume
   ludus train examples/02_train.toml --dry-run"""
 
 DRY = ("--dry-run", "--dry_run")
@@ -104,33 +144,48 @@ DRY = ("--dry-run", "--dry_run")
 
 def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
-    if arguments and _learns_from_preferences(arguments[0]):
-        return _main_preferences(arguments)
+    if arguments and (supervised := _supervised_kind(arguments[0])):
+        return supervised(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
         words,
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
-        named=_recipe_or_settings,
+        named=recipe_or_settings,
     )
     if words == list(arguments):
         return _run(config)
     try:
         from ludus.trainer.plan.dry_run import make_plan
+        from ludus.trainer.stage_runs import rl_stage
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train --dry-run") from error
-    print(run_interruptible(make_plan(config)))
+    parts = [rl_stage(config, n) for n, part in enumerate(config.stage) if part.kind == "rl"]
+    for part in parts or [config]:
+        print(run_interruptible(make_plan(part)))
     return 0
 
 
-def _learns_from_preferences(name: str) -> bool:
-    """Whether a first argument is a method that learns from preferences, or the settings of one."""
+def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
+    """Return what trains where a first argument is a method that learns from data, or the settings
+    of such a run; None for reinforcement learning.
+    """
     if name in STRENGTHS:
-        return True
-    return name.endswith(".toml") and Path(name).is_file() and "method" in read_toml(name)
+        return _main_preferences
+    if name == REWARD:
+        return _main_reward
+    is_run = (Path(name) / SETTINGS).is_file()
+    is_file = name.endswith(".toml") and Path(name).is_file()
+    table = settings_of(name) if is_run or is_file else {}
+    if "objective" in table:
+        return _main_reward
+    return _main_preferences if "method" in table else None
 
 
-def _recipe_or_settings(name: str) -> Table:
+def recipe_or_settings(name: str) -> Table:
+    """Return the settings of a TOML file or a run folder, or the one that names a recipe."""
+    if (Path(name) / SETTINGS).is_file():
+        return settings_of(name)
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 
@@ -140,6 +195,7 @@ def _run(config: TrainConfig) -> int:
         from ludus.agent.viewer.page import write_report
         from ludus.trainer.ranks.launch import follows, open_ranks
         from ludus.trainer.run.journal import ProgressWatcher
+        from ludus.trainer.stage_runs import stages_folder
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
@@ -148,14 +204,16 @@ def _run(config: TrainConfig) -> int:
 
         follow_training(config)
         return 0
-    with open_ranks(config), ProgressWatcher(config.steps) as watcher:
+    steps = sum(stage.steps for stage in config.stage if stage.kind == "rl") or config.steps
+    with open_ranks(config), ProgressWatcher(steps) as watcher:
         result = run_interruptible(run_training(config, watcher=watcher))
     try:
         report = str(write_report(result.folder))
     except OSError as error:  # the checkpoint is there all the same
         report = f"not written: {error.strerror}"
     if result.interrupted:
-        again = command_line("train", str(Path(result.folder) / "config.toml"), "--run.resume")
+        folder = stages_folder(config) if config.stage else result.folder
+        again = command_line("train", str(Path(folder) / "config.toml"), "--run.resume")
         print(f"interrupted after step {result.step}; go on with: {again}", file=sys.stderr)
         return 130
     if result.stopped:

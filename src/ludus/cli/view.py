@@ -14,6 +14,7 @@ from ludus.agent.viewer import PageHead, RunReader, load_detokenizer, page_of
 from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
+from .runs import run_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if options.most < 1:
         raise ConfigError(f"--most must be at least 1, got {options.most}")
-    source = Path(options.path)
+    source = run_place(options.path)
     tokenizer = Path(options.tokenizer) if options.tokenizer else None
     if tokenizer is not None:
         load_detokenizer(tokenizer)  # a mistake is told before anything is read

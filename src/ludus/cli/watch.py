@@ -17,6 +17,7 @@ from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 
 from .arguments import Flag, Token, VerbHelp, parse
+from .runs import run_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus watch runs/mine",
         ),
     )
-    places = [Path(place) for place in options.runs or ("runs",)]
+    places = [run_place(place) for place in options.runs] or [Path("runs")]
     if options.json:
         return _print_view(options, places)
     if options.out:

@@ -171,6 +171,11 @@ class HostedEpisode:
             turn=self.turn,
         )
 
+    def touch(self) -> None:
+        """Let the lease of the session begin anew, without playing."""
+        if self._session:
+            self._service.sessions.touch(self._session)
+
     async def close(self) -> None:
         """Release the session; harmless where there is none."""
         name, self._session, self.over = self._session, "", True

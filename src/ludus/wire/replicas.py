@@ -337,6 +337,11 @@ class SessionSeat(Generic[Asked, Answer]):
         """Wait until the lost server serves again, and return whether it does."""
         return await self._group.returns(self._replica, patience_s)
 
+    def beside(self, session: object) -> SessionSeat[Asked, Answer]:
+        """Return a place for another session on the same server."""
+        self._replica.sessions.add(session)
+        return SessionSeat(self._group, self._replica, self._kind)
+
     def leave(self, session: object) -> None:
         """Note that a session does not play here any more."""
         self._replica.sessions.discard(session)

@@ -274,6 +274,20 @@ class NumberedRequests(Generic[Q, A]):
             problem = f"seq {seq} is long past; {following}, and only the last reply is kept"
         raise SequenceConflict(f"{self._session}: {problem}")
 
+    def between(self, seq: int) -> None:
+        """Check that nothing runs, and that `seq` is the next number.
+
+        Raises:
+            SequenceConflict: it is not so.
+        """
+        if self.running:
+            raise SequenceConflict(f"{self._session}: seq {self._next_seq - 1} is still running")
+        if seq != self._next_seq:
+            raise SequenceConflict(
+                f"{self._session}: the next seq is {self._next_seq}, and a fork of seq {seq} was "
+                "asked for"
+            )
+
     def begun(self, request: Q, seq: int, reply: asyncio.Future[A]) -> None:
         """Note that the next request has begun, with a future of the reply."""
         self._next_seq = seq + 1

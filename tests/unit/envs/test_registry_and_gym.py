@@ -14,6 +14,7 @@ import ludus
 from ludus.envs import build_env, env_ids, find_env, register_env
 from ludus.envs.families.arithmetic import Arithmetic
 from ludus.envs.protocol import Reset, Step
+from ludus.envs.serving.served import ServedEnv
 from ludus.envs.spaces import TextSpace
 from ludus.errors import ConfigError, EpisodeEnded, InvalidAction, UnknownEnv
 from ludus.messages import user
@@ -289,3 +290,12 @@ def test_an_argument_of_a_wrong_type_is_named(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         ludus.make(env_id, **arguments)
+
+
+def test_making_what_is_known_asks_no_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reads_every_package(**group: str) -> Any:
+        raise AssertionError("entry points were read")
+
+    served = ServedEnv("ludus/arithmetic-v0")
+    monkeypatch.setattr("ludus.registry.entry_points", reads_every_package)
+    assert type(served.build()) is type(build_env("ludus/arithmetic-v0"))

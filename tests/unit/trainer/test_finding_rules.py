@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ludus.cli.arguments import VerbHelp, parse_settings
-from ludus.cli.train import _recipe_or_settings
+from ludus.cli.train import recipe_or_settings
 from ludus.cli.view import ViewOptions
 from ludus.config import as_table
 from ludus.trainer.config import SFTConfig, TrainConfig
@@ -32,7 +32,7 @@ def accepted(command: str) -> None:
     """
     words = shlex.split(command)
     if words[0] != "ludus":
-        parse_settings(TrainConfig, words, HELP, named=_recipe_or_settings)
+        parse_settings(TrainConfig, words, HELP, named=recipe_or_settings)
     elif words[1] == "sft":
         parse_settings(SFTConfig, words[2:], HELP)
     else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -16,46 +14,67 @@ import torch
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import LocalConfig, LoraConfig, TrainConfig, TrainerConfig
+from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.plan.memory import estimate_memory, require_fit
+from ludus.trainer.plan.pass_trace import PassKind, trace_pass
+from ludus.trainer.rollout.batch import Row, pad
 
-SCRIPT = Path(__file__).parent / "measured_update.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "plan.py"
 GB = 1 << 30
-SMALL, SMOLLM2 = ("8192", "256", "8", "4", "1024"), ("49152", "576", "30", "9", "512")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        SMALL,
-        (*SMALL, "checkpoint"),
-        (*SMALL, "lora"),
-        pytest.param(SMOLLM2, marks=pytest.mark.large),
-        pytest.param((*SMOLLM2, "checkpoint", "lora"), marks=pytest.mark.large),
-    ],
-    ids=" ".join,
-)
-def test_the_estimate_is_near_what_an_update_allocates(options: tuple[str, ...]) -> None:
-    """Blocks of 64 KB and more go back to the system at once, so that the peak of the process is
-    what was held, not what the allocator kept.
-    """
-    kept_small = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    made = subprocess.run(
+def test_the_plan_of_two_ranks_is_within_a_tenth_of_their_peak() -> None:
+    options = ("--shapes", "words", "--ranks", "2")
+    done = subprocess.run(
         [sys.executable, str(SCRIPT), *options],
-        env={**os.environ, **kept_small, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=500,
-        check=True,
+        check=False,
     )
-    found = json.loads(made.stdout)
-    assert 0.85 < found["estimated"] / found["measured"] < 1.5, found
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def outline() -> Any:
+def test_a_traced_pass_keeps_what_torch_saves() -> None:
+    """The oracle is torch's own hook on what is saved for the backward pass."""
+    model = build_model(50, hidden=32, layers=5, heads=4, max_length=64)
+    learner = Learner(model, TrainerConfig())
+    ids = torch.randint(3, 50, (4, 48), generator=torch.Generator().manual_seed(0)).tolist()
+    given = pad([Row(one, [0, *([1] * 47)], [0.0] * 48) for one in ids])
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    saved: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        hidden = learner._hidden(given)
+    assert hidden.requires_grad
+    trace = trace_pass(outline(50, hidden=32, layers=5), PassKind(tokens=4 * 48))
+    assert trace is not None
+    assert trace.saved == pytest.approx(sum(saved.values()), rel=0.05)
+
+
+def test_layers_that_are_computed_again_are_traced_as_their_inputs() -> None:
+    whole, again = (
+        trace_pass(outline(), PassKind(tokens=512, checkpointed=checkpointed))
+        for checkpointed in (False, True)
+    )
+    assert whole is not None
+    assert again is not None
+    inputs = 4 * 512 * 4 * 64  # layers x tokens x hidden size x 4 bytes
+    assert inputs <= again.saved <= 2 * inputs + 512 * 64 * 8
+    assert again.layers > 0 > whole.layers - whole.head
+
+
+def outline(words: int = 1000, *, hidden: int = 64, layers: int = 4) -> Any:
     with torch.device("meta"):
-        return build_model(1000, hidden=64, layers=4, heads=4)
+        return build_model(words, hidden=hidden, layers=layers, heads=4)
 
 
 def sizes(estimate: Any) -> dict[str, int]:
@@ -77,8 +96,11 @@ def test_every_part_has_its_size() -> None:
     assert found["the optimizer's moments"] == 8 * weights
     assert found["the engine's weights"] == 4 * weights
     assert found["keys and values"] > 0
-    assert found["activations"] == 1024 * 4 * 4 * (16 * 64 + 5 * 256)
-    assert found["logits"] == 3 * 4 * 1024 * 1000
+    # a layer keeps about 10 tensors of the hidden size and 4 of the middle one
+    kept = 1024 * 4 * 4 * (10 * 64 + 4 * 256)
+    assert kept < found["activations"] < 1.1 * kept
+    # three copies of the logits: their log-softmax, and two gradients
+    assert found["logits, and their gradients"] == pytest.approx(3 * 4 * 1024 * 1000, rel=0.05)
     halved = sizes(estimate_memory(config(), model, free=GB, ranks=2))
     assert halved["the optimizer's moments"] == 4 * weights
     assert halved["the engine's weights"] == 4 * weights  # rank 0 has the engine
@@ -88,16 +110,17 @@ def test_every_part_has_its_size() -> None:
     assert frozen["gradient"] == 4 * matrices
     assert frozen["the learner's weights"] == 4 * (weights + matrices)
     again = sizes(estimate_memory(config(checkpoint_layers=True), model, free=GB))
-    assert again["inputs"] == 1024 * 4 * 64 * 4
+    assert again["activations"] < kept / 4
     assert sum(again.values()) < sum(found.values())
 
 
 def test_what_cannot_fit_is_refused_with_the_setting_that_would() -> None:
     model = outline()
-    needed = estimate_memory(config(), model, free=GB).total
-    assert require_fit(config(), model, free=needed).fits
+    long = replace(config(), trainer=TrainerConfig(tokens_per_pass=4096))
+    needed = estimate_memory(long, model, free=GB).total
+    assert require_fit(long, model, free=needed).fits
     with pytest.raises(ConfigError, match=r"the run needs about .* are free") as refused:
-        require_fit(config(), model, free=int(0.8 * needed))
+        require_fit(long, model, free=int(0.8 * needed))
     told = str(refused.value)
     assert "it would fit with --" in told
     (size,) = re.findall(r"--trainer\.tokens-per-pass (\d+)", told) or ["0"]

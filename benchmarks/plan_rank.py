@@ -1,6 +1,7 @@
-"""Prints the memory that updates of a learner allocate, and what was estimated, as JSON.
+"""A process of `plan.py`: prints the memory that updates of a learner allocate, and what the plan
+says, as JSON.
 
-python measured_update.py VOCABULARY HIDDEN LAYERS HEADS TOKENS [checkpoint] [lora] [bfloat16]
+    python plan_rank.py VOCABULARY HIDDEN LAYERS HEADS TOKENS [checkpoint] [lora] [bfloat16]
 
 Started as a rank, it measures this rank's part. `held` is what a rank holds of the gradient between
 two passes, over the bytes of the whole gradient.

@@ -2,7 +2,7 @@
 engines and lengths.
 
 Issue, deadlines, accounts and streaming are those of `ludus train` (`ludus.trainer.stream`). What
-takes time is scripted: a decode step of an engine with n of S slots taken takes `BASE + PER_ROW n`
+takes time is scripted: a decode step of an engine with n of S slots taken takes `base_s + row_s n`
 seconds, an update takes seconds in proportion to its tokens, and rollout k has the k-th length of a
 lognormal distribution. The same numbers come out every time.
 """
@@ -21,21 +21,15 @@ from typing import Any
 
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
-from ludus.trainer.rollout.collect import Cut, Group
-from ludus.trainer.rollout.issues import Ticket
-from ludus.trainer.rollout.stages import Stages
-from ludus.trainer.stream.accounts import Accounts, RolloutRecord
-from ludus.trainer.stream.plan import StreamPlan
-from ludus.trainer.stream.stream import RolloutStream
-from ludus.trainer.stream.virtual_time import VirtualTimeLoop
 from ludus.verdict import Verdict
 
-BASE, PER_ROW = 1.0, 1 / 16
-"""Seconds of a decode step, and what each row adds."""
-MEAN, LONGEST = 200, 4000
-"""Mean and largest length of a rollout, in tokens."""
-PUBLISH_S = 1.0
-"""Seconds in which new weights reach the engines, of some hundreds that a step takes."""
+from ..rollout.collect import Cut, Group
+from ..rollout.issues import Ticket
+from ..rollout.stages import Stages
+from ..stream.accounts import Accounts, RolloutRecord
+from ..stream.plan import Late, StreamPlan
+from ..stream.stream import RolloutStream
+from ..stream.virtual_time import VirtualTimeLoop
 
 
 @dataclass(frozen=True)
@@ -49,23 +43,46 @@ class Schedule:
     group_size: int = 4
     batches: float = 2.0
     """Rollouts of a step over slots of all engines."""
+    groups_of_step: int = 0
+    """Groups of a step; 0 follows from `batches`."""
     max_staleness: int = 4
     deadline: int = 0
-    late: str = "wait"
+    late: Late = "wait"
     steps: int = 80
     skipped: int = 30
     """Steps before the clock is read: the longest rollouts take as long."""
     seed: int = 0
+    mean: int = 200
+    """Mean length of a rollout, in tokens."""
+    longest: int = 4000
+    """Length at which a rollout is cut."""
+    base_s: float = 1.0
+    """Seconds of a decode step without rows."""
+    row_s: float = 1 / 16
+    """Seconds that each row adds to a decode step."""
+    publish_s: float = 1.0
+    """Seconds in which new weights reach the engines, of some hundreds that a step takes."""
+    training: float = 0.0
+    """Tokens a second of the learner; 0 is as fast as all engines."""
+    concurrency: int = 0
+    """Most rollouts in flight; 0 is as many as there are slots."""
 
     @property
     def groups(self) -> int:
         """Groups of a step."""
-        return max(1, round(self.batches * self.engines * self.slots / self.group_size))
+        return self.groups_of_step or max(
+            1, round(self.batches * self.engines * self.slots / self.group_size)
+        )
 
     @property
     def generation(self) -> float:
         """Tokens a second of all engines with every slot taken."""
-        return self.engines * self.slots / (BASE + PER_ROW * self.slots)
+        return self.engines * self.slots / (self.base_s + self.row_s * self.slots)
+
+    @property
+    def bound(self) -> float:
+        """Tokens a second of the slower stage."""
+        return min(self.generation, self.training or self.generation)
 
 
 @dataclass
@@ -87,15 +104,15 @@ class Measured:
 
 
 def length_of(schedule: Schedule, ordinal: int) -> int:
-    """Return the length of a rollout: lognormal with the mean MEAN."""
-    return _length(schedule.sigma, schedule.seed, ordinal)
+    """Return the length of a rollout: lognormal with the schedule's mean."""
+    return _length(schedule.sigma, schedule.mean, schedule.longest, schedule.seed, ordinal)
 
 
 @cache
-def _length(sigma: float, seed: int, ordinal: int) -> int:
+def _length(sigma: float, mean: int, longest: int, seed: int, ordinal: int) -> int:
     rng = random.Random(seed * 1_000_003 + ordinal)
-    drawn = rng.lognormvariate(math.log(MEAN) - sigma * sigma / 2, sigma)
-    return max(1, min(LONGEST, round(drawn)))
+    drawn = rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
+    return max(1, min(longest, round(drawn)))
 
 
 @dataclass(order=True)
@@ -111,10 +128,11 @@ class _Request:
 class ScriptedEngine:
     """An engine of S slots that takes the time of its decode steps, and samples nothing."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self.tokens = 0.0
         self._loop = asyncio.get_running_loop()
-        self._slots = slots
+        self._slots = schedule.slots
+        self._base_s, self._row_s = schedule.base_s, schedule.row_s
         self._steps, self._at = 0.0, self._loop.time()
         self._rows: list[_Request] = []
         self._line: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
@@ -142,7 +160,7 @@ class ScriptedEngine:
 
     def _advance(self) -> None:
         now = self._loop.time()
-        steps = (now - self._at) / (BASE + PER_ROW * len(self._rows))
+        steps = (now - self._at) / (self._base_s + self._row_s * len(self._rows))
         self._steps += steps
         self.tokens += steps * len(self._rows)
         self._at = now
@@ -164,7 +182,7 @@ class ScriptedEngine:
             self._timer.cancel()
         if self._rows:
             left = self._rows[0].end - self._steps
-            seconds = left * (BASE + PER_ROW * len(self._rows))
+            seconds = left * (self._base_s + self._row_s * len(self._rows))
             self._timer = self._loop.call_at(self._at + seconds, self._due)
 
     def _due(self) -> None:
@@ -233,7 +251,7 @@ def simulate(schedule: Schedule) -> Measured:
 
 async def _simulate(schedule: Schedule) -> Measured:
     loop = asyncio.get_running_loop()
-    engines = [ScriptedEngine(schedule.slots) for _ in range(schedule.engines)]
+    engines = [ScriptedEngine(schedule) for _ in range(schedule.engines)]
     accounts = _Noted(schedule.group_size)
 
     async def play(
@@ -267,9 +285,9 @@ async def _simulate(schedule: Schedule) -> Measured:
             steps=10**9,
             max_staleness=schedule.max_staleness,
             deadline=schedule.deadline,
-            late=schedule.late,  # type: ignore[arg-type]
+            late=schedule.late,
             min_group=1,
-            concurrency=schedule.engines * schedule.slots,
+            concurrency=schedule.concurrency or schedule.engines * schedule.slots,
         ),
         accounts,
         stages=Stages(loop.time),
@@ -281,9 +299,9 @@ async def _simulate(schedule: Schedule) -> Measured:
             started, sampled = loop.time(), sum(one.tokens for one in engines)
         groups = await stream.batch()
         tokens = sum(len(e.trajectories[0].turns[0].out_ids) for g in groups for e in g.episodes)
-        await asyncio.sleep(tokens / schedule.generation)  # as fast as generation, on average
+        await asyncio.sleep(tokens / (schedule.training or schedule.generation))
         numbers = stream.settle(lambda group, episode: "")
-        await asyncio.sleep(PUBLISH_S)
+        await asyncio.sleep(schedule.publish_s)
         for engine in engines:
             engine.set_version(step + 1)
         stream.advance()
@@ -295,8 +313,8 @@ async def _simulate(schedule: Schedule) -> Measured:
     sampled = sum(one.tokens for one in engines) - sampled
     await stream.close()
     return Measured(
-        trained=trained / seconds / schedule.generation,
-        sampled=sampled / seconds / schedule.generation,
+        trained=trained / seconds / schedule.bound,
+        sampled=sampled / seconds / schedule.bound,
         oldest=int(oldest),
         age=sum(age * tokens for age, tokens in ages) / trained,
         **_lost_and_bias(schedule, accounts.records),

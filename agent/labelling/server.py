@@ -1,0 +1,287 @@
+"""The page on which people label, and its requests.
+
+Everything is answered from this machine: the page loads nothing from elsewhere, and the browser is
+told so. A label is answered when its row is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import os
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from ludus.errors import ConfigError, LudusError, SaveFailed
+from ludus.messages import Message
+from ludus.wire.address import check_host, is_loopback, listen
+from ludus.wire.faults import Refused
+
+from .journal import LabelJournal, row_of
+from .sheet import LabelItem, in_turn
+
+COOKIE = "ludus_label"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+STATIC = Path(__file__).parent / "static"
+LONGEST_S = 3600.0
+"""The longest time that an item is said to have taken: a page that was left open tells nothing."""
+_KINDS = {"page.js": "text/javascript", "page.css": "text/css"}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class LabelRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What the page sends: a label, with answers in the order in which they were shown."""
+
+    item: str
+    label: list[float]
+    seconds: float
+
+
+class LabelServer:
+    """Asks people about items.
+
+    Args:
+        items: what is asked.
+        journal: where rows go.
+        annotators: the people; each has a token of their own, kept beside the journal.
+        guidelines: what is shown above every item.
+        overlap: how many people label an item; 0 is everybody.
+        host: where the page is served, for the check of the browser's Host header.
+
+    Raises:
+        ConfigError: a name that cannot be, or tokens that cannot be read.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[LabelItem],
+        journal: LabelJournal,
+        annotators: Sequence[str],
+        *,
+        guidelines: str = "",
+        overlap: int = 0,
+        host: str = "127.0.0.1",
+    ) -> None:
+        for name in annotators:
+            if not name or not all(char.isalnum() or char in "-_." for char in name):
+                raise ConfigError(f"{name!r} is no name of an annotator: letters, digits, - _ .")
+        if not annotators or len(set(annotators)) < len(annotators):
+            raise ConfigError(f"annotators are named once each, got {', '.join(annotators)!r}")
+        self.items = {item.id: item for item in items}
+        self.journal, self.guidelines = journal, guidelines
+        self.overlap = overlap or len(annotators)
+        self.tokens = _tokens(journal.path.with_suffix(".tokens.json"), annotators)
+        self._local = is_loopback(host)
+        self._turns = {name: in_turn(items, name) for name in annotators}
+        self._writing = asyncio.Lock()
+
+    def application(self) -> web.Application:
+        """Return the application, to be run or tested."""
+        application = web.Application(middlewares=[self._guard], client_max_size=1 << 16)
+        application.router.add_get("/", self._page)
+        for name in _KINDS:
+            application.router.add_get(f"/{name}", self._static)
+        application.router.add_get("/api/item", self._item)
+        application.router.add_post("/api/label", self._label)
+        application.router.add_post("/api/undo", self._undo)
+        return application
+
+    def next_for(self, annotator: str) -> LabelItem | None:
+        """Return the next item of a person; None where nothing is left."""
+        done = {row.item for row in self.journal.of(annotator)}
+        counts = Counter(row.item for row in self.journal.rows.values())
+        for item in self._turns[annotator]:
+            if item.id in done:
+                continue
+            # Test items are for everybody.
+            if item.expected is not None or counts[item.id] < self.overlap:
+                return item
+        return None
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let through who has a token, and say on every answer what a browser may do with it."""
+        answer: web.StreamResponse
+        try:
+            if self._local:
+                check_host(request.host)
+            if request.method == "POST":
+                _refuse_foreign(request)
+            if self._named(given := request.query.get("token", "")):
+                answer = web.Response(status=303, headers={"Location": "/"})
+                answer.set_cookie(COOKIE, given, httponly=True, samesite="Strict", path="/")
+            elif self._asked_by(request):
+                answer = await handler(request)
+            else:
+                answer = web.Response(status=401, text="open the address that ludus label printed")
+        except Refused as error:
+            answer = web.Response(status=421, text=str(error))
+        except web.HTTPException as error:
+            answer = web.Response(status=error.status, text=error.reason)
+        except SaveFailed as error:
+            answer = web.Response(status=507, text=str(error))
+        except (LudusError, ValueError) as error:
+            answer = web.Response(status=400, text=str(error))
+        answer.headers.update(HEADERS)
+        return answer
+
+    def _asked_by(self, request: web.Request) -> str:
+        """Return who asks; empty for a stranger."""
+        return self._named(request.cookies.get(COOKIE, ""))
+
+    def _named(self, token: str) -> str:
+        """Return whose token it is; empty for a token of nobody."""
+        for name, own in self.tokens.items():
+            if token and hmac.compare_digest(token.encode(), own.encode()):
+                return name
+        return ""
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return web.Response(
+            text=(STATIC / "page.html").read_text("utf-8"), content_type="text/html"
+        )
+
+    async def _static(self, request: web.Request) -> web.Response:
+        name = request.path.removeprefix("/")
+        return web.Response(text=(STATIC / name).read_text("utf-8"), content_type=_KINDS[name])
+
+    async def _item(self, request: web.Request) -> web.Response:
+        name = self._asked_by(request)
+        item = self.next_for(name)
+        done = sum(1 for _ in self.journal.of(name))
+        shown = {
+            "annotator": name,
+            "guidelines": self.guidelines,
+            "done": done,
+            "left": self._left(name),
+            "item": None if item is None else _shown(item, name),
+        }
+        return web.Response(body=msgspec.json.encode(shown), content_type="application/json")
+
+    async def _label(self, request: web.Request) -> web.Response:
+        sent = msgspec.json.decode(await request.read(), type=LabelRequest)
+        item = self.items.get(sent.item)
+        if item is None:
+            raise ConfigError(f"there is no item {sent.item!r}")
+        name, label = self._asked_by(request), sent.label
+        if len(item.answers) > 1:
+            if len(label) != len(item.answers):
+                raise ConfigError(f"{label} is no label of {len(item.answers)} answers")
+            order = item.order(name)
+            label = [label[order.index(place)] for place in range(len(order))]
+        seconds = min(LONGEST_S, max(0.0, sent.seconds))
+        row = row_of(item, name, label, seconds)
+        async with self._writing:
+            await asyncio.to_thread(self.journal.add, row)
+        return await self._item(request)
+
+    async def _undo(self, request: web.Request) -> web.Response:
+        async with self._writing:
+            await asyncio.to_thread(self.journal.undo, self._asked_by(request))
+        return await self._item(request)
+
+    def _left(self, name: str) -> int:
+        done = {row.item for row in self.journal.of(name)}
+        counts = Counter(row.item for row in self.journal.rows.values())
+        return sum(
+            item.id not in done and (item.expected is not None or counts[item.id] < self.overlap)
+            for item in self.items.values()
+        )
+
+
+def _refuse_foreign(request: web.Request) -> None:
+    """Refuse what a page of another origin sends.
+
+    Raises:
+        web.HTTPForbidden: the request is of another origin, or no JSON.
+    """
+    origin = request.headers.get("Origin", "")
+    if origin and origin.partition("://")[2] != request.host:
+        raise web.HTTPForbidden(reason="a request of another page")
+    if request.content_type != "application/json":
+        raise web.HTTPForbidden(reason="a request is JSON")
+
+
+def _shown(item: LabelItem, annotator: str) -> dict[str, Any]:
+    """Return an item as the page shows it to a person."""
+    order = item.order(annotator)
+    return {
+        "id": item.id,
+        "question": str(item.question),
+        "criterion": item.criterion,
+        "prompt": [_message(message) for message in item.prompt],
+        "answers": [[_message(message) for message in item.answers[place]] for place in order],
+    }
+
+
+def _message(message: Message) -> dict[str, Any]:
+    calls = [
+        f"{call.name}({msgspec.json.encode(call.arguments).decode()})"
+        for call in message.tool_calls
+    ]
+    text = "\n".join([message.text, *calls]).strip("\n")
+    return {"role": str(message.role), "text": text, "images": [_url(i) for i in message.images]}
+
+
+def _url(image: Any) -> str:
+    if image.url.startswith("data:"):
+        return str(image.url)
+    kind = "png" if image.data.startswith(b"\x89PNG") else "jpeg"
+    kind = "webp" if image.data[8:12] == b"WEBP" else kind
+    return f"data:image/{kind};base64,{base64.b64encode(image.data).decode()}"
+
+
+def _tokens(path: Path, annotators: Sequence[str]) -> dict[str, str]:
+    """Return the token of each person, from the file where there is one: a server that starts again
+    knows the browsers of before.
+    """
+    kept: dict[str, str] = {}
+    try:
+        if path.exists():
+            kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        tokens = {name: kept.get(name) or secrets.token_urlsafe(18) for name in annotators}
+        if tokens != kept:
+            partial = path.with_name(f".partial-{path.name}")
+            opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(opened, "wb") as file:
+                file.write(msgspec.json.encode({**kept, **tokens}))
+            partial.replace(path)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"cannot use the tokens in {str(path)!r}: {error}") from None
+    return tokens
+
+
+async def serve_labels(
+    server: LabelServer, host: str, port: int, listening: Callable[[int], None]
+) -> None:
+    """Serve until cancelled; `listening` is called with the port.
+
+    Raises:
+        OSError: the port is taken, or the host is not an address of this machine.
+    """
+    runner = web.AppRunner(server.application(), access_log=None)
+    await runner.setup()
+    try:
+        site = web.SockSite(runner, listener := listen(host, port))
+        await site.start()
+        listening(int(listener.getsockname()[1]))
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()

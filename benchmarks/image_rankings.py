@@ -1,0 +1,240 @@
+"""ImageReward's head over its own network, trained on planted rankings of rendered shapes, against
+CLIP's score.
+
+    python benchmarks/image_rankings.py [--rankings 160] [--passes 3]
+
+The paper's comparison in kind, with tiny networks from random weights. A prompt names a colour and
+a shape; four pictures are ranked by people who are made up: they want the right shape most, the
+right colour less, and err at a known rate. `ludus train reward --kind image` learns from that.
+CLIP's score is what it is in the paper: a network that has learned which picture belongs to which
+text, and has seen no preference. It is trained contrastively, as CLIP is, on as many pictures, each
+with the text that it was drawn from. Both are asked about rankings of prompts that neither has seen
+in these pictures; the interval is a bootstrap over rankings of the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import io
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn.functional import cross_entropy
+
+from ludus.envs.families.image_prompt.pictures import ShapeRenderer, png_of
+from ludus.envs.families.image_prompt.scenes import COLOURS, PLACES, SHAPES
+from ludus.rewards.learned.images.clip import ClipScore
+from ludus.rewards.learned.images.image_reward import ImageReward
+from ludus.rewards.learned.images.scorer import ImageScorer, ModelInput
+from ludus.trainer.config import ModelConfig, RewardModelConfig, RunConfig, TrainerConfig
+from ludus.trainer.reward_models.training import run_reward
+
+TESTS = Path(__file__).resolve().parents[1] / "tests" / "unit" / "rewards" / "learned"
+COLOUR_WORTH, SHAPE_WORTH = 1.5, 2.5
+Pictures = list[tuple[str, str]]
+"""Colour and shape of each picture of a ranking."""
+
+
+def main() -> None:
+    """Train both, and print agreement with intervals."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rankings", type=int, default=160)
+    parser.add_argument("--passes", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    sys.path.insert(0, str(TESTS))
+    torch.manual_seed(options.seed)
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        rows = [ranking(rng) for _ in range(options.rankings)]
+        head = train_reward(place, rows, options.passes, options.seed)
+        clip = train_clip(place, rows, options.passes, rng)
+        fresh = [ranking(rng) for _ in range(120)]
+        told = {"ImageReward": agreements(head, fresh), "CLIP": agreements(clip, fresh)}
+        told["ceiling"] = np.array([truth(row) for row in fresh])
+    for name, values in told.items():
+        low, high = interval(values)
+        print(f"{name:<12} agreement {values.mean():.3f} ({low:.3f} to {high:.3f})")
+    low, high = interval(told["ImageReward"] - told["CLIP"])
+    print(
+        f"difference   {(told['ImageReward'] - told['CLIP']).mean():.3f} ({low:.3f} to {high:.3f})"
+    )
+
+
+def ranking(rng: random.Random) -> dict[str, Any]:
+    """A prompt with four pictures, ranked by worth and Gumbel noise (Plackett and Luce)."""
+    colours, shapes = sorted(COLOURS), sorted(SHAPES)
+    wanted = rng.choice(colours), rng.choice(shapes)
+    shown = [wanted]
+    while len(shown) < 4:
+        picture = rng.choice(colours), rng.choice(shapes)
+        shown += [picture] if picture not in shown else []
+    rng.shuffle(shown)
+    worths = [worth(wanted, picture) for picture in shown]
+    noisy = [value - float(np.log(rng.expovariate(1.0))) for value in worths]
+    order = sorted(range(4), key=lambda place: -noisy[place])
+    places = [rng.choice(sorted(PLACES)) for _ in shown]
+    images = [png(f"a {c} {s} {at}") for (c, s), at in zip(shown, places, strict=True)]
+    return {
+        "prompt": f"a {wanted[0]} {wanted[1]}",
+        "answers": [
+            "data:image/png;base64," + base64.b64encode(image).decode() for image in images
+        ],
+        "ranks": [order.index(place) + 1 for place in range(4)],
+        "shown": shown,
+        "worths": worths,
+        "images": images,
+    }
+
+
+def worth(wanted: tuple[str, str], picture: tuple[str, str]) -> float:
+    """What a picture is worth to those who rank."""
+    colour, shape = wanted[0] == picture[0], wanted[1] == picture[1]
+    return COLOUR_WORTH * colour + SHAPE_WORTH * shape
+
+
+def png(prompt: str) -> bytes:
+    """A picture of a prompt."""
+    return png_of(ShapeRenderer().generate(prompt))
+
+
+def train_reward(
+    place: Path, rows: Sequence[dict[str, Any]], passes: float, seed: int
+) -> ImageReward:
+    """Train a tiny ImageReward by `ludus train reward`, all layers."""
+    from seeded_image_reward import Sizes, seeded_checkpoint, write_vocabulary
+
+    write_vocabulary(place / "vocab.txt")
+    sizes = Sizes(64, 2, 1, 64, 1, 1, 128)
+    tensors = {name: torch.from_numpy(array) for name, array in seeded_checkpoint(sizes).items()}
+    torch.save(tensors, place / "ImageReward.pt")
+    kept = ("prompt", "answers", "ranks")
+    lines = [json.dumps({name: row[name] for name in kept}) for row in rows]
+    (place / "rankings.jsonl").write_text("\n".join(lines) + "\n")
+    config = RewardModelConfig(
+        data=str(place / "rankings.jsonl"),
+        kind="image",
+        epochs=passes,
+        batch_size=8,
+        held_out=0.0,
+        frozen=0.0,
+        seed=seed,
+        model=ModelConfig(path=str(place / "ImageReward.pt")),
+        trainer=TrainerConfig(lr=1e-3, warmup_steps=5, lr_decay="cosine"),
+        run=RunConfig(folder=str(place / "run"), tensorboard=False),
+    )
+    trained = asyncio.run(run_reward(config))
+    files = trained.checkpoint
+    return ImageReward.load(files / "ImageReward.pt", files / "vocab.txt", any_size=True)
+
+
+def train_clip(
+    place: Path, rows: Sequence[dict[str, Any]], passes: float, rng: random.Random
+) -> ClipScore:
+    """Train a tiny CLIP on the same pictures, each with the text that it was drawn from."""
+    from transformers import CLIPConfig, CLIPTextConfig, CLIPTokenizer, CLIPVisionConfig
+
+    tokenizer = word_tokenizer(place, CLIPTokenizer)
+    width = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 1}
+    text = CLIPTextConfig(
+        vocab_size=len(tokenizer), intermediate_size=128, max_position_embeddings=77, **width,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    vision = CLIPVisionConfig(image_size=224, patch_size=16, intermediate_size=256, **width)
+    config = CLIPConfig(
+        text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=32
+    )
+    scorer = ClipScore(config, tokenizer)
+    pairs = [
+        (f"a {colour} {shape}", image)
+        for row in rows
+        for (colour, shape), image in zip(row["shown"], row["images"], strict=True)
+    ]
+    inputs = [scorer.prepare(Image.open(io.BytesIO(image)), text) for text, image in pairs]
+    optimizer = torch.optim.AdamW(scorer.parameters(), lr=1e-3)
+    scorer.train()
+    for _ in range(round(passes)):
+        rng.shuffle(inputs)
+        for start in range(0, len(inputs) - 31, 32):
+            optimizer.zero_grad()
+            contrast(scorer, inputs[start : start + 32]).backward()
+            optimizer.step()
+    return scorer.eval().requires_grad_(requires_grad=False)
+
+
+def contrast(scorer: ClipScore, inputs: Sequence[ModelInput]) -> torch.Tensor:
+    """CLIP's symmetric loss; equal texts of a batch are no rivals of each other."""
+    tokens, _ = scorer.padded([item.tokens for item in inputs])
+    pixels = torch.stack([torch.from_numpy(item.pixels) for item in inputs])
+    scale = scorer.clip.logit_scale.exp()
+    logits = scale * scorer.text_embeddings(tokens) @ scorer.image_embeddings(pixels).T
+    same = torch.tensor([[a.tokens == b.tokens for b in inputs] for a in inputs])
+    targets = same.float() / same.sum(1, keepdim=True)
+    return (cross_entropy(logits, targets) + cross_entropy(logits.T, targets)) / 2
+
+
+def word_tokenizer(place: Path, kind: Any) -> Any:
+    """CLIP's tokenizer with a token for each word of the prompts."""
+    words = sorted({"a", *COLOURS, *SHAPES})
+    letters = sorted({letter for word in words for letter in word})
+    merges: list[str] = []
+    vocabulary = dict.fromkeys(letters, 0) | {f"{letter}</w>": 0 for letter in letters}
+    for word in words:
+        parts = [*word[:-1], f"{word[-1]}</w>"]
+        while len(parts) > 1:
+            merge = f"{parts[0]} {parts[1]}"
+            if merge not in merges:
+                merges.append(merge)
+            parts = ["".join(parts[:2]), *parts[2:]]
+            vocabulary[parts[0]] = 0
+    tokens = ["<|startoftext|>", "<|endoftext|>", *vocabulary]
+    numbered = {token: number for number, token in enumerate(tokens)}
+    (place / "vocab.json").write_text(json.dumps(numbered))
+    (place / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    return kind(str(place / "vocab.json"), str(place / "merges.txt"))
+
+
+def agreements(scorer: ImageScorer, rows: Sequence[dict[str, Any]]) -> np.ndarray:
+    """The share of each ranking's pairs in which the better picture has the higher score."""
+    values = []
+    for row in rows:
+        images = [Image.open(io.BytesIO(image)) for image in row["images"]]
+        rewards = scorer.rank(row["prompt"], images).rewards
+        values.append(agreement(rewards, row["ranks"]))
+    return np.array(values)
+
+
+def truth(row: dict[str, Any]) -> float:
+    """The agreement of the true worth, which is all that anybody could learn."""
+    return agreement(row["worths"], row["ranks"])
+
+
+def agreement(scores: Sequence[float], ranks: Sequence[int]) -> float:
+    """The share of pairs in which the better has the higher score; a tie counts half."""
+    pairs = [(i, j) for i in range(len(ranks)) for j in range(len(ranks)) if ranks[i] < ranks[j]]
+    right = [(scores[i] > scores[j]) + (scores[i] == scores[j]) / 2 for i, j in pairs]
+    return float(np.mean(right))
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """The 95 % bootstrap interval of a mean."""
+    draw = np.random.default_rng(0)
+    means = [draw.choice(values, len(values)).mean() for _ in range(2000)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+if __name__ == "__main__":
+    main()

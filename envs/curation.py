@@ -1,0 +1,365 @@
+"""Task sets from questions with answers: repetitions and unreadable golds are left out, and splits
+share no question, not even with other numbers.
+
+    train.jsonl, validation.jsonl, test.jsonl     {"id", "question", "answer", "solution", ...}
+    left_out.jsonl                                a line for each row that is left out, and why
+    card.json, README.md                          what the set is, and how it was made
+
+The files are sources of `ludus/maths-v0`, whose layouts of rows are read here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ludus.errors import ConfigError
+from ludus.rewards.maths.golds import check_golds
+
+from .families.maths import MathsProblem, read_row
+from .problem_files import UnusableRow, check_shares, rows_of
+from .tasks import SPLITS
+
+SHINGLE = 4
+"""Words of a shingle, the unit in which texts are compared."""
+HASHES, BANDS = 64, 16
+"""Numbers of a MinHash signature, and the bands in which equal ones are looked for: texts that have
+0.7 of their shingles in common meet in a band with a chance of 0.99.
+"""
+ALIKE = 0.7
+"""The share of common shingles, numbers apart, from which questions go to the same split."""
+SAME = 0.9
+"""The share of common shingles from which questions with the same numbers are one."""
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+GoldCheck = Callable[[MathsProblem], str]
+"""Returns why a gold cannot be used; empty for one that can."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A row that is not in the set."""
+
+    row: int
+    """Its number in the source, from 1."""
+    reason: str
+    detail: str
+
+
+@dataclass
+class TaskCollection:
+    """The problems of a set by split, with what was left out."""
+
+    source: str
+    rows: int
+    splits: dict[str, list[MathsProblem]]
+    left_out: list[LeftOut]
+    clusters: int
+    """Groups of questions that are alike up to numbers; none is in two splits."""
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def card(self) -> dict[str, Any]:
+        """Return what the set is, for `card.json`."""
+        content = hashlib.sha256()
+        for split in SPLITS:
+            for problem in self.splits[split]:
+                content.update(msgspec.json.encode(problem))
+        lengths = [len(p.question) for problems in self.splits.values() for p in problems]
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "tasks": {split: len(self.splits[split]) for split in SPLITS},
+            "clusters": self.clusters,
+            "left_out": dict(Counter(each.reason for each in self.left_out)),
+            "question_characters": {"median": float(np.median(lengths)), "longest": max(lengths)},
+            "sha256": content.hexdigest(),
+            "settings": self.settings,
+        }
+
+
+def curate(
+    sources: Sequence[str],
+    *,
+    question: str = "",
+    answer: str = "",
+    verifier: str = "maths",
+    validation: float = 0.05,
+    test: float = 0.1,
+    seed: int = 0,
+) -> TaskCollection:
+    """Make a task set.
+
+    Args:
+        sources: files or hub data sets; see `problem_files.rows_of`.
+        question: the field with the question; empty looks for those of known data sets.
+        answer: the field with the answer, likewise.
+        verifier: what will score answers; of `maths` a gold must be readable, any other takes each
+            gold that is not empty.
+        validation: the share of clusters for validation.
+        test: the share of clusters for test.
+        seed: decides which cluster goes where.
+
+    Raises:
+        ConfigError: shares that cannot be, a source that cannot be read, or nothing is left.
+        MissingExtra: a package that reads a source is not installed.
+    """
+    check_shares(validation, test)
+    rows: list[tuple[int, MathsProblem]] = []
+    left_out: list[LeftOut] = []
+    number = 0
+    for source in sources:
+        for row in rows_of(source):
+            number += 1
+            try:
+                rows.append((number, read_row(row, question=question, answer=answer)))
+            except UnusableRow as error:
+                left_out.append(LeftOut(number, "no question or answer", str(error)))
+    kept = _without_repetitions(rows, left_out)
+    gold_check = unreadable_gold if verifier == "maths" else empty_gold
+    kept = _with_golds(kept, left_out, gold_check)
+    labels = _clusters([problem.question for _, problem in kept])
+    kept, labels = _without_near_repetitions(kept, labels, left_out)
+    if not kept:
+        counts = Counter(each.reason for each in left_out)
+        told = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
+        raise ConfigError(f"no task is left of {', '.join(sources)!r}: {told or 'it is empty'}")
+    settings = {"validation": validation, "test": test, "seed": seed, "verifier": verifier}
+    return TaskCollection(
+        ", ".join(sources),
+        number,
+        _split(kept, labels, validation=validation, test=test, seed=seed),
+        sorted(left_out, key=lambda each: each.row),
+        len(set(labels)),
+        settings,
+    )
+
+
+def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]:
+    """Write a set into a folder that is new or empty, and return its card.
+
+    Raises:
+        ConfigError: the folder holds something, or cannot be written.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"{str(folder)!r} is not empty; name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        for split in SPLITS:
+            lines = [msgspec.json.encode(_row(problem)) for problem in collection.splits[split]]
+            (folder / f"{split}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+        told = [msgspec.json.encode(each) for each in collection.left_out]
+        (folder / "left_out.jsonl").write_bytes(b"".join(line + b"\n" for line in told))
+        card = collection.card()
+        encoded = msgspec.json.format(msgspec.json.encode(card))
+        (folder / "card.json").write_bytes(encoded + b"\n")
+        (folder / "README.md").write_text(_readme(card), encoding="utf-8")
+    except (OSError, NotADirectoryError) as error:
+        raise ConfigError(
+            f"cannot write {str(folder)!r}: {os.strerror(error.errno or 0)}"
+        ) from None
+    return card
+
+
+def unreadable_gold(problem: MathsProblem) -> str:
+    """Return why the maths verifier could not use a gold; empty where it can.
+
+    >>> unreadable_gold(MathsProblem(id="", question="", gold="1/2"))
+    ''
+    """
+    for found in check_golds([problem.gold]):
+        if found.kind == "invalid":
+            return found.reason
+    return empty_gold(problem)
+
+
+def empty_gold(problem: MathsProblem) -> str:
+    """Return why a gold says nothing; empty where it says something.
+
+    >>> empty_gold(MathsProblem(id="", question="", gold=""))
+    'the gold is empty'
+    """
+    golds = [problem.gold] if isinstance(problem.gold, str) else problem.gold
+    return "" if golds and all(gold.strip() for gold in golds) else "the gold is empty"
+
+
+def words_of(text: str, *, numbers: bool = True) -> list[str]:
+    """Return the words of a text for comparisons; with `numbers` False every number is `#`.
+
+    >>> words_of("What is 3+4?", numbers=False)
+    ['what', 'is', '#', '+', '#', '?']
+    """
+    words = _WORD.findall(text.casefold())
+    return words if numbers else ["#" if _NUMBER.fullmatch(word) else word for word in words]
+
+
+def likeness(one: Iterable[str], other: Iterable[str]) -> float:
+    """Return the share of common shingles of two texts in words (Jaccard).
+
+    >>> likeness("a b c d e".split(), "a b c d f".split())
+    0.3333333333333333
+    """
+    mine, theirs = _shingles(list(one)), _shingles(list(other))
+    return len(mine & theirs) / max(1, len(mine | theirs))
+
+
+def _without_repetitions(
+    rows: Sequence[tuple[int, MathsProblem]], left_out: list[LeftOut]
+) -> list[tuple[int, MathsProblem]]:
+    """Keep each question once; one that has several answers is in doubt, and kept nowhere."""
+    by_words: dict[str, list[tuple[int, MathsProblem]]] = defaultdict(list)
+    for number, problem in rows:
+        by_words[" ".join(words_of(problem.question))].append((number, problem))
+    kept: list[tuple[int, MathsProblem]] = []
+    for same in by_words.values():
+        golds = {_told(problem.gold) for _, problem in same}
+        if len(golds) > 1:
+            shown = " | ".join(sorted(golds)[:3])
+            left_out += [LeftOut(number, "answers disagree", shown) for number, _ in same]
+            continue
+        kept.append(same[0])
+        left_out += [LeftOut(number, "repeated", f"row {same[0][0]}") for number, _ in same[1:]]
+    return sorted(kept, key=lambda each: each[0])
+
+
+def _told(gold: str | list[str]) -> str:
+    return " ; ".join([gold] if isinstance(gold, str) else gold).replace(" ", "").casefold()
+
+
+def _with_golds(
+    rows: Sequence[tuple[int, MathsProblem]], left_out: list[LeftOut], check: GoldCheck
+) -> list[tuple[int, MathsProblem]]:
+    kept: list[tuple[int, MathsProblem]] = []
+    for number, problem in rows:
+        if reason := check(problem):
+            left_out.append(LeftOut(number, "gold cannot be read", reason))
+        else:
+            kept.append((number, problem))
+    return kept
+
+
+def _without_near_repetitions(
+    rows: Sequence[tuple[int, MathsProblem]], labels: Sequence[int], left_out: list[LeftOut]
+) -> tuple[list[tuple[int, MathsProblem]], list[int]]:
+    """Keep one of the questions that have the same numbers and nearly the same words."""
+    seen: dict[tuple[int, tuple[str, ...]], list[tuple[int, list[str]]]] = defaultdict(list)
+    kept: list[tuple[int, MathsProblem]] = []
+    kept_labels: list[int] = []
+    for (number, problem), label in zip(rows, labels, strict=True):
+        words = words_of(problem.question)
+        numbers = tuple(sorted(word for word in words if _NUMBER.fullmatch(word)))
+        near = seen[label, numbers]
+        like = next((row for row, theirs in near if likeness(words, theirs) >= SAME), None)
+        if like is not None:
+            left_out.append(LeftOut(number, "nearly repeated", f"row {like}"))
+            continue
+        near.append((number, words))
+        kept.append((number, problem))
+        kept_labels.append(label)
+    return kept, kept_labels
+
+
+def _clusters(questions: Sequence[str]) -> list[int]:
+    """Return the cluster of each question: those that are alike up to numbers share one."""
+    parents = list(range(len(questions)))
+
+    def root(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = parents[parents[place]]
+            place = parents[place]
+        return place
+
+    words = [words_of(text, numbers=False) for text in questions]
+    meeting: dict[tuple[int, bytes], int] = {}
+    for place, signature in enumerate(_signatures(words)):
+        for band, part in enumerate(signature.reshape(BANDS, -1)):
+            first = meeting.setdefault((band, part.tobytes()), place)
+            apart = first != place and root(first) != root(place)
+            if apart and likeness(words[first], words[place]) >= ALIKE:
+                parents[root(place)] = root(first)
+    return [root(place) for place in range(len(questions))]
+
+
+def _signatures(texts: Iterable[Sequence[str]]) -> Iterable[np.ndarray[Any, Any]]:
+    """Yield the MinHash signature of each text."""
+    draw = np.random.default_rng(0)
+    factors = draw.integers(1, 1 << 62, HASHES, dtype=np.uint64) * 2 + 1
+    added = draw.integers(0, 1 << 62, HASHES, dtype=np.uint64)
+    for words in texts:
+        hashed = np.array(
+            [
+                int.from_bytes(hashlib.blake2b(each.encode(), digest_size=8).digest())
+                for each in _shingles(words)
+            ],
+            dtype=np.uint64,
+        )
+        yield (hashed[:, None] * factors + added >> np.uint64(16)).min(0)
+
+
+def _shingles(words: Sequence[str]) -> set[str]:
+    if len(words) <= SHINGLE:
+        return {" ".join(words)}
+    return {" ".join(words[place : place + SHINGLE]) for place in range(len(words) - SHINGLE + 1)}
+
+
+def _split(
+    rows: Sequence[tuple[int, MathsProblem]],
+    labels: Sequence[int],
+    *,
+    validation: float,
+    test: float,
+    seed: int,
+) -> dict[str, list[MathsProblem]]:
+    """Give whole clusters to splits: the smallest digests to test, the next to validation, until
+    each has its share of the problems.
+    """
+    members: dict[int, list[MathsProblem]] = defaultdict(list)
+    for (_, problem), label in zip(rows, labels, strict=True):
+        members[label].append(problem)
+
+    def place(cluster: list[MathsProblem]) -> bytes:
+        return hashlib.blake2b(f"{seed}/{cluster[0].id}".encode(), digest_size=8).digest()
+
+    splits: dict[str, list[MathsProblem]] = {split: [] for split in SPLITS}
+    wanted = {"test": round(test * len(rows)), "validation": round(validation * len(rows))}
+    for cluster in sorted(members.values(), key=place):
+        # A cluster that is larger than what is missing goes on: it would swallow the split.
+        split = next(
+            (s for s, most in wanted.items() if len(splits[s]) + len(cluster) <= most), "train"
+        )
+        splits[split] += cluster
+    return splits
+
+
+def _row(problem: MathsProblem) -> Mapping[str, Any]:
+    row = {"id": problem.id, "question": problem.question, "answer": problem.gold}
+    row |= {"solution": problem.solution} if problem.solution else {}
+    return row | ({"level": str(int(problem.difficulty))} if problem.difficulty else {})
+
+
+def _readme(card: Mapping[str, Any]) -> str:
+    counts = ", ".join(f"{count} {split}" for split, count in card["tasks"].items())
+    lost = [f"- {reason}: {count}" for reason, count in card["left_out"].items()] or ["- nothing"]
+    return "\n".join(
+        [
+            f"# Task set of {card['source']}",
+            "",
+            f"{counts} tasks of {card['rows']} rows. Questions that are alike up to numbers form "
+            f"{card['clusters']} clusters, and no cluster is in two splits.",
+            "",
+            "Left out (left_out.jsonl names each row):",
+            "",
+            *lost,
+            "",
+            "    ludus train grpo --env 'ludus/maths-v0?source=train.jsonl&test_source=test.jsonl'",
+            "",
+        ]
+    )

@@ -1,0 +1,139 @@
+"""`ludus label`: a local page on which people compare, rank and rate answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from ludus.agent.labelling.agreement import LabelReport, report_of
+from ludus.agent.labelling.journal import LabelJournal
+from ludus.agent.labelling.server import LabelServer, serve_labels
+from ludus.agent.labelling.sheet import load_items
+from ludus.errors import ConfigError
+
+from .arguments import Flag, VerbHelp, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """The options of `ludus label`."""
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|RUN")]
+    """Pairs, rankings, answers to rate, or criteria: a .jsonl, .json or .parquet file, owner/name
+    of a hub, or the folder of a run, whose groups of rollouts are pairs.
+    """
+    out: Annotated[str, tyro.conf.arg(metavar="FILE")] = "labels.jsonl"
+    """The file that rows are appended to; labelling goes on where it ended."""
+    annotators: tuple[str, ...] = ("me",)
+    """The people, each of whom gets an address with a token of their own."""
+    guidelines: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """A text file that is shown above every item."""
+    tests: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """Items whose answer is known, which everybody gets among the others."""
+    overlap: int = 0
+    """How many people label an item; 0 is everybody."""
+    port: int = 8787
+    """The port; 0 takes any that is free."""
+    host: str = "127.0.0.1"
+    """The address to listen at."""
+    report: Flag = False
+    """Print agreement and what is known of each person, and serve nothing."""
+    json: Flag = False
+    """Print the report as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until Ctrl-C and print the report, or print the report alone; returns 0."""
+    options = parse(
+        LabelOptions,
+        arguments,
+        VerbHelp(
+            verb="label",
+            about="Compare, rank and rate answers on a local page, by keyboard.",
+            example="ludus label pairs.jsonl --annotators ann bob --tests known.jsonl",
+        ),
+    )
+    if options.overlap < 0 or options.overlap > len(options.annotators):
+        raise ConfigError(
+            f"--overlap {options.overlap} asks more people than the {len(options.annotators)} named"
+        )
+    items = load_items(options.source, tests=options.tests)
+    if options.report and not Path(options.out).exists():
+        raise ConfigError(f"there are no labels in {options.out!r}; name them with --out")
+    journal = LabelJournal(Path(options.out))
+    if not options.report:
+        server = LabelServer(
+            items,
+            journal,
+            options.annotators,
+            guidelines=_text(options.guidelines),
+            overlap=options.overlap,
+            host=options.host,
+        )
+        _serve(options, server)
+    report = report_of(items, list(journal.rows.values()))
+    if options.json:
+        print(msgspec.json.format(msgspec.json.encode(report)).decode())
+    else:
+        Console().print(table_of(report))
+        print("\n".join(report.notes))
+    return 0
+
+
+def _text(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the guidelines {path!r}: {error}") from None
+
+
+def _serve(options: LabelOptions, server: LabelServer) -> None:
+    def listening(port: int) -> None:
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        for name, token in server.tokens.items():
+            print(f"{name}  http://{host}:{port}/?token={token}", flush=True)
+        print(f"rows go to {options.out}; Ctrl-C ends the page", file=sys.stderr)
+
+    try:
+        asyncio.run(serve_labels(server, options.host, options.port, listening))
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {options.host}:{options.port}: {error.strerror}; "
+            "choose another --port"
+        ) from None
+
+
+def table_of(report: LabelReport) -> Table:
+    """Draw the report as a table, a row for each person."""
+    alpha = "unknown" if report.alpha is None else f"{report.alpha:.3f}"
+    table = Table(
+        "annotator", "labels", "s an item", "test items", "first preferred", "kappa", "look at"
+    )
+    table.title = (
+        f"{report.labels} labels of {report.items} items, {report.labelled_twice} of them by "
+        f"several people; Krippendorff's alpha ({report.level}) {alpha}"
+    )
+    for person in report.annotators:
+        table.add_row(
+            person.annotator,
+            str(person.labels),
+            "-" if person.seconds is None else f"{person.seconds:.1f}",
+            *("-" if rate is None else f"{rate.value:.2f} ({rate.low:.2f} to {rate.high:.2f})"
+              for rate in (person.tests, person.first)),
+            "-" if person.agreement is None else f"{person.agreement:.2f}",
+            "; ".join(person.concerns) or "-",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,201 @@
+"""Stages of a run, and several environments in one: in order, resumed, told apart, refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ludus.agent.episodes import read_episodes
+from ludus.config import build, read_toml
+from ludus.errors import ConfigError
+from ludus.metrics import read_metrics
+from ludus.trainer.config import (
+    EnvironmentConfig,
+    EvalConfig,
+    ModelConfig,
+    RolloutConfig,
+    RunConfig,
+    StageConfig,
+    TrainConfig,
+    TrainerConfig,
+)
+from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
+from ludus.trainer.rollout.mixture import MixedSource
+from ludus.trainer.stage_runs import ENDED
+from ludus.trainer.train import run_training
+
+SUMS = "ludus/arithmetic-v0?max_operations=1&max_number=3"
+TAGS = "ludus/search-v0?style=tags"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return write_tiny_policy(tmp_path_factory.mktemp("model"), hidden=32, layers=2, heads=2)
+
+
+def config(model: Path, folder: Path, **changes: Any) -> Any:
+    settings: dict[str, Any] = {
+        "env": SUMS,
+        "steps": 2,
+        "model": ModelConfig(path=str(model)),
+        "rollout": RolloutConfig(tasks_per_step=4, group_size=2, max_tokens=6, max_turns=2),
+        "trainer": TrainerConfig(lr=1e-3),
+        "eval": EvalConfig(tasks=4),
+        "run": RunConfig(folder=str(folder), tensorboard=False, save_every=1, episodes_every=1),
+        "control": "random",
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+STAGES = [
+    StageConfig(name="warm", kind="sft", steps=1, batch_size=2),
+    StageConfig(name="sums", steps=1, tasks_per_step=2),
+    StageConfig(name="search", steps=1, tasks_per_step=2, env="ludus/search-v0", recipe="rloo"),
+]
+
+
+async def test_stages_begin_where_the_one_before_ended_and_a_resume_skips_what_is_done(
+    model: Path, tmp_path: Path
+) -> None:
+    settings = config(model, tmp_path / "run", stage=STAGES)
+    result = await run_training(settings)
+    folders = [tmp_path / "run" / name for name in ("1-warm", "2-sums", "3-search")]
+    assert result.folder == folders[-1]
+    starts = [read_toml(folder / "config.toml")["model"]["path"] for folder in folders]
+    ends = [json.loads((folder / ENDED).read_text())["checkpoint"] for folder in folders]
+    assert starts == [str(model), *ends[:-1]]
+    assert read_toml(folders[2] / "config.toml")["recipe"] == "rloo"
+    assert read_toml(tmp_path / "run" / "config.toml")["stage"][0]["kind"] == "sft"
+    weights = torch.load(
+        checkpoints(folders[2] / "checkpoints")[-1] / "trainer.pt", weights_only=True
+    )
+    # the last stage is lost, and nothing else: it is trained again, to the last bit
+    shutil.rmtree(folders[2])
+    kept = [(folder / ENDED).stat().st_mtime_ns for folder in folders[:2]]
+    written = build(TrainConfig, read_toml(tmp_path / "run" / "config.toml"))
+    again = replace(written, run=replace(settings.run, resume=True))
+    await run_training(again)
+    assert [(folder / ENDED).stat().st_mtime_ns for folder in folders[:2]] == kept
+    other = torch.load(
+        checkpoints(folders[2] / "checkpoints")[-1] / "trainer.pt", weights_only=True
+    )
+    one, two = (each["learner"]["optimizer"]["state"] for each in (weights, other))
+    for key in one:
+        assert torch.equal(one[key]["exp_avg"], two[key]["exp_avg"])
+
+
+async def test_environments_share_the_tasks_by_weight_and_are_told_apart(
+    model: Path, tmp_path: Path
+) -> None:
+    """One with tools and one of plain tags: each has its own briefing, metrics and evaluation."""
+    several = [
+        EnvironmentConfig(env=SUMS, name="sums", weight=3.0),
+        EnvironmentConfig(env=TAGS, name="tags"),
+    ]
+    settings = config(model, tmp_path / "run", env="", environment=several, steps=2)
+    result = await run_training(settings)
+    rows = read_metrics(result.folder / "metrics.jsonl")
+    last = [row for row in rows if "reward/mean" in row][-1]
+    assert (last["env/sums/groups"], last["env/tags/groups"]) == (3, 1)
+    assert last["env/sums/reward"] == pytest.approx(last["env/sums/reward"])
+    held_out = [row for row in rows if "eval/mean" in row][-1]
+    assert {"eval/sums/mean", "eval/tags/mean"} <= set(held_out)
+    episodes = [
+        episode
+        for step in (1, 2)
+        for episode in read_episodes(result.folder / "episodes" / f"step-{step:06d}.jsonl")
+    ]
+    tasks = {episode.group: episode.task for episode in episodes}
+    assert Counter(task.partition("::")[0] for task in tasks.values()) == {"sums": 6, "tags": 2}
+    prompts = {
+        episode.task.partition("::")[0]: len(episode.trajectories[0].segments[0].prompt_ids)
+        for episode in episodes
+    }
+    assert prompts["sums"] != prompts["tags"]
+
+
+async def test_the_mixture_keeps_to_its_shares_and_begins_finite_splits_again() -> None:
+    several = [
+        EnvironmentConfig(env=SUMS, name="a", weight=2.0),
+        EnvironmentConfig(env=SUMS, name="b", weight=1.0),
+    ]
+    source = MixedSource(several, evaluated="test")
+    tasks = await source.tasks("train", range(30))
+    for count in range(1, 31):
+        first = sum(task.id.startswith("a::") for task in tasks[:count])
+        assert abs(first - 2 * count / 3) < 1
+    held_out = await source.tasks("test", range(10))
+    assert Counter(task.id[0] for task in held_out) == {"a": 5, "b": 5}
+    again = await MixedSource(several, evaluated="test").tasks("train", [29, 3])
+    assert [task.id for task in again] == [tasks[29].id, tasks[3].id]
+    await source.close()
+
+
+def test_statistics_over_the_batch_are_taken_within_each_environment() -> None:
+    """Against each environment credited alone; rewards of one are a hundred times the other's."""
+    algorithm = resolve(load_recipe("lite_ppo"), max_tokens=8)
+    rewards = torch.tensor([1.0, 0, 1, 1, 100, 0, 300, 100])
+    groups = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])
+    environments = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    mask = torch.ones(8, 2)
+
+    def credited(chosen: torch.Tensor, apart: torch.Tensor | None) -> torch.Tensor:
+        inputs = Inputs(
+            rewards=rewards[chosen],
+            groups=groups[chosen],
+            environments=apart,
+            mask=mask[chosen],
+            rollouts=torch.arange(len(chosen)),
+            old_logp=torch.zeros(len(chosen), 2),
+            sampler_logp=torch.zeros(len(chosen), 2),
+            truncated=torch.zeros(len(chosen), dtype=torch.bool),
+        )
+        advantages = algorithm.credit(inputs).inputs.advantages
+        assert advantages is not None
+        return advantages
+
+    together = credited(torch.arange(8), environments)
+    alone = [credited(torch.arange(4), None), credited(torch.arange(4, 8), None)]
+    torch.testing.assert_close(together, torch.cat(alone))
+    assert not torch.allclose(together, credited(torch.arange(8), None))
+
+
+async def test_one_environment_and_several_are_not_both(model: Path, tmp_path: Path) -> None:
+    several = [EnvironmentConfig(env=SUMS)]
+    with pytest.raises(ConfigError, match="leave out one of them"):
+        await run_training(config(model, tmp_path / "run", environment=several))
+
+
+def test_settings_that_cannot_be_are_refused_where_they_are_made() -> None:
+    with pytest.raises(ConfigError, match="stage 'a' has no end: set its steps"):
+        StageConfig(name="a", until=0.9)
+    with pytest.raises(ConfigError, match="kind is 'sftt'; did you mean 'sft'"):
+        StageConfig(name="a", kind="sftt", steps=1)
+    with pytest.raises(ConfigError, match="two stages are named 'a'"):
+        TrainConfig(stage=[StageConfig(name="a", steps=1), StageConfig(name="a", steps=2)])
+    with pytest.raises(ConfigError, match="two environments are named 'arithmetic-v0'"):
+        TrainConfig(environment=[EnvironmentConfig(env=SUMS), EnvironmentConfig(env=SUMS)])
+    with pytest.raises(ConfigError, match="leave out '/' and '::'"):
+        EnvironmentConfig(env=SUMS, name="a::b")
+
+
+async def test_stages_that_have_ended_are_not_begun_again_by_mistake(
+    model: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "run" / "1-a"
+    place.mkdir(parents=True)
+    (place / ENDED).write_text('{"checkpoint": "x", "step": 1}')
+    settings = config(model, tmp_path / "run", stage=[StageConfig(name="a", steps=1)])
+    with pytest.raises(ConfigError, match=r"stages that have ended; go on by --run\.resume"):
+        await run_training(settings)

@@ -1,0 +1,112 @@
+"""One vocabulary: what stands for a run or a model is taken by every verb that means one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.evaluate import EvalOptions, who_plays
+from ludus.cli.main import main
+from ludus.cli.runs import UnknownRun, run_place, settings_of
+from ludus.config import draft
+from ludus.errors import ConfigError
+from ludus.trainer.config import TrainConfig
+from ludus.trainer.models.tiny import find_model, write_tiny_policy
+from ludus.trainer.run.claim import finished_note, settled_resume
+from ludus.trainer.settings.run import RunConfig
+
+
+def a_run(folder: Path, steps: tuple[int, ...] = ()) -> Path:
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.toml").write_text('recipe = "grpo"\n[run]\nfolder = "elsewhere"\n')
+    (folder / "metrics.jsonl").write_text(json.dumps({"step": 1, "reward/mean": 0.5}) + "\n")
+    for step in steps:
+        write_tiny_policy(folder / "checkpoints" / f"step-{step:06d}", hidden=16, layers=1, heads=1)
+    return folder
+
+
+@pytest.mark.parametrize("inner", ["", "config.toml", "checkpoints", "checkpoints/step-000002"])
+def test_whatever_is_inside_a_run_stands_for_it(inner: str, tmp_path: Path) -> None:
+    run = a_run(tmp_path / "mine", (2,))
+    assert run_place(str(run / inner)) == run
+
+
+def test_the_name_of_a_run_stands_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    a_run(Path("runs/mine"))
+    assert run_place("mine") == Path("runs/mine")
+    with pytest.raises(UnknownRun, match="did you mean 'runs/mine'"):
+        run_place("runs/mime")
+
+
+def test_the_settings_of_a_run_name_its_folder_and_not_where_it_was(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "moved")
+    assert settings_of(str(run))["run"]["folder"] == str(run)
+
+
+def test_a_run_stands_for_its_best_checkpoint_or_else_its_newest(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "mine", (2, 10))
+    newest = str(run / "checkpoints" / "step-000010")
+    assert [find_model(run / p) for p in ("", "config.toml", "checkpoints")] == [newest] * 3
+    (run / "checkpoints" / "best").symlink_to("step-000002")
+    assert find_model(run) == str((run / "checkpoints" / "step-000002").resolve())
+
+
+def test_a_run_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no checkpoint yet"):
+        find_model(a_run(tmp_path / "new"))
+
+
+def test_tiny_is_a_model_everywhere_and_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUDUS_MODELS_DIR", str(tmp_path))
+    folder = Path(find_model("tiny"))
+    written = (folder / "model.safetensors").stat().st_mtime_ns
+    assert find_model("tiny") == str(folder)
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written
+
+
+def test_resume_auto_begins_where_nothing_is_and_else_goes_on(tmp_path: Path) -> None:
+    auto = RunConfig(resume="auto")
+    assert settled_resume(auto, tmp_path / "none").resume is False
+    assert settled_resume(auto, a_run(tmp_path / "mine")).resume is True
+    assert finished_note(4, 5) == ""
+    assert "finished" in finished_note(5, 5)
+
+
+@pytest.mark.parametrize(("given", "value"), [(True, True), (False, False), ("auto", "auto")])
+def test_resume_is_read_from_a_file(given: object, value: object) -> None:
+    assert draft(TrainConfig, {"run": {"resume": given}}).run.resume == value
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [({}, "expert"), ({"model": "tiny"}, "local"), ({"model": "m", "base_url": "u"}, "openai")],
+)
+def test_eval_plays_the_model_that_is_named(options: dict[str, str], policy: str) -> None:
+    assert who_plays(EvalOptions(env="ludus/arithmetic-v0", **options)) == policy
+
+
+def test_eval_refuses_a_model_that_would_not_play() -> None:
+    with pytest.raises(ConfigError, match="plays without a model"):
+        who_plays(EvalOptions(env="e-v0", model="tiny", policy="expert"))
+
+
+def test_the_doctor_says_what_is_lacking_and_how_to_get_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["doctor", "--json"])
+    lines = json.loads(capsys.readouterr().out)
+    assert {line["topic"] for line in lines} > {"jobs", "machine", "extras", "sandboxes", "tools"}
+    lacking = [line for line in lines if line["state"] == "no" and line["topic"] != "machine"]
+    assert lacking
+    assert all(line["remedy"] for line in lacking)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_verbs_and_names(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "doctor" in script
+    assert "ludus/arithmetic-v0" in script

@@ -1,0 +1,104 @@
+"""The settings of what a run is made of besides one environment: several of them, and stages."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ludus.errors import ConfigError
+from ludus.secret import NO_SECRET, Secret, refuse_credentials
+
+from .run import keep_secret, not_negative, positive
+
+STAGE_KINDS = ("rl", "sft")
+"""What a stage may do: learn from rewards, or from the environment's expert."""
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """One of several environments of a run, with metrics, baselines and evaluation of its own."""
+
+    env: str
+    """Environment id, with constructor arguments as a query."""
+    name: str = ""
+    """The name in metrics and task ids; empty is the last part of the id: arithmetic-v0."""
+    weight: float = 1.0
+    """The share of the run's tasks, relative to the other environments."""
+    env_url: str = ""
+    """Address of a ludus server with the environment; empty plays in this process."""
+    env_token: Secret = NO_SECRET
+    """Bearer token of that server, best given as env:NAME."""
+
+    def __post_init__(self) -> None:
+        keep_secret(self, "env_token")
+        refuse_credentials("environment.env", self.env)
+        refuse_credentials("environment.env_url", self.env_url)
+        positive("environment.weight", self.weight)
+        if not self.env:
+            raise ConfigError("environment.env is empty; name an environment (ludus list)")
+        if "::" in self.title or "/" in self.title:
+            raise ConfigError(f"environment.name is {self.title!r}; leave out '/' and '::'")
+
+    @property
+    def title(self) -> str:
+        """The name in metrics and task ids."""
+        return self.name or self.env.partition("?")[0].rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class StageConfig:
+    """A stage of a run; each begins with the weights of the one before, and with a fresh
+    optimizer. What a stage leaves out is the run's.
+    """
+
+    name: str
+    steps: int = 0
+    """Steps of this stage."""
+    kind: str = "rl"
+    """rl learns from rewards, sft from what the environment's expert does."""
+    env: str = ""
+    env_url: str = ""
+    split: str = ""
+    recipe: str = ""
+    sampling: str = ""
+    lr: float = 0.0
+    """The learning rate; 0 is trainer.lr."""
+    tasks_per_step: int = 0
+    group_size: int = 0
+    max_tokens: int = 0
+    batch_size: int = 64
+    """Demonstrations of an update, for sft."""
+    until: float | None = None
+    """Ends the stage early: at this held-out reward (eval.stop_at, with eval.every) for rl, below
+    this mean loss in nats per token (stop_loss) for sft; None never does.
+    """
+
+    def __post_init__(self) -> None:
+        if not self.name or "/" in self.name:
+            raise ConfigError(f"stage.name is {self.name!r}; give each stage a name without '/'")
+        if self.kind not in STAGE_KINDS:
+            near = difflib.get_close_matches(self.kind, STAGE_KINDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"take {' or '.join(STAGE_KINDS)}"
+            raise ConfigError(f"stage {self.name!r}: kind is {self.kind!r}; {hint}")
+        if self.steps < 1:
+            raise ConfigError(
+                f"stage {self.name!r} has no end: set its steps (until only ends a stage early)"
+            )
+        for name in ("lr", "tasks_per_step", "group_size", "max_tokens"):
+            not_negative(f"stage.{name}", getattr(self, name))
+        positive("stage.batch_size", self.batch_size)
+        if self.until is not None and not math.isfinite(self.until):
+            raise ConfigError(f"stage {self.name!r}: until must be finite, got {self.until}")
+
+
+def refuse_doubles(kind: str, names: Sequence[str]) -> None:
+    """Refuse names that stand twice.
+
+    Raises:
+        ConfigError: with the first such name.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two {kind}s are named {name!r}; give one of them another name")

@@ -1,0 +1,55 @@
+"""The settings of `ludus plan`: those of a run, and of the machines that it would have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ludus.errors import ConfigError
+
+from ..config import TrainConfig
+from .run import not_negative, positive
+
+GpuName = Literal["h100", "h200", "b200", "a100-80", "a100-40", "l40s", "rtx-4090"]
+
+
+@dataclass(frozen=True)
+class PlanConfig(TrainConfig):
+    """The settings of a plan: those of the run, and what follows."""
+
+    gpus: int = 8
+    """Number of GPUs; the plan says the best split for 1, 2, 4, ... up to this number."""
+    gpu: GpuName = "h100"
+    """Kind of GPU, by its data sheet."""
+    memory_gb: float = 0.0
+    """Memory of a GPU in GB (10^9 bytes) that is free for the run; 0 takes 94 % of the data
+    sheet's.
+    """
+    gpus_per_node: int = 8
+    """Number of GPUs that are connected by their fast link."""
+    node_gb_s: float = 50.0
+    """GB/s between nodes for each GPU: 400 Gbit/s each in a usual cluster."""
+    prompt_tokens: int = 512
+    """Mean number of tokens of a prompt."""
+    answer_tokens: int = 0
+    """Mean number of sampled tokens of a rollout; 0 is half of rollout.max_tokens."""
+    spread: float = 0.8
+    """Standard deviation of the logarithm of the lengths of rollouts."""
+    training_share: float = 0.4
+    """Share of the data sheet's bfloat16 FLOP/s that training reaches (its MFU). Assumed;
+    benchmarks/gpu.sh measures it.
+    """
+    decode_share: float = 0.6
+    """Share of the data sheet's memory bandwidth that sampling reaches. Assumed as well."""
+
+    def __post_init__(self) -> None:
+        TrainConfig.__post_init__(self)
+        for name in ("gpus", "gpus_per_node", "node_gb_s", "training_share", "decode_share"):
+            positive(name, getattr(self, name))
+        for name in ("memory_gb", "prompt_tokens", "answer_tokens", "spread"):
+            not_negative(name, getattr(self, name))
+        if self.gpus > MOST:
+            raise ConfigError(f"gpus is {self.gpus}; a plan is made for at most {MOST:,}")
+
+
+MOST = 1024

@@ -1,0 +1,199 @@
+"""Runs of several stages: maths then code, demonstrations then rewards.
+
+    [[stage]]
+    name = "warm"
+    kind = "sft"
+    steps = 50
+
+    [[stage]]
+    name = "reward"
+    steps = 100
+
+A stage is a run of its own, in a folder below the run's, `1-warm`, `2-reward`; it starts from the
+newest checkpoint of the stage before, with a fresh optimizer and schedules of its own. A stage that
+has ended leaves `ended.json`; a run that is resumed goes on in the first stage without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from ludus.config import as_table, to_toml
+from ludus.errors import ConfigError
+
+from .config import SFTConfig, TrainConfig
+from .models.checkpoint import checkpoints, newest_checkpoint, step_of
+from .ranks.launch import current_ranks
+from .run.folder import replace_file
+from .settings.parts import StageConfig
+from .sft import run_sft
+
+ENDED = "ended.json"
+"""Says that a stage is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """The files and last step of a run; of its last stage, where it has several."""
+
+    folder: Path
+    checkpoint: Path
+    step: int
+    interrupted: bool
+    stopped: str = ""
+    """Why the run ended before its last step; empty if nothing ended it early."""
+    summary: tuple[str, ...] = ()
+    """How the run stands and why, in three lines at most."""
+
+
+class StageEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stage has left."""
+
+    checkpoint: str
+    step: int
+    stopped: str = ""
+
+
+Train = Callable[[TrainConfig], Awaitable[TrainResult]]
+
+
+async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
+    """Train the stages of a run one after the other; returns the result of the last that was run.
+
+    Args:
+        config: the settings, with stages.
+        train: trains a stage that learns from rewards.
+
+    Raises:
+        ConfigError: a stage cannot be, or the run has several ranks.
+    """
+    if current_ranks():
+        raise ConfigError(
+            "[[stage]] runs in one process; under torchrun start the stages one by one, each with "
+            "the checkpoint of the one before as --model.path"
+        )
+    folder = stages_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not config.run.resume and any(folder.glob(f"*/{ENDED}")):
+        raise ConfigError(
+            f"{str(folder)!r} holds stages that have ended; go on by --run.resume, or name another "
+            "folder by --run.folder"
+        )
+    replace_file(folder / "config.toml", to_toml(as_table(config)).encode())
+    result: TrainResult | None = None
+    model = config.model.path
+    for number, stage in enumerate(config.stage):
+        place = folder / f"{number + 1}-{stage.name}"
+        ended = _ended(place)
+        if ended is None:
+            run = replace(
+                config.run, folder=str(place), resume=bool(checkpoints(place / "checkpoints"))
+            )
+            begun = replace(config, model=replace(config.model, path=model), run=run)
+            result = await KINDS[stage.kind](begun, number, train)
+            if result.interrupted:
+                return result
+            ended = StageEnd(
+                checkpoint=str(result.checkpoint), step=result.step, stopped=result.stopped
+            )
+            replace_file(place / ENDED, msgspec.json.encode(ended))
+        model = ended.checkpoint
+        result = result or TrainResult(place, Path(model), ended.step, interrupted=False)
+    assert result is not None, "refused without stages"
+    return result
+
+
+def stages_folder(config: TrainConfig) -> Path:
+    """Return the folder of a run with stages."""
+    names = "-".join(stage.name for stage in config.stage)
+    return Path(config.run.folder) if config.run.folder else Path("runs") / f"stages-{names}"
+
+
+def rl_stage(config: TrainConfig, number: int) -> TrainConfig:
+    """Return the settings of a stage that learns from rewards."""
+    stage = config.stage[number]
+    rollout = replace(
+        config.rollout,
+        tasks_per_step=stage.tasks_per_step or config.rollout.tasks_per_step,
+        group_size=stage.group_size or config.rollout.group_size,
+        max_tokens=stage.max_tokens or config.rollout.max_tokens,
+    )
+    stop_at = config.eval.stop_at if stage.until is None else stage.until
+    return replace(
+        config,
+        stage=[],
+        env=stage.env or config.env,
+        env_url=stage.env_url or config.env_url,
+        environment=[] if stage.env else config.environment,
+        split=stage.split or config.split,
+        recipe=stage.recipe or config.recipe,
+        sampling=stage.sampling or config.sampling,
+        steps=stage.steps,
+        seed=config.seed + number,  # another order of tasks, where two stages share them
+        rollout=rollout,
+        trainer=replace(config.trainer, lr=stage.lr or config.trainer.lr),
+        eval=replace(config.eval, stop_at=stop_at),
+    )
+
+
+def sft_stage(config: TrainConfig, number: int) -> SFTConfig:
+    """Return the settings of a stage that learns from demonstrations.
+
+    Raises:
+        ConfigError: the stage names no environment, or one on a server.
+    """
+    stage: StageConfig = config.stage[number]
+    env = stage.env or config.env
+    if not env or stage.env_url:
+        raise ConfigError(
+            f"stage {stage.name!r}: demonstrations are played in this process: name one "
+            "environment by env, without env_url"
+        )
+    return SFTConfig(
+        env=env,
+        steps=stage.steps,
+        stop_loss=stage.until or 0.0,
+        batch_size=stage.batch_size,
+        seed=config.seed + number,
+        split=stage.split or config.split,
+        window=config.rollout.window,
+        model=config.model,
+        context=config.context,
+        trainer=replace(
+            config.trainer, lr=stage.lr or config.trainer.lr, updates_per_step=0, max_kl=0.0
+        ),
+        run=config.run,
+    )
+
+
+async def _train_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
+    return await train(rl_stage(config, number))
+
+
+async def _warm_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
+    settings = sft_stage(config, number)
+    folder = Path(settings.run.folder)
+    try:
+        checkpoint, interrupted = await run_sft(settings), False
+    except asyncio.CancelledError:
+        if not checkpoints(folder / "checkpoints"):
+            raise
+        checkpoint, interrupted = newest_checkpoint(folder / "checkpoints"), True
+    step = step_of(checkpoint)
+    stopped = "" if interrupted or step == settings.steps else "the loss fell below until"
+    return TrainResult(folder, checkpoint, step, interrupted, stopped)
+
+
+Stage = Callable[[TrainConfig, int, Train], Awaitable[TrainResult]]
+KINDS: dict[str, Stage] = {"rl": _train_stage, "sft": _warm_stage}
+"""What runs a stage of each kind."""
+
+
+def _ended(place: Path) -> StageEnd | None:
+    path = place / ENDED
+    return msgspec.json.decode(path.read_bytes(), type=StageEnd) if path.exists() else None
