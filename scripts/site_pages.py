@@ -36,6 +36,8 @@ PACKAGES = {
 }
 """Pages of the reference, each a package whose public names it documents."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\[]*)\]\((?P<target>[^)\s]+)\)")
+_NAMED_BLOCK = re.compile(r"^(```\w+) (\S+)$", re.MULTILINE)
+"""A block that is a file, which GitHub shows without its name."""
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -80,7 +82,8 @@ def relinked(text: str, source: str, files: Files) -> str:
     if source in COPIES:
         text = text.replace("](docs/pictures/", "](pictures/")
     parts = re.split(r"(^```.*?^```|`[^`\n]*`(?!\]))", text, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if part[:1] == "`" else _LINK.sub(follow, part) for part in parts)
+    linked = "".join(part if part[:1] == "`" else _LINK.sub(follow, part) for part in parts)
+    return _NAMED_BLOCK.sub(r'\1 title="\2"', linked)
 
 
 def commands() -> str:
