@@ -13,6 +13,7 @@ from ludus.agent.gateway import AgentSandbox
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
+from .settings.cluster import ClusterConfig
 from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, refuse_several
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
@@ -22,6 +23,7 @@ from .settings.run import RunConfig, keep_secret, not_negative, positive
 
 __all__ = [
     "AsyncConfig",
+    "ClusterConfig",
     "EngineName",
     "EnvironmentConfig",
     "EvalConfig",
@@ -102,6 +104,7 @@ class TrainConfig:
     local: LocalConfig = field(default_factory=LocalConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
     ranks: RanksConfig = field(default_factory=RanksConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
     def __post_init__(self) -> None:
         keep_secret(self, "env_token")

@@ -70,6 +70,20 @@ def engine_gpus(visible: Sequence[str], learners: int, wanted: str = "") -> str:
     return ",".join(names)
 
 
+def chosen_precision(asked: str, settled: str) -> tuple[str, ...]:
+    """Return a note, if any, that `auto` has chosen half precision.
+
+    >>> chosen_precision("auto", "float32")
+    ()
+    """
+    if asked != "auto" or settled == "float32":
+        return ()
+    return (
+        f"computes in {settled} on this GPU, with weights, gradient and moments in float32 "
+        "(model.dtype = auto); float32 is exact and several times slower",
+    )
+
+
 def settled_dtype(name: str, device: str) -> str:
     """Return the type to compute in where `auto` was asked for: bfloat16 on a CUDA device that
     computes in it, float32 elsewhere.

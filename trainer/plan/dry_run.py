@@ -20,7 +20,7 @@ from ludus.agent.images import PlacedImage
 
 from ..config import AsyncConfig, TrainConfig
 from ..models.checkpoint import checkpoints, step_of
-from ..models.devices import pick_device, slow_precision
+from ..models.devices import chosen_precision, pick_device, slow_precision
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
 from ..models.tiny import find_model
 from ..open_engine import check_context, row_length
@@ -28,11 +28,12 @@ from ..ranks.group import place_of
 from ..recipes.effects import Circumstances, idle_settings, recipe_effects
 from ..recipes.resolution import plan_updates, told_correction
 from ..rollout.collect import Collector
+from ..rollout.mixture import source_of
 from ..rollout.scoring import open_verifiers
 from ..run.changes import refuse_changes
 from ..run.claim import refuse_folder, settled_resume
 from ..run.judges import unmeasured
-from ..setup import refuse_empty, run_path, settle, source_of
+from ..setup import refuse_empty, run_path, settle
 from .facts import PlanFacts, expected_tokens, first_prompt
 from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit
 
@@ -215,6 +216,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
     Raises:
         ConfigError: the run cannot work; the message is that of the run itself.
     """
+    asked = config.model.dtype
     path = run_path(config)
     config, algorithm = settle(replace(config, run=settled_resume(config.run, path)))
     refuse_folder(path, resume=config.run.resume is True)
@@ -284,6 +286,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
             *([told_correction(algorithm)] if config.overlap.max_staleness else []),
             *idle_settings(config, updates=updates.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
+            *chosen_precision(asked, config.model.dtype),
             *unmeasured(verifiers),
             *filter(None, [chat.report.notice()]),
             *worries(facts, path),

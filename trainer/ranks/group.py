@@ -29,6 +29,8 @@ from .control import Address, Control, Follower, Lead, Order, RankMember
 SHARDS = "shards"
 """The key of a learner's state that says that ranks have written the weights beside it."""
 DEFAULT_TIMEOUT_S = 120.0
+TAKEN = "EADDRINUSE"
+"""What torch says where it cannot listen at the port of the ranks."""
 WAIT_S = 3.0
 """Seconds in which the death of a rank is known after a collective call has failed for it."""
 
@@ -79,6 +81,10 @@ class Ranks:
         place: the rank of this process, and the number of ranks.
         device: the type of device that holds the weights, cpu or cuda.
         timeout_s: seconds after which a collective call that a rank has not joined fails.
+
+    Raises:
+        ConfigError: the port of the ranks is taken.
+        RankLost: a rank did not start in time.
     """
 
     def __init__(
@@ -96,6 +102,12 @@ class Ranks:
                 timeout=timedelta(seconds=timeout_s),
             )
         except dist.DistError as error:
+            if TAKEN in str(error):
+                raise ConfigError(
+                    f"port {os.environ.get('MASTER_PORT')} of {os.environ.get('MASTER_ADDR')} is "
+                    "taken, by another run or program; name another one (torchrun --master_port, "
+                    "or --standalone, which finds one)"
+                ) from error
             raise RankLost(
                 f"rank {place.rank} waited {timeout_s:g} s for all {place.world} ranks to start: "
                 f"{error}; start all of them (torchrun --nproc_per_node {place.world}), each with "

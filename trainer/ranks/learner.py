@@ -8,7 +8,7 @@ like the losses, and are divided once.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from ..config import TrainerConfig
 from ..learning.copies import FOLDER as AVERAGE
 from ..learning.learner import Learner, Predicted
 from ..learning.packing import packed_size
+from ..learning.pass_memory import OutOfMemory
 from ..learning.reader import DEFAULT_READING, ReadingOptions
 from ..models.adapters import has_adapter
 from ..models.capacity import fitting_pass, free_bytes
@@ -32,6 +33,7 @@ from ..rollout.batch import Batch
 from .group import SHARDS, Ranks
 from .sharding import Root, ShardedWeights, local, shard_modules, unshare
 from .shards import placed, write_shards
+from .shortage import SharedShortage
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
@@ -71,6 +73,8 @@ class ShardedLearner(Learner):
         self.offload = offload
         self.files = files
         self._inside = False
+        self._room_of_all: SharedShortage | None = None
+        """How ranks agree that memory ran out; None for recipes with values, whose ranks end."""
         self._with_average = ExitStack()
         self._score: Callable[[Batch], Any] = self.predict
         super().__init__(model, config, options, **more)
@@ -193,6 +197,11 @@ class ShardedLearner(Learner):
             offload=self.offload,
             fill=self._fill(),
         )
+        # Layers of a critic and a value head are not run by every pass of scores.
+        if self.value_head is None:
+            width = int(self.model.config.get_text_config().hidden_size)
+            layers: list[nn.Module] = list(self.root.layers())
+            self._room_of_all = SharedShortage(self.ranks, layers, width)
         # After sharding: what is free now is free of this rank's shards alone.
         self._bound = min(self.ranks.gather(self.config.tokens_per_pass or self._room()))
 
@@ -220,8 +229,8 @@ class ShardedLearner(Learner):
 
     @property
     def tokens_per_pass(self) -> int:
-        """The largest number of padded tokens in one forward pass, the least of all ranks'."""
-        return self._bound
+        """The largest number of tokens in one forward pass, the least of all ranks'."""
+        return min(self._bound, self.shortage.bound)
 
     def _passes(
         self, batch: Batch, rows: Tensor, together: Tensor | None = None
@@ -272,9 +281,11 @@ class ShardedLearner(Learner):
         self._score = lambda part: self._within(lambda: of(part))
         return self.ranks.summed(super()._over(batch, self._score))
 
-    def _fitting(self, work: Callable[[], T]) -> T:
-        """Do `work` once: a rank cannot make smaller passes than the others."""
-        return work()
+    def _watching(self, batch: Batch, part: Tensor) -> AbstractContextManager[None]:
+        """Watch a pass for a refused allocation; see `SharedShortage`."""
+        if self._room_of_all is not None:
+            self._room_of_all.size = lambda: (len(part), self._size(batch, part))
+        return super()._watching(batch, part)
 
     def _gradient_is_finite(self) -> bool:
         grads = [parameter.grad for parameter in self._parameters() if parameter.grad is not None]
@@ -286,12 +297,29 @@ class ShardedLearner(Learner):
         if self._inside:
             return work()
         self._inside = True
+        room = self._room_of_all
         try:
-            return self.root(work)
+            if room is None:
+                return self.root(work)
+            result: T | None = self.root(lambda: room.run(work))
         finally:
             self._inside = False
             if not torch.is_grad_enabled():
                 self.root.reshard()  # else the root's weights would stay whole
+        try:
+            room.agree(self._further() if torch.is_grad_enabled() else 0)
+        except OutOfMemory:
+            self.root.reshard()  # there will be no backward pass
+            raise
+        assert result is not None, "all ranks have agreed that the pass had room"
+        return result
+
+    def _further(self) -> int:
+        """Return the bytes that a backward pass takes for a moment: two copies of a slice of
+        logits, and the gradient of a layer and of what is outside of the layers.
+        """
+        words = int(self.model.config.get_text_config().vocab_size)
+        return 2 * 4 * min(self.tokens_per_pass * words, self.logits_at_once)
 
 
 def refuse_unshared(config: TrainerConfig, held: torch.dtype) -> None:

@@ -31,6 +31,7 @@ FREE = frozenset(
         "local",
         "vllm",
         "ranks",
+        "cluster",
         "overlap.outage_s",
         "overlap.publish_timeout_s",
         "overlap.stall_s",

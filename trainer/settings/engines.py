@@ -8,7 +8,7 @@ from typing import Literal
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
-from .run import keep_secret, not_negative, positive
+from .run import keep_secret, not_negative, positive, refuse_unproven
 
 EngineName = Literal["local", "vllm"]
 
@@ -97,6 +97,14 @@ class VLLMConfig:
     keep_cache: bool = False
     """Whether running requests keep the keys and values of older weights when new weights arrive.
     """
+    sleep: bool = False
+    """Whether the server frees its memory while the learner works (vLLM's sleep mode). Refused
+    until it has been run on GPUs.
+    """
+    replay_experts: bool = False
+    """Whether the learner sends the tokens of a model of experts where the server has sent them
+    (routing replay). Refused until it has been run on GPUs.
+    """
     probe_every: int = 10
     """Number of publishes between comparisons of the server's log-probabilities with the learner's.
     """
@@ -117,6 +125,19 @@ class VLLMConfig:
         if len(set(self.urls)) < len(self.urls) or "" in self.urls:
             raise ConfigError(f"vllm.url names a server twice, or none: {self.url!r}")
         positive("vllm.probe_every", self.probe_every)
+        asleep = self.sleep or "--enable-sleep-mode" in self.arguments
+        refuse_unproven(
+            "vllm.sleep",
+            asleep,
+            "give learner and server devices of their own (vllm.gpus), or each a share "
+            "(vllm.gpu_memory_utilization)",
+        )
+        refuse_unproven(
+            "vllm.replay_experts",
+            self.replay_experts or "--enable-return-routed-experts" in self.arguments,
+            "leave it out: the importance weights of the recipe correct what differs, and the "
+            "probe (vllm.probe_every) tells how much it is",
+        )
         positive("vllm.request_timeout_s", self.request_timeout_s)
         idle = [
             name for name in ("python", "arguments", "gpus", "environment") if getattr(self, name)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ludus.errors import ConfigError
 
-from .run import not_negative, positive
+from .run import not_negative, positive, refuse_unproven
 
 Decay = Literal["constant", "linear", "cosine"]
 """The course of the learning rate after its rise."""
@@ -202,6 +202,16 @@ class RanksConfig:
     """Whether weights, gradients and moments stay in the memory of the CPU between their uses on a
     GPU.
     """
+    sequence: int = 1
+    """Number of ranks that share the tokens of a row (sequence parallelism). Refused beyond 1 until
+    it has been run on GPUs.
+    """
 
     def __post_init__(self) -> None:
         positive("ranks.timeout_s", self.timeout_s)
+        refuse_unproven(
+            "ranks.sequence",
+            self.sequence if self.sequence != 1 else 0,
+            "leave it at 1; longer rows fit with trainer.checkpoint_layers, ranks.offload, or more "
+            "ranks",
+        )

@@ -27,6 +27,19 @@ def keep_secret(config: object, name: str) -> None:
     object.__setattr__(config, name, Secret.of(getattr(config, name)))
 
 
+def refuse_unproven(name: str, given: object, instead: str) -> None:
+    """Refuse what has been left out until a machine with GPUs has run `benchmarks/gpu.sh`.
+
+    Raises:
+        ConfigError: the setting asks for it.
+    """
+    if given:
+        raise ConfigError(
+            f"{name} is {given!r}, which is refused until it has been run on GPUs "
+            f"(benchmarks/gpu.sh, docs/ranks.md#what-was-never-run): {instead}"
+        )
+
+
 TRACKERS = ("wandb", "trackio")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import Table, read_toml
-from ludus.errors import MissingExtra
+from ludus.errors import ConfigError, MissingExtra
 from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
-from .loading import command_line
+from .loading import command_line, imported
 from .runs import SETTINGS, settings_of
 from .signals import run_interruptible
 
@@ -129,6 +129,9 @@ config.toml, metrics.jsonl, episodes, checkpoints; RUN takes its settings, to go
 kto, simpo and orpo learn from preferences in files (ludus train dpo --help), and reward trains a
 reward model (ludus train reward --help).
 
+--cluster auto|local|HOST:PORT lets Ray place the run's processes, as the settings under cluster
+say, and start them again when they die (docs/cluster.md).
+
 --dry-run checks everything and prints the plan, without an engine and without touching the folder:
 tokens a step, memory, staleness, updates, what each part of the recipe can do, disk, and every
 setting that would have no effect."""
@@ -146,6 +149,7 @@ def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
     if arguments and (supervised := _supervised_kind(arguments[0])):
         return supervised(arguments)
+    arguments = _with_cluster(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -164,6 +168,21 @@ def main(arguments: list[str]) -> int:
     for part in parts or [config]:
         print(run_interruptible(make_plan(part)))
     return 0
+
+
+def _with_cluster(arguments: list[str]) -> list[str]:
+    """Write `--cluster ADDRESS` as the setting that it stands for, `--cluster.address`."""
+    spelled = [
+        f"--cluster.address={word.removeprefix('--cluster=')}"
+        if word.startswith("--cluster=")
+        else "--cluster.address"
+        if word == "--cluster"
+        else word
+        for word in arguments
+    ]
+    if spelled[-1:] == ["--cluster.address"]:
+        raise ConfigError("--cluster needs auto, local, or the HOST:PORT of Ray's head")
+    return spelled
 
 
 def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
@@ -199,6 +218,14 @@ def _run(config: TrainConfig) -> int:
         from ludus.trainer.train import run_training
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
+    if config.cluster.address:
+        # The only import of what needs Ray, and only where it was asked for.
+        from ludus.trainer.cluster.run import run_on_cluster
+
+        config.require_complete()
+        code, said = run_on_cluster(config, imported)
+        print(said)
+        return code
     if follows():
         from ludus.trainer.setup import follow_training
 

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,8 +19,10 @@ import torch
 
 from ludus.agent import Episode
 from ludus.errors import ConfigError, RankLost
-from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig
+from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig, VLLMConfig
 from ludus.trainer.learning.experience import Experience
+from ludus.trainer.models.loading import load_tokenizer
+from ludus.trainer.models.tiny import build_model
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
@@ -153,6 +157,43 @@ def test_ranks_that_never_start_are_told_with_what_to_do(monkeypatch: pytest.Mon
     monkeypatch.setenv("MASTER_PORT", str(port))
     with pytest.raises(RankLost, match=r"rank 0 waited 1 s for all 2 ranks.*1/2 clients joined"):
         Ranks(RankPlace(rank=0, world=2, local_rank=0), timeout_s=1)
+
+
+def test_a_port_that_another_run_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(port))
+        with pytest.raises(ConfigError, match=rf"port {port} of 127\.0\.0\.1 is taken"):
+            Ranks(RankPlace(rank=0, world=2, local_rank=0), timeout_s=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (lambda: RanksConfig(sequence=2), r"ranks\.sequence is 2, which is refused until"),
+        (lambda: VLLMConfig(sleep=True), r"vllm\.sleep is True, which is refused until"),
+        (lambda: VLLMConfig(arguments="--enable-sleep-mode"), r"vllm\.sleep is True"),
+        (lambda: VLLMConfig(replay_experts=True), r"vllm\.replay_experts is True"),
+    ],
+)
+def test_what_has_not_run_on_gpus_is_refused_by_name(
+    settings: Callable[[], object], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        settings()
+
+
+def test_a_model_without_a_tokenizer_is_told_so(tmp_path: Path) -> None:
+    build_model(40, hidden=16, layers=1, heads=2).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"holds no tokenizer \(tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_world_that_divides_nothing_shares_all_rows_out() -> None:
+    lengths = torch.full((10,), 7)
+    turns = dealt(lengths, torch.arange(10), 14, 3)  # five passes for three ranks
+    assert [sum(part is not None for part in turn) for turn in turns] == [3, 2]
 
 
 def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks(

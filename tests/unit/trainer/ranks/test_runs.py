@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
 
@@ -108,3 +112,84 @@ def test_a_model_of_twice_a_ranks_share_is_loaded_where_a_whole_copy_does_not_fi
         assert found["same"]
         assert found["packed"]
         assert found["whole"] != "loaded"  # the limit is one that a whole copy breaks
+
+
+@pytest.mark.slow
+def test_ranks_agree_on_smaller_passes_where_one_has_less_memory(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    ranks = start("memory.py", 2, tmp_path / "out.json")
+    said = [rank.communicate(timeout=300)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["bounds"] in ([2048, 2048], [1024, 1024])
+    assert found["shortages"][0] >= 1
+    assert found["shortages"][1] == 0
+    assert found["losses"] < 1e-6
+    assert found["weights"] < 1e-5
+    assert found["scores"] < 1e-4
+
+
+HOSTS = ("10.213.7.1", "10.213.7.2")
+"""Addresses of two network namespaces, which are hosts of their own to what runs in them."""
+
+
+@pytest.fixture
+def two_hosts() -> Iterator[tuple[str, str]]:
+    """Names of two network namespaces that are connected by a cable, and by nothing else."""
+    if os.geteuid() or not shutil.which("ip"):
+        pytest.skip("needs root and ip (iproute2)")
+    names = (f"ludus-a{os.getpid()}", f"ludus-b{os.getpid()}")
+    ends = (f"la{os.getpid()}", f"lb{os.getpid()}")
+    lines = [f"netns add {name}" for name in names]
+    lines.append(f"link add {ends[0]} type veth peer name {ends[1]}")
+    for name, end, host in zip(names, ends, HOSTS, strict=True):
+        lines.append(f"link set {end} netns {name} name cable")
+        lines += [f"-n {name} addr add {host}/24 dev cable", f"-n {name} link set cable up"]
+        lines.append(f"-n {name} link set lo up")
+    for line in lines:
+        done = subprocess.run(["ip", *line.split()], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"network namespaces cannot be made: {done.stderr.strip()}")
+    yield names
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_run_over_two_hosts_is_that_of_one_process(
+    two_hosts: tuple[str, str], tmp_path: Path, model: Path
+) -> None:
+    given = arguments(tmp_path, "two", steps=2)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "cable"}
+    nodes = [
+        subprocess.Popen(
+            [
+                *("ip", "netns", "exec", host, sys.executable, "-m", "torch.distributed.run"),
+                *("--nnodes=2", "--nproc_per_node=1", f"--node_rank={number}"),
+                *(f"--master_addr={HOSTS[0]}", "--master_port=29533", "-m", "ludus", *given),
+            ],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number, host in enumerate(two_hosts)
+    ]
+    try:
+        said = [node.communicate(timeout=400)[0] for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    assert [node.returncode for node in nodes] == [0, 0], "\n".join(said)
+    alone = [sys.executable, "-m", "ludus", *arguments(tmp_path, "one", steps=2)]
+    subprocess.run(alone, env=environment, capture_output=True, timeout=400, check=True)
+    two, one = (
+        load_file(tmp_path / name / "checkpoints" / "step-000002" / "model.safetensors")
+        for name in ("two", "one")
+    )
+    assert two.keys() == one.keys()
+    assert all(torch.allclose(two[name], one[name], atol=1e-5) for name in one)

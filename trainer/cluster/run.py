@@ -1,0 +1,312 @@
+# pyright: basic
+"""A run on a cluster, as its driver sees it: what is placed, watched and started again.
+
+    driver    placement, the roster of servers, the group of ranks
+    servers   `ludus serve` of the environment and of verifiers; Ray starts them again, at another
+              address, which the driver writes into the roster that the run reads again
+    ranks     `ludus train`; rank 0 plays, samples, learns and writes the run's folder. A group that
+              loses one is ended, and started again from the newest checkpoint
+
+Data never passes through the driver or Ray: sessions and verdicts are HTTP, gradients are torch's.
+A driver that dies takes its actors with it, and they their processes: nothing goes on unwatched.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from ludus.config import to_toml
+from ludus.errors import ConfigError, TrainingFailed
+from ludus.wire.roster import FILE
+
+from ..config import TrainConfig
+from ..run.folder import referring, replace_file
+from ..settings.cluster import ClusterConfig
+from ..setup import run_path
+from .hosts import RankHost, ServerHost
+from .resources import NAMESPACE, joined, ranks_in_order, reserved
+
+logger = logging.getLogger(__name__)
+
+POLL_S, ANSWER_S = 1.0, 10.0
+"""Seconds between looks at the actors, and in which one must answer."""
+AGAIN_S, MOST_AGAIN_S = 1.0, 30.0
+"""The pause before the learner is started again; doubled each time."""
+STOP_S = 300.0
+"""Seconds in which a run that is told to stop writes its checkpoint."""
+KEPT = ("LUDUS_", "GLOO_", "NCCL_", "OMP_", "HF_", "WANDB_")
+"""Beginnings of the names of variables that the processes of a run are given from the driver."""
+INTERRUPTED = 130
+
+
+def run_on_cluster(config: TrainConfig, imports: Sequence[str] = ()) -> tuple[int, str]:
+    """Run a training run on a cluster; return the exit code of rank 0, and what it said at its end.
+
+    Args:
+        config: the settings; `cluster.address` says where.
+        imports: files and modules of the user, which the processes import too.
+
+    Raises:
+        ConfigError: the cluster cannot be joined, or lacks something.
+        TrainingFailed: the learner was lost more often than `cluster.restarts`, or failed.
+    """
+    path = run_path(config).absolute()
+    with ExitStack() as stack:
+        stack.enter_context(joined(config.cluster))
+        group = stack.enter_context(reserved(config.cluster, path.name))
+        before = [part for one in imports for part in ("--import", one)]
+        run = _Run(config, path, group, before)
+        return run.drive(), run.said
+
+
+@dataclass
+class _Server:
+    """A server, as the driver knows it."""
+
+    actor: Any
+    url: str = ""
+
+
+class _Run:
+    """The processes of a run.
+
+    Args:
+        config: the settings of the run.
+        path: the run's folder.
+        group: the placement group.
+        before: words before the verb of each process.
+    """
+
+    def __init__(self, config: TrainConfig, path: Path, group: Any, before: list[str]) -> None:
+        self.config, self.path, self.group, self.before = config, path, group, before
+        self.cluster: ClusterConfig = config.cluster
+        self.side = path.with_name(f"{path.name}.cluster")
+        """The folder of rosters, settings and logs, beside that of the run."""
+        self.variables = {
+            name: value for name, value in os.environ.items() if name.startswith(KEPT)
+        }
+        self.variables.setdefault("LUDUS_TOKEN", secrets.token_hex(16))
+        self.servers: dict[str, list[_Server]] = {}
+        self.restarts = 0
+        self.said = ""
+        """What rank 0 has written at the end of the run."""
+
+    def drive(self) -> int:
+        """Place everything, and watch it until the run is over."""
+        self.side.mkdir(parents=True, exist_ok=True)
+        config = self._with_servers()
+        while True:
+            ranks = self._start_ranks(config)
+            try:
+                code, lost = self._watch(ranks)
+            except KeyboardInterrupt:
+                return self._stop(ranks)
+            finally:
+                for rank in ranks:
+                    ray.kill(rank)
+            if not lost:
+                return code
+            self.restarts += 1
+            if self.restarts > self.cluster.restarts:
+                raise TrainingFailed(
+                    f"{lost}, for the {self.restarts}. time (cluster.restarts is "
+                    f"{self.cluster.restarts}); the run goes on with --run.resume"
+                )
+            pause_s = min(MOST_AGAIN_S, AGAIN_S * 2 ** (self.restarts - 1))
+            logger.warning("%s; the learner starts again in %g s", lost, pause_s)
+            time.sleep(pause_s)
+            config = replace(config, run=replace(config.run, resume="auto"))
+
+    def _with_servers(self) -> TrainConfig:
+        """Place the servers, and return the settings with their rosters."""
+        config, first = self.config, self.cluster.learner_ranks
+        if self.cluster.environments:
+            self._place("environments", [config.env], first, self.cluster.environments)
+        names = [reward.name for reward in config.reward if "#" not in reward.name]
+        if self.cluster.rewards and not names:
+            raise ConfigError(
+                f"cluster.rewards is {self.cluster.rewards}, but reward names no verifier to serve"
+            )
+        if self.cluster.rewards:
+            start = first + self.cluster.environments
+            self._place("rewards", names, start, self.cluster.rewards)
+        self._await_servers()
+        config = replace(config, cluster=ClusterConfig())
+        if self.cluster.environments:
+            config = replace(config, env_url=f"{FILE}{self._roster('environments')}")
+        if self.cluster.rewards:
+            served = [
+                reward
+                if "#" in reward.name
+                else replace(
+                    reward, name=f"{FILE}{self._roster('rewards')}#{reward.name.partition('?')[0]}"
+                )
+                for reward in config.reward
+            ]
+            config = replace(config, reward=served)
+        return config
+
+    def _place(self, kind: str, names: list[str], first: int, count: int) -> None:
+        host = ray.remote(ServerHost)
+        self.servers[kind] = [
+            _Server(
+                host.options(
+                    **self._options(f"{kind}-{number}", first + number),
+                    num_cpus=self.cluster.cpus_of_server,
+                    max_restarts=-1,
+                ).remote(names, self.variables, str(self.side / f"{kind}-{number}.log"))
+            )
+            for number in range(count)
+        ]
+
+    def _options(self, name: str, bundle: int) -> dict[str, Any]:
+        return {
+            "name": f"{self.path.name}-{name}",
+            "namespace": NAMESPACE,
+            "max_concurrency": 4,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                self.group, placement_group_bundle_index=bundle
+            ),
+        }
+
+    def _await_servers(self) -> None:
+        deadline = time.monotonic() + self.cluster.start_timeout_s
+        while waiting := [one for some in self.servers.values() for one in some if not one.url]:
+            self._look_at_servers()
+            if time.monotonic() > deadline:
+                raise TrainingFailed(
+                    f"{len(waiting)} servers have not started within "
+                    f"{self.cluster.start_timeout_s:g} s (cluster.start_timeout_s); see the logs "
+                    f"in {str(self.side)!r}"
+                )
+            time.sleep(POLL_S / 2)
+
+    def _look_at_servers(self) -> None:
+        """Write the rosters anew where a server has another address."""
+        for kind, servers in self.servers.items():
+            before = [one.url for one in servers]
+            calls = [one.actor.url.remote() for one in servers]
+            for server, call in zip(servers, calls, strict=True):
+                # One that is being started again keeps its place until it has an address.
+                url = _answer(call, server.url)
+                server.url = url or server.url
+            urls = [one.url for one in servers if one.url]
+            if urls and [one.url for one in servers] != before:
+                replace_file(self._roster(kind), "\n".join(dict.fromkeys(urls)).encode() + b"\n")
+                logger.info("%s: %s", kind, ", ".join(urls))
+
+    def _roster(self, kind: str) -> Path:
+        return self.side / kind
+
+    def _start_ranks(self, config: TrainConfig) -> list[Any]:
+        """Start the group of ranks."""
+        count = self.cluster.learner_ranks
+        places = ranks_in_order(self.group, count)
+        settings = self.side / "settings.toml"
+        replace_file(settings, to_toml(referring(config)).encode())
+        host = ray.remote(RankHost)
+        ranks = [
+            host.options(
+                **self._options(f"rank-{rank}", bundle),
+                num_cpus=self.cluster.cpus_of_rank,
+                num_gpus=self.cluster.gpus_of_rank,
+                max_restarts=0,
+            ).remote(str(self.side / f"rank-{rank}.log"))
+            for rank, (bundle, _) in enumerate(places)
+        ]
+        limit_s = self.cluster.start_timeout_s
+        try:
+            address, port = ray.get(ranks[0].address.remote(), timeout=limit_s)
+            words = [*self.before, "train", str(settings)]
+            begun = [
+                rank.begin.remote(words, {**self.variables, **variables})
+                for rank, variables in zip(ranks, _places(places, address, port), strict=True)
+            ]
+            ray.get(begun, timeout=limit_s)
+        except (RayError, GetTimeoutError) as error:
+            logger.warning("a rank did not start: %s", error)
+        return ranks
+
+    def _watch(self, ranks: list[Any]) -> tuple[int, str]:
+        """Wait until the run is over; return the exit code of rank 0, and what was lost, if
+        anything.
+        """
+        while True:
+            self._look_at_servers()
+            codes = [_answer(rank.code.remote(), "lost") for rank in ranks]
+            gone = [
+                f"rank {number} was lost"
+                for number, code in enumerate(codes)
+                if code == "lost" or (isinstance(code, int) and code < 0)
+            ]
+            if gone:
+                return 1, ", ".join(gone)
+            if codes[0] is not None:
+                return self._told(ranks, codes)
+            time.sleep(POLL_S)
+
+    def _told(self, ranks: list[Any], codes: list[Any]) -> tuple[int, str]:
+        """Keep what rank 0 has said at its end.
+
+        Raises:
+            TrainingFailed: it ended by an error of its own.
+        """
+        said = str(_answer(ranks[0].said.remote(), ""))
+        if codes[0] in (0, INTERRUPTED):
+            self.said = said.strip()
+            return int(codes[0]), ""
+        # The others end within seconds of a lost one: was it that?
+        time.sleep(POLL_S)
+        late = [_answer(rank.code.remote(), "lost") for rank in ranks[1:]]
+        if any(code == "lost" or (isinstance(code, int) and code < 0) for code in late):
+            return 1, "a rank was lost"
+        lines = [line for line in said.strip().splitlines() if line.startswith("ludus: ")]
+        reason = lines[-1].removeprefix("ludus: ") if lines else said.strip()[-300:]
+        raise TrainingFailed(f"rank 0 ended: {reason} (its log: {self.side / 'rank-0.log'})")
+
+    def _stop(self, ranks: list[Any]) -> int:
+        """Let the run write its checkpoint, and end."""
+        _answer(ranks[0].stop.remote(), None)
+        end = time.monotonic() + STOP_S
+        while time.monotonic() < end and _answer(ranks[0].code.remote(), "lost") is None:
+            time.sleep(POLL_S)
+        self.said = str(_answer(ranks[0].said.remote(), "")).strip()
+        return INTERRUPTED
+
+
+def _places(places: list[tuple[int, str]], address: str, port: int) -> Iterator[dict[str, str]]:
+    """Yield the variables of each rank, as torchrun would set them. Ray shows a rank its own GPU
+    alone, which is then the first that the rank sees.
+    """
+    for rank in range(len(places)):
+        if len(places) == 1:
+            yield {}
+            return
+        yield {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(places)),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": address,
+            "MASTER_PORT": str(port),
+        }
+
+
+def _answer(call: Any, otherwise: Any) -> Any:
+    """Return an actor's answer, or `otherwise` if it is gone, or does not answer in time."""
+    try:
+        return ray.get(call, timeout=ANSWER_S)
+    except (RayError, GetTimeoutError):
+        return otherwise
